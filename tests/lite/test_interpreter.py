@@ -114,7 +114,7 @@ def test_an_interpreter_is_usable_after_errors(net: tuple[bytes, Any]) -> None:
         interpreter.set_tensor(5, image())
     with pytest.raises(errors.InvalidArgumentError, match="no tensor 999"):
         interpreter.get_tensor(999)
-    with pytest.raises(errors.FailedPreconditionError, match=r"takes \['x'\]"):
+    with pytest.raises(errors.FailedPreconditionError, match=r"requires the inputs \['x'\]"):
         interpreter.get_signature_runner()(z=1)
     with pytest.raises(errors.InvalidArgumentError, match="no signature 'other'"):
         interpreter.get_signature_runner("other")

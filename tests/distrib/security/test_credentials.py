@@ -134,7 +134,7 @@ def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path
         query(stranger, "client", authority=own): "rejects this process's certificate",
         query(folder, "expired"): "rejects this process's certificate, which has expired",
         query(folder, "client", token=""): "requires a token, and the caller presents none",
-        query(folder, "client", token=f"{stranger}/token"): "and the caller shows another one",
+        query(folder, "client", token=f"{stranger}/token"): "and the caller presents another one",
     }
     for told, message in cases.items():
         with pytest.raises(errors.UnauthenticatedError, match=message):

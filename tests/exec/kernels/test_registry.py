@@ -85,9 +85,7 @@ def test_kernels_of_a_type_come_before_those_that_it_shares() -> None:
     assert made == ["array", "own"]
     assert kernels_of("TestShared", "PLAIN") == ()
     assert kernels_of("TestShared", "CPU")[0].heavy
-    with pytest.raises(
-        errors.AlreadyExistsError, match="TestShared for TESTED is already"
-    ):
+    with pytest.raises(errors.AlreadyExistsError, match="TestShared for TESTED is already"):
         kernel("TestShared", device="TESTED")(lambda node, device: "again")
 
 

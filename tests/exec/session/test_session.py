@@ -153,7 +153,7 @@ class TestFeeds:
                 for dtype, (value, expected) in kinds.items():
                     x = wf.placeholder(dtype, [3], name=dtype.name)
                     assert session.run(wf.identity(x), {x: value}).tolist() == expected
-        cut = [message for message in caplog.messages if "lost" in message]
+        cut = [message for message in caplog.messages if "with loss" in message]
         assert [message.split()[0] for message in cut] == [
             f"{name}:0" for name in ("int32", "uint8", "int32_1", "uint8_1")
         ]
@@ -164,7 +164,7 @@ class TestFeeds:
         with wf.Session() as session:
             for value in (1.0, 2.5, 3.5):
                 session.run(wf.identity(x), {x: value})
-        assert len([message for message in caplog.messages if "lost" in message]) == 1
+        assert len([message for message in caplog.messages if "with loss" in message]) == 1
 
     def test_a_fed_array_is_borrowed_and_copied_when_stored(self) -> None:
         x = wf.placeholder(wf.float32, [2])

@@ -348,7 +348,5 @@ def test_a_branch_cannot_use_a_value_of_the_other() -> None:
             if nested
             else (lambda: kept[0] * 2)
         )
-        with pytest.raises(
-            errors.InvalidArgumentError, match="has no value in the branch for"
-        ):
+        with pytest.raises(errors.InvalidArgumentError, match="has no value in the branch for"):
             wf.cond(x > 0, lambda: keep(x), use)

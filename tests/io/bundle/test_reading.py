@@ -185,9 +185,7 @@ def test_types_that_weft_has_not(tmp_path: Path) -> None:
     (tmp_path / "m.index").write_bytes(index.to_bytes())
     reader = CheckpointReader(prefix)
     assert reader.get_variable_to_shape_map() == {"v": [3]}
-    with pytest.raises(
-        errors.UnimplementedError, match="has type variant, which weft"
-    ):
+    with pytest.raises(errors.UnimplementedError, match="has type variant, which weft"):
         reader.get_tensor("v")
     reader.verify()
 

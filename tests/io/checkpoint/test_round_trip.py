@@ -179,9 +179,7 @@ class TestRequirements:
 
     def test_all_that_is_missing_is_named_with_what_is_near(self, prefix: str) -> None:
         wanted = [Wanted("weight"), Wanted("biases"), Wanted("qqqq")]
-        with pytest.raises(
-            errors.NotFoundError, match=r"weight .similar.* weights.*qqqq"
-        ) as got:
+        with pytest.raises(errors.NotFoundError, match=r"weight .similar.* weights.*qqqq") as got:
             read_tensors(prefix, wanted)
         assert got.value.details["missing"] == ["weight", "qqqq"]
 

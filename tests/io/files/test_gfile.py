@@ -289,7 +289,7 @@ def test_modes(base: str) -> None:
     with gfile.GFile(path, "a") as file:
         file.write("def")
     assert gfile.GFile(path).read() == "abcdef"
-    with pytest.raises(errors.PermissionDeniedError, match="does not write"):
+    with pytest.raises(errors.PermissionDeniedError, match="does not allow writing"):
         gfile.GFile(path).write("x")
     with gfile.GFile(path, "w"):
         pass

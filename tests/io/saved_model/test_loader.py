@@ -134,7 +134,7 @@ class TestDamage:
         with pytest.raises(errors.DataLossError, match="is not a SavedModel: as text"):
             SavedModelLoader(model)
         (model / constants.SAVED_MODEL_FILENAME_PB).write_bytes(b"\xff")
-        with pytest.raises(errors.DataLossError, match="holds no SavedModel: as a binary"):
+        with pytest.raises(errors.DataLossError, match="is not a SavedModel: as a binary"):
             SavedModelLoader(model)
 
     def test_the_variables(self, model: Path) -> None:

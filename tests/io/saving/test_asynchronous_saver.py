@@ -174,7 +174,7 @@ class TestWhatIsSaved:
             saver.close()
             session.run(add)
             assert state.read().ctypes.data == moved
-        assert not held._pending_hold
+        assert not held._held
 
     def test_the_graph_that_there_is_then(self, tmp_path: Path, graph: Graph) -> None:
         from weft_graph import proto
@@ -303,7 +303,7 @@ class TestOneAtATime:
                 thread.join()
             saver.close()
         assert not failures and len(saver.last_checkpoints) == 16
-        assert not held._pending_hold
+        assert not held._held
 
 
 class TestFailures:

@@ -119,7 +119,7 @@ def _flow_back(
 
     Args:
       region_inputs: the region's inputs where its gradient is built.
-      grads: of the results, some of them not there.
+      grads: gradients of the results; None for some of them.
     """
     results = region.end.inputs[: len(grads)]
     present = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None]

@@ -18,7 +18,7 @@ class CudnnCompatibleLSTMCell(LSTMBlockCell):
 
     Args:
       num_units: H.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
     """
 
     def __init__(self, num_units: int, reuse: Any = None) -> None:
@@ -30,7 +30,7 @@ class CudnnCompatibleGRUCell(GRUCell):
 
     Args:
       num_units: H.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
       kernel_initializer: of the kernels.
     """
 

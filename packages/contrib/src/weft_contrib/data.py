@@ -138,7 +138,7 @@ def sloppy_interleave(map_func: Any, cycle_length: int, block_length: int = 1) -
     Args:
       map_func: from an element to a dataset.
       cycle_length: number of datasets that are read at a time.
-      block_length: number of elements that are read of one before the next one has its turn.
+      block_length: number of consecutive elements from one dataset before the next one follows.
     Returns: a function for `Dataset.apply`.
 
     Examples:

@@ -121,7 +121,7 @@ def variable(
     """Return the variable of that name in the current scope, on a device, in GLOBAL_VARIABLES.
 
     Args:
-      device: of the variable; a string or a function of a node.
+      device: device of the variable; a string or a function of a node.
       name, shape, dtype, initializer, regularizer, trainable, collections, caching_device,
         partitioner, custom_getter, use_resource, synchronization, aggregation: as `get_variable`.
     """
@@ -359,7 +359,7 @@ def get_variables_to_restore(
     Args:
       include: scopes; all by default.
       exclude: scopes.
-    Raises: InvalidTypeError: one of them is no list.
+    Raises: InvalidTypeError: one of them is not a list.
     """
     for scopes, argument in ((include, "include"), (exclude, "exclude")):
         if scopes is not None and not isinstance(scopes, list | tuple):

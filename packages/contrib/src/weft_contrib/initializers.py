@@ -28,7 +28,7 @@ def variance_scaling_initializer(
       factor: of the variance.
       mode: n is "FAN_IN", "FAN_OUT", or their mean "FAN_AVG".
       uniform: uniformly, and else normally, cut off at two standard deviations.
-      seed: of the random numbers.
+      seed: seed of the random numbers.
       dtype: floating.
     Returns: an initializer.
     Raises: InvalidTypeError: `dtype` is not floating or the mode is another.

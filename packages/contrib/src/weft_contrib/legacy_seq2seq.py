@@ -70,7 +70,7 @@ def rnn_decoder(
 
     Args:
       decoder_inputs: tensors of shape (B, I).
-      initial_state: of the cell.
+      initial_state: initial state of the cell.
       cell: the cell.
       loop_function: from an output and the number of the step to the next input, instead of those
         behind the first.
@@ -103,7 +103,7 @@ def basic_rnn_seq2seq(
     Args:
       encoder_inputs, decoder_inputs: tensors of shape (B, I).
       cell: the cell.
-      dtype: of the first state.
+      dtype: element type of the first state.
       scope: "basic_rnn_seq2seq".
     Returns: the decoder's outputs, and its last state.
     """
@@ -189,7 +189,7 @@ def embedding_rnn_seq2seq(
       num_encoder_symbols, num_decoder_symbols, embedding_size: shapes of the embeddings.
       output_projection: weights and biases; without it the cell's outputs are projected to symbols.
       feed_previous: as `embedding_rnn_decoder`; a bool or a bool tensor.
-      dtype: of the first state.
+      dtype: element type of the first state.
       scope: "embedding_rnn_seq2seq".
     Returns: the decoder's outputs, and its last state.
     """
@@ -251,13 +251,13 @@ def attention_decoder(
 
     Args:
       decoder_inputs: tensors of shape (B, I).
-      initial_state: of the cell.
+      initial_state: initial state of the cell.
       attention_states: shape (B, T, A), with A and T known.
       cell: the cell.
-      output_size: of the outputs; the cell's by default.
-      num_heads: how many places are looked at.
+      output_size: size of the outputs; the cell's by default.
+      num_heads: number of attention heads.
       loop_function: as `rnn_decoder`.
-      dtype: of the first state's kind.
+      dtype: element type of the first state.
       scope: "attention_decoder".
       initial_state_attention: look at the outputs before the first step, too.
     Returns: the outputs, and the last state.

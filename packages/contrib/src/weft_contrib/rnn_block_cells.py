@@ -39,10 +39,10 @@ class _Weights:
     """The variables of a block LSTM, in the order in which all its ops read them.
 
     Args:
-      layer: whose they are.
-      depth: size of its input.
+      layer: the layer that owns the variables.
+      depth: size of the layer's input.
       units: H.
-      peepholes: whether there are any.
+      peepholes: True to add peephole weights.
     """
 
     def __init__(self, layer: Layer, depth: int, units: int, peepholes: bool) -> None:
@@ -53,7 +53,7 @@ class _Weights:
         self._units = units
 
     def in_order(self) -> list[Any]:
-        """w, wci, wcf, wco and b."""
+        """Return w, wci, wcf, wco and b."""
         zeros = None if self._peepholes else array.zeros([self._units], self._kernel.dtype)
         return [self._kernel, *(self._peepholes or [zeros] * 3), self._bias]
 
@@ -76,9 +76,9 @@ class LSTMBlockCell(LayerRNNCell):
       forget_bias: added to the forget gate's input.
       cell_clip: bound of c on both sides; None or a negative number for none.
       use_peephole: whether the gates see c.
-      dtype: of the variables.
-      reuse: of the variables.
-      name: of the cell.
+      dtype: element type of the variables.
+      reuse: reuse mode of the variables.
+      name: name of the cell.
 
     Examples:
       >>> cell = wf.contrib.rnn.LSTMBlockCell(8, use_peephole=True)
@@ -162,7 +162,7 @@ class LSTMBlockWrapper(Layer):
         Args:
           inputs: shape (T, B, I).
           initial_cell_state, initial_output: shape (B, H).
-          dtype: of the states.
+          dtype: element type of the states.
           sequence_length: int32 or int64, shape (B,), or None.
         Returns: c and h of each step, shape (T, B, H).
         """
@@ -173,7 +173,7 @@ class LSTMBlockWrapper(Layer):
         Args:
           inputs: floating, shape (T, B, I), or a list of T tensors of shape (B, I).
           initial_state: pair (c, h) of shape (B, H); zeros by default.
-          dtype: of the zeros.
+          dtype: element type of the zeros.
           sequence_length: integers, shape (B,), or None for T.
         Returns: the outputs, as the inputs came, 0 behind the end of a sequence; the last
           LSTMStateTuple of each sequence.
@@ -235,9 +235,9 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
       forget_bias: added to the forget gate's input.
       cell_clip: bound of c on both sides; None or a negative number for none.
       use_peephole: whether the gates see c.
-      reuse: of the variables.
-      dtype: of the variables.
-      name: of the layer.
+      reuse: reuse mode of the variables.
+      dtype: element type of the variables.
+      name: name of the layer.
 
     Examples:
       >>> layer = wf.contrib.rnn.LSTMBlockFusedCell(8)
@@ -312,8 +312,8 @@ class GRUBlockCellV2(LayerRNNCell):
     Args:
       num_units: H.
       cell_size: deprecated name of `num_units`.
-      reuse: of the variables.
-      name: of the cell.
+      reuse: reuse mode of the variables.
+      name: name of the cell.
     Raises: InvalidArgumentError: neither or both sizes are given.
 
     Examples:

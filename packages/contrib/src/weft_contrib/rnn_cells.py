@@ -30,7 +30,7 @@ def linear(inputs: Any, size: int, biased: bool = True, initializer: Any = None)
       inputs: shape (B, I), or a list of such that stand side by side.
       size: O.
       biased: whether there is a bias.
-      initializer: of the kernel.
+      initializer: initializer of the kernel.
     Returns: shape (B, O).
     """
     tensors = inputs if isinstance(inputs, list | tuple) else [inputs]
@@ -48,7 +48,7 @@ class _Wrapper(RNNCell):
 
     Args:
       cell: the cell inside.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
     """
 
     def __init__(self, cell: RNNCell, reuse: Any = None) -> None:
@@ -77,7 +77,7 @@ class OutputProjectionWrapper(_Wrapper):
       cell: the cell inside.
       output_size: size of the output.
       activation: applied last, or None.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class InputProjectionWrapper(_Wrapper):
       num_proj: size of the projected input.
       activation: applied to it, or None.
       input_size: is not used.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
     """
 
     def __init__(
@@ -140,8 +140,8 @@ class EmbeddingWrapper(_Wrapper):
     Args:
       cell: the cell inside.
       embedding_classes, embedding_size: shape of the variable.
-      initializer: of the variable; uniform with variance 1 by default.
-      reuse: of the variables.
+      initializer: initializer of the variable; uniform with variance 1 by default.
+      reuse: reuse mode of the variables.
     Raises: InvalidArgumentError: a size is not positive.
     """
 
@@ -180,9 +180,9 @@ class LayerNormBasicLSTMCell(RNNCell):
       activation: tanh by default.
       layer_norm: whether gates and state are normalized.
       norm_gain, norm_shift: initial values of gamma and beta.
-      dropout_keep_prob: of the candidates; a number or a tensor.
+      dropout_keep_prob: keep probability of the candidates; a number or a tensor.
       dropout_prob_seed: of the random numbers.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
     Source: Ba and others 2016; Semeniuta and others 2016.
     """
 

@@ -42,9 +42,9 @@ class AttentionCellWrapper(RNNCell):
       input_size: of what the cell inside is given; that of the input by default.
       state_is_tuple: whether the state is (that of the cell, attention, what is kept), or all
         side by side in one tensor.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
     Raises:
-      InvalidTypeError: `cell` is no cell.
+      InvalidTypeError: `cell` is not a cell.
       InvalidArgumentError: `attn_length` is not positive, or the state of the cell is a tuple and
         `state_is_tuple` is False.
     Source: Bahdanau and others 2014.
@@ -139,7 +139,7 @@ class NASCell(RNNCell):
       num_units: H, size of c and of h.
       num_proj: size of the output; H, without a projection, by default.
       use_bias: whether there are biases.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
       **kwargs: those of RNNCell.
     Source: Zoph and Le 2016, "Neural architecture search with reinforcement learning".
 
@@ -223,10 +223,10 @@ class UGRNNCell(RNNCell):
 
     Args:
       num_units: H.
-      initializer: of the kernel.
+      initializer: initializer of the kernel.
       forget_bias: added to the gate's input.
       activation: tanh by default.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
     Source: Collins and others 2016, "Capacity and trainability in recurrent neural networks".
 
     Examples:
@@ -323,7 +323,7 @@ class ConvLSTMCell(RNNCell):
       skip_connection: whether the output has the input beside it.
       forget_bias: added to the forget gate's input.
       initializers: by "kernel" and "bias"; those of the variable scope, and zeros, by default.
-      name: of the cell.
+      name: name of the cell.
     Raises: InvalidArgumentError: `input_shape` is not of n sizes and the channels.
     Source: Shi and others 2015.
 
@@ -392,7 +392,7 @@ class Conv1DLSTMCell(ConvLSTMCell):
     """`ConvLSTMCell` over sequences.
 
     Args:
-      name: of the cell.
+      name: name of the cell.
       **kwargs: those of `ConvLSTMCell`, from `input_shape` on.
 
     Examples:
@@ -411,7 +411,7 @@ class Conv2DLSTMCell(ConvLSTMCell):
     """`ConvLSTMCell` over images.
 
     Args:
-      name: of the cell.
+      name: name of the cell.
       **kwargs: those of `ConvLSTMCell`, from `input_shape` on.
 
     Examples:
@@ -430,7 +430,7 @@ class Conv3DLSTMCell(ConvLSTMCell):
     """`ConvLSTMCell` over volumes.
 
     Args:
-      name: of the cell.
+      name: name of the cell.
       **kwargs: those of `ConvLSTMCell`, from `input_shape` on.
 
     Examples:

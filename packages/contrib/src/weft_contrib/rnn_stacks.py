@@ -30,7 +30,7 @@ def stack_bidirectional_rnn(
       cells_fw, cells_bw: a cell for each.
       inputs: a list of tensors (B, I).
       initial_states_fw, initial_states_bw: a state for each.
-      dtype: of the states, where there are none.
+      dtype: element type of the states, where there are none.
       sequence_length: integers, shape (B,).
       scope: "stack_bidirectional_rnn".
     Returns: the outputs, a list, and the last states of all forward and all backward cells.

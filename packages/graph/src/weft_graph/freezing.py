@@ -198,7 +198,7 @@ def specialize_graph(
     """Copy the part of a graph between some tensors, for inputs that are known already.
 
     Bodies take the place of calls. Tensors in `values` become constants, and placeholders with a
-    default that are no inputs become the default. The branches and dropout masks that these decide
+    default that are not inputs become the default. The branches and dropout masks that these decide
     are removed.
 
     Args:

@@ -64,7 +64,7 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
       graph_def: a GraphDef.
       dest_nodes: names of nodes.
     Raises:
-      InvalidTypeError: `dest_nodes` is no list of names.
+      InvalidTypeError: `dest_nodes` is not a list of names.
       NotFoundError: the graph has no such node.
 
     Examples:
@@ -120,7 +120,7 @@ def remove_training_nodes(
 ) -> proto.GraphDef:
     """Return the graph without the nodes that only hand their input on: Identity and CheckNumerics.
 
-    Nodes with control edges stay, and so do `protected_nodes`.
+    Nodes with control edges and `protected_nodes` stay.
 
     Args:
       input_graph: a `GraphDef`; it stays as it is.

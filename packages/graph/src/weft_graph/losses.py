@@ -292,7 +292,7 @@ def cosine_distance(
 
     Args:
       labels, predictions: floating, the same shape.
-      axis: of the vectors; also `dim`.
+      axis: axis of the vectors; also `dim`.
       weights, loss_collection, reduction: as for `compute_weighted_loss`.
     Raises: InvalidArgumentError: no axis, or shapes that differ.
 
@@ -352,7 +352,7 @@ def huber_loss(
       predictions: same dtype and shape.
       weights: rank 0, or the rank of `labels` with each size equal or 1.
       delta: positive, in the unit of the error.
-      scope: of the names of the nodes.
+      scope: scope of the names of the nodes.
       loss_collection: where the loss is listed; None for nowhere.
       reduction: a value of `Reduction`.
     Returns: rank 0, or the shape of `labels` for `Reduction.NONE`.
@@ -388,7 +388,7 @@ def log_loss(
       predictions: p, same dtype and shape.
       weights: rank 0, or the rank of `labels` with each size equal or 1.
       epsilon: keeps the logarithm finite.
-      scope: of the names of the nodes.
+      scope: scope of the names of the nodes.
       loss_collection: where the loss is listed; None for nowhere.
       reduction: a value of `Reduction`.
     Returns: rank 0, or the shape of `labels` for `Reduction.NONE`.

@@ -57,7 +57,7 @@ def ops_of(interpreter: Interpreter) -> list[Op]:
     """Return the ops of a graph and its subgraphs.
 
     Args:
-      interpreter: of the file.
+      interpreter: interpreter of the file.
     Returns: the ops in the order of the file.
     """
     lib, handle = interpreter._library, interpreter._handle

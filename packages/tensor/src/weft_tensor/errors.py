@@ -347,7 +347,7 @@ class InvalidArgumentError(OpError, ValueError):
 
 
 class InvalidTypeError(InvalidArgumentError, TypeError):
-    """An argument has the wrong element type, or is no element type at all.
+    """An argument has the wrong element type, or is not an element type at all.
 
     Raised at construction: tensors are never promoted implicitly, so `float32 + float64` or
     `int32 * float32` ends here. Cast one operand, or give the constant the other's dtype.

@@ -26,7 +26,7 @@ class Taps:
     Attributes:
       index: int64, shape (out, K): positions in the input.
       weight: float32, shape (out, K).
-      size: of the input along the axis.
+      size: size of the input along the axis.
       between: there are two each, whose weights add up to 1.
     """
 

@@ -108,7 +108,7 @@ def as_size(value: Any) -> int | None:
     Args:
       value: an int, anything with `__index__`, a `Dimension`, or None.
     Raises:
-      InvalidTypeError: it is no whole number.
+      InvalidTypeError: it is not a whole number.
       InvalidArgumentError: it is negative, or does not fit in int64.
     """
     if value is None:
@@ -133,7 +133,7 @@ def as_dims(value: Any) -> Dims:
       value: None (unknown rank), a `TensorShape`, one size (rank 1), an iterable of sizes, or a
         TensorShapeProto-like message (`dim` with `size`, `unknown_rank`) where -1 is unknown.
     Raises:
-      InvalidTypeError: it is no shape.
+      InvalidTypeError: it is not a shape.
       InvalidArgumentError: a size is negative.
     """
     if value is None:
@@ -570,7 +570,7 @@ def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
 
     Args:
       shape: a TensorShape.
-      index: of the axis.
+      index: index of the axis.
 
     Examples:
       >>> wf.dimension_at_index(wf.TensorShape([2, 3]), 1)

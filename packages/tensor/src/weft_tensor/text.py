@@ -21,7 +21,7 @@ def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") ->
 
     Args:
       bytes_or_text: bytes or text.
-      encoding: of the text.
+      encoding: encoding of the text.
     Raises: InvalidTypeError: it is neither.
 
     Examples:
@@ -40,7 +40,7 @@ def as_text(bytes_or_text: str | bytes, encoding: str = "utf-8") -> str:
 
     Args:
       bytes_or_text: bytes or text.
-      encoding: of the bytes.
+      encoding: encoding of the bytes.
     Raises: InvalidTypeError: it is neither.
 
     Examples:

@@ -37,8 +37,9 @@ def differentiate_conditional(
 
     Args:
       walk: the pass over the level that the conditional is in.
-      outputs: of the conditional, on the way to targets; values inside a branch may be among them.
-      path: of that level.
+      outputs: outputs of the conditional, on the way to targets; values inside a branch may be
+        among them.
+      path: path of that level.
     """
     graph = walk.graph
     context = current_context(graph)

@@ -116,7 +116,7 @@ def pop(context: ControlFlowContext, handle: Output, like: Output) -> Output:
 
 
 def waiting_for(nodes: list[Node]) -> list[Node]:
-    """Return nodes to wait for so that all `nodes` are over, even in untaken branches."""
+    """Return nodes that run after all `nodes` have finished or are dead, as in untaken branches."""
     if all(isinstance(node.context, WhileContext) for node in nodes):
         return nodes
     graph = nodes[0].graph

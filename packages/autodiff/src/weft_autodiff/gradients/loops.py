@@ -33,8 +33,8 @@ def differentiate_loop(
 
     Args:
       walk: the pass over the level that the loop is in.
-      outputs: of the loop, on the way to targets.
-      path: of that level.
+      outputs: outputs of the loop, on the way to targets.
+      path: path of that level.
     """
     if not loop.back_prop:
         return

@@ -18,7 +18,7 @@ class AdadeltaOptimizer(UpdateRuleOptimizer):
       rho: scalar, how much of the running means is kept.
       epsilon: scalar, added under the roots.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates, and of the slots ("accum", "accum_update").
+      name: name of the node that applies the updates, and of the slots ("accum", "accum_update").
     Source: Zeiler 2012, "ADADELTA: an adaptive learning rate method".
 
     Examples:

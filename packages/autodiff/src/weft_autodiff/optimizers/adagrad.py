@@ -20,7 +20,7 @@ class AdagradOptimizer(UpdateRuleOptimizer):
       learning_rate: scalar, or a function that returns it.
       initial_accumulator_value: positive number.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates, and of the slots ("accumulator").
+      name: name of the node that applies the updates, and of the slots ("accumulator").
     Raises: InvalidArgumentError: `initial_accumulator_value` is not positive.
     Source: Duchi et al. 2011, "Adaptive subgradient methods".
 
@@ -64,7 +64,7 @@ class ProximalAdagradOptimizer(UpdateRuleOptimizer):
       initial_accumulator_value: positive number.
       l1_regularization_strength, l2_regularization_strength: scalars, not negative.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates, and of the slots ("accumulator").
+      name: name of the node that applies the updates, and of the slots ("accumulator").
     Raises: InvalidArgumentError: `initial_accumulator_value` is not positive.
     Source: Duchi and Singer 2009, "Efficient learning using forward-backward splitting".
 
@@ -119,7 +119,7 @@ class AdagradDAOptimizer(UpdateRuleOptimizer):
       initial_gradient_squared_accumulator_value: positive number.
       l1_regularization_strength, l2_regularization_strength: scalars, not negative.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates, and of the slots ("gradient_accumulator" and
+      name: name of the node that applies the updates, and of the slots ("gradient_accumulator" and
         "gradient_squared_accumulator").
     Raises: InvalidArgumentError: `initial_gradient_squared_accumulator_value` is not positive.
     Source: Duchi et al. 2011, "Adaptive subgradient methods".

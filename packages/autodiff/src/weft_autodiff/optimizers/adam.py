@@ -27,7 +27,7 @@ class AdamOptimizer(UpdateRuleOptimizer):
       beta1, beta2: scalars, how much of the means is kept.
       epsilon: scalar, added to the root; the paper's "epsilon hat".
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates, and of the slots ("m" and "v").
+      name: name of the node that applies the updates, and of the slots ("m" and "v").
     Source: Kingma and Ba 2014, "Adam: a method for stochastic optimization", section 2.
 
     Examples:

@@ -20,7 +20,7 @@ class FtrlOptimizer(UpdateRuleOptimizer):
       initial_accumulator_value: number, not negative.
       l1_regularization_strength, l2_regularization_strength: numbers, not negative.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates, and of the slots.
+      name: name of the node that applies the updates, and of the slots.
       accum_name, linear_name: of the slots "accum" and "linear" where they differ from `name`.
       l2_shrinkage_regularization_strength: number, not negative; a penalty on the magnitude.
     Raises: InvalidArgumentError: a number has the wrong sign.

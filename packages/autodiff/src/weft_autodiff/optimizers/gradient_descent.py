@@ -18,7 +18,7 @@ class GradientDescentOptimizer(UpdateRuleOptimizer):
     Args:
       learning_rate: scalar, or a function that returns it.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates.
+      name: name of the node that applies the updates.
 
     Examples:
       >>> x = wf.Variable([3.0, 4.0])
@@ -70,7 +70,7 @@ class ProximalGradientDescentOptimizer(UpdateRuleOptimizer):
       learning_rate: scalar, or a function that returns it.
       l1_regularization_strength, l2_regularization_strength: scalars, not negative.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates.
+      name: name of the node that applies the updates.
     Source: Duchi and Singer 2009, "Efficient learning using forward-backward splitting".
 
     Examples:

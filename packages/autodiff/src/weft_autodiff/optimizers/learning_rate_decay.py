@@ -231,7 +231,7 @@ def noisy_linear_cosine_decay(
 
     Args:
       decay_steps: positive scalar.
-      initial_variance, variance_decay: of the noise, whose variance is
+      initial_variance, variance_decay: initial variance and decay of the noise, whose variance is
         `initial_variance / (1 + global_step) ** variance_decay`.
       num_periods, alpha, beta: scalars.
 

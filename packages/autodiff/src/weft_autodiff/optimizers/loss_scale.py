@@ -184,7 +184,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
     Args:
       opt: the optimizer inside, which gets gradients that are divided by the scale.
       loss_scale: a LossScale, a number for a fixed one, or "dynamic".
-    Raises: InvalidTypeError: `opt` is no optimizer; InvalidArgumentError: the scale is another.
+    Raises: InvalidTypeError: `opt` is not an optimizer; InvalidArgumentError: the scale is another.
 
     Examples:
       >>> x = wf.Variable(3.0)

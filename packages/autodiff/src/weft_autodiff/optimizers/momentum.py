@@ -16,7 +16,7 @@ class MomentumOptimizer(UpdateRuleOptimizer):
     Args:
       learning_rate, momentum: scalars, or functions that return them.
       use_locking: accepted for TensorFlow's sake.
-      name: of the node that applies the updates, and of the slots ("momentum").
+      name: name of the node that applies the updates, and of the slots ("momentum").
       use_nesterov: step by `learning_rate * (grad + momentum * accum)` instead.
     Source: Sutskever et al. 2013, "On the importance of initialization and momentum".
 

@@ -35,7 +35,7 @@ def assign_moving_average(
       decay: scalar between 0 and 1.
       zero_debias: `variable` starts at zero; correct the average for that. Two variables beside
         it, "biased" and "local_step", keep the uncorrected average and the number of updates.
-      name: of the node.
+      name: name of the node.
     Returns: the variable after the update.
     Source: Kingma and Ba 2014, section 3, for the correction.
     """
@@ -102,7 +102,7 @@ class ExponentialMovingAverage:
       num_updates: number or scalar; makes the decay at most (1 + n) / (10 + n), so that averages
         move faster at the start.
       zero_debias: correct the averages of tensors, which start at zero.
-      name: of the node that `apply` returns, and of the shadow variables.
+      name: name of the node that `apply` returns, and of the shadow variables.
 
     Examples:
       >>> x = wf.Variable(1.0)

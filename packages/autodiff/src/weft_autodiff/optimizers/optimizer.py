@@ -34,7 +34,7 @@ class Optimizer:
 
     Args:
       use_locking: accepted for TensorFlow's sake; an update is never torn.
-      name: of the node that applies the updates, and of the slots.
+      name: name of the node that applies the updates, and of the slots.
     Source: paper, section 4.1; "TensorFlow: large-scale machine learning on heterogeneous systems".
 
     Examples:
@@ -80,7 +80,7 @@ class Optimizer:
           global_step: integer variable that counts the updates.
           var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss: as
             `compute_gradients`.
-          name: of the node returned.
+          name: name of the node returned.
         Returns: a node that makes one update when it runs.
         Raises: InvalidArgumentError: the loss depends on none of the variables.
 
@@ -191,10 +191,10 @@ class Optimizer:
         Args:
           grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
           global_step: integer variable that is incremented after the updates.
-          name: of the node returned; the optimizer's by default.
+          name: name of the node returned; the optimizer's by default.
         Returns: a node that makes one update when it runs.
         Raises:
-          InvalidArgumentError: there are no pairs, or no gradient but None.
+          InvalidArgumentError: there are no pairs, or all gradients are None.
           InvalidTypeError: a gradient is not a tensor, or a variable is not one.
         """
         pairs = [(_as_gradient(grad, var), var) for grad, var in _pairs(grads_and_vars)]

@@ -21,7 +21,7 @@ class RMSPropOptimizer(UpdateRuleOptimizer):
       use_locking: accepted for TensorFlow's sake.
       centered: subtract the square of the running mean under the root, which estimates the
         variance.
-      name: of the node that applies the updates, and of the slots ("rms", "momentum", and "mg"
+      name: name of the node that applies the updates, and of the slots ("rms", "momentum", and "mg"
         where centered).
     Source: Tieleman and Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent
       neural networks", for the centered form.

@@ -35,7 +35,7 @@ def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool =
     Args:
       primary: a variable or an output.
       val: what converts to a tensor of known shape.
-      name: of the slot; the variable is called "<primary>/<name>".
+      name: name of the slot; the variable is called "<primary>/<name>".
       colocate_with_primary: request the device of `primary`.
     Returns: a variable, not trainable, of the same kind as `primary`.
     """

@@ -48,7 +48,7 @@ def get_global_step(graph: Graph | None = None) -> Any:
     Args:
       graph: the default graph by default.
     Raises:
-      InvalidTypeError: it is no integer scalar.
+      InvalidTypeError: it is not an integer scalar.
       InvalidArgumentError: the collection has more than one.
 
     Examples:
@@ -121,7 +121,7 @@ def assert_global_step(global_step_tensor: Any) -> None:
 
     Args:
       global_step_tensor: what is checked.
-    Raises: InvalidTypeError: it is no tensor or variable, no integer, or no scalar.
+    Raises: InvalidTypeError: it is not an integer scalar tensor or variable.
 
     Examples:
       >>> wf.train.assert_global_step(wf.train.create_global_step())

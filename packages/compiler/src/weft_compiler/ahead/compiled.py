@@ -36,13 +36,13 @@ class Compiled:
     """A model as machine code.
 
     Attributes:
-      name: of its C function.
+      name: name of its C function.
       target: the machine it was compiled for.
       object: the relocatable object, with the weights in read-only data.
       header: the C header.
       inputs, outputs: the parameters of the function, in order.
       arena: size of the memory for temporaries of a call, in bytes.
-      alignment: of the arena.
+      alignment: alignment of the arena.
       undefined: the undefined symbols of the object: memory functions, and on 32-bit processors
         compiler helpers for 64-bit integers.
       messages: the meaning of the results of the function, from 1 on.
@@ -93,8 +93,8 @@ def compile_graph(
       inputs: the inputs of the function, by their names in C.
       outputs: the results of the function, likewise.
       target: the machine, such as "aarch64-linux"; "native" is this one.
-      shapes: of inputs whose shape is not fully known in the graph.
-      name: of the function.
+      shapes: shapes of inputs whose shape is not fully known in the graph.
+      name: name of the function.
       cpu: an LLVM processor name; by default the baseline of the target.
       features: additional LLVM features, such as "+dotprod".
       contract: as in `weft_compiler.codegen.options.Options`.

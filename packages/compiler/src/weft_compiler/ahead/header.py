@@ -39,7 +39,7 @@ class Parameter:
     Attributes:
       key: its name in the model.
       name: its name in C.
-      dtype, shape: of its elements, contiguous in C order.
+      dtype, shape: element type and shape of its elements, contiguous in C order.
     """
 
     key: str
@@ -115,7 +115,7 @@ def header(
 
     Args:
       said: the description of the target.
-      messages: of checks, whose numbers start at 1.
+      messages: error messages of checks, whose numbers start at 1.
     """
     upper = name.upper()
     every = [*inputs, *outputs]

@@ -38,7 +38,7 @@ def read_model(
       path: a file, a directory, or the prefix of a checkpoint.
       inputs, outputs: names of tensors; by default, for a graph, all placeholders without a default
         and all nodes without consumers.
-      signature, tags: of a SavedModel; by default those for serving.
+      signature, tags: signature and tags of a SavedModel; by default those for serving.
     Raises:
       NotFoundError: there is no such file or tensor.
       DataLossError: the file holds no graph.

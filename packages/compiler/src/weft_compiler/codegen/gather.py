@@ -197,7 +197,7 @@ class Gather:
         Args:
           there: the condition that its row is in the image.
           first: its offset in the line.
-          sizes: of the run, and of a line.
+          sizes: sizes of the run, and of a line.
         """
         w, (size, line) = self.w, sizes
         low = self._within(w.put(f"sub i64 0, {first}"), size)

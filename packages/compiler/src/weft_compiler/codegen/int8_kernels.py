@@ -70,7 +70,7 @@ class ByteShape:
     """Sizes of tiles and blocks.
 
     Attributes:
-      dtype: of a: int8 or uint8.
+      dtype: element type of `a`: int8 or uint8.
       lanes: 32-bit sums in a register.
       rows: the row counts of tiles that have kernels, the largest first.
       columns: columns of b for which a copy of rows of a is used.

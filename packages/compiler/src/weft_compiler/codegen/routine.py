@@ -72,7 +72,7 @@ class Operands(NamedTuple):
       views: the addresses of the views.
       sizes: parameters that differ from the fields: those known only at run time.
       numbers: the numbers.
-      places: the range of places to compute, if not all.
+      places: the range of indices to compute, if not all.
     """
 
     dtype: DType
@@ -176,7 +176,7 @@ class Routine(Call):
 
         Args:
           arguments: those of `table`, then the numbers.
-          places: the range of places to compute, for routines that are split by them.
+          places: the range of indices to compute, for routines that are split by index.
           workspace: returns the address of the workspace.
         """
         numbers = [*arguments, *(places if cls.is_split_by_places else ())]

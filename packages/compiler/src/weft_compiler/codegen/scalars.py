@@ -35,7 +35,7 @@ def supports(primitive: str, dtype: DType) -> bool:
     """Return True if machine code exists for a primitive and the type of its operands.
 
     Args:
-      dtype: of the last operand; for `cast`, that of the operand or of the result.
+      dtype: element type of the last operand; for `cast`, that of the operand or of the result.
     """
     if dtype not in _TYPES:
         return False

@@ -61,7 +61,7 @@ class TileKernel:
     """Writer of a kernel: a tile of sums of products that is stored, or added to the result.
 
     Attributes:
-      parameters: of the function, including `%c`, `%c_row`, `%columns` and `%add`.
+      parameters: parameters of the function, including `%c`, `%c_row`, `%columns` and `%add`.
       kind: the type of a register.
       alone: True if its rows are all rows of the product, not the last of many.
     """

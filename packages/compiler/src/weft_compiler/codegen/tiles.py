@@ -40,7 +40,7 @@ class Shape:
     """Sizes of tiles and blocks, in elements.
 
     Attributes:
-      lanes: of a register.
+      lanes: number of lanes of a register.
       rows: the row counts of tiles that have kernels, the largest first.
       depth: the block size KC.
       columns: the block size NC.

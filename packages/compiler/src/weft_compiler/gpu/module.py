@@ -48,11 +48,12 @@ class GpuModule:
     """A program for GPUs.
 
     Attributes:
-      text: its kernels as LLVM.
+      text: the kernels as LLVM IR.
       target: the target of the text.
-      steps: its launches, in order.
+      steps: the launches, in order.
       arena: size of the temporaries, in bytes.
-      messages: of its checks; the flag has the number of one that fails, from 1, else 0.
+      messages: error messages of the checks. The flag holds the 1-based index of a failed check,
+        or 0.
     """
 
     text: str

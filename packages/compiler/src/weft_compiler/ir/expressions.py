@@ -91,7 +91,7 @@ class Apply(Expr):
 
     Attributes:
       primitive: its name in `weft_graph.ir.scalar.PRIMITIVES`.
-      operands: of the types that it accepts.
+      operands: operands of the types that it accepts.
     """
 
     primitive: str
@@ -120,7 +120,7 @@ def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
     """Apply a primitive to operands.
 
     Args:
-      dtype: of the result, for primitives with a type parameter: `cast` and `complex`.
+      dtype: element type of the result, for primitives with a type parameter: `cast` and `complex`.
     Raises: InvalidTypeError: the primitive is not defined for these operands.
     """
     declared = PRIMITIVES[primitive]

@@ -93,7 +93,7 @@ def reshaped(indices: Sequence[Operand], shape: Sequence[int], other: Sequence[i
     Dimensions are flattened only where necessary: [2, 3, 4] and [6, 4] share the last.
 
     Args:
-      shape: of the given indices.
+      shape: shape of the given indices.
       other: another shape with as many elements.
     """
     if 0 in other:

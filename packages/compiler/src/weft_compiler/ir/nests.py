@@ -74,7 +74,7 @@ def defined_names(nest: Body) -> set[str]:
 def flops(nest: Body) -> int | None:
     """Return the floating-point operations of a nest; None with loops of unknown trip count.
 
-    A function such as exp counts as one operation, and so does a combiner. Both branches count.
+    A function such as exp, or a combiner, counts as one operation. Both branches count.
     """
     count = _flops(nest)
     return None if count is None else round(count)

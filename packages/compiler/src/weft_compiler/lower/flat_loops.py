@@ -39,7 +39,7 @@ class _Linear(NamedTuple):
     offset: int
 
     def multiple_of(self, other: _Linear) -> int:
-        """Return the factor by which it is larger than another one; 0 if it is no multiple."""
+        """Return the factor by which it is larger than another one; 0 if it is not a multiple."""
         factor = self.slope // other.slope if other.slope else 0
         return factor if other.times(factor) == self else 0
 

@@ -20,7 +20,7 @@ from weft_graph.ir.scalar import Scalar
 from weft_tensor.dtypes import DType
 
 
-class Unsupported(Exception):  # noqa: N818 - it is no error of a program
+class Unsupported(Exception):  # noqa: N818 - it is not an error of a program
     """An op or program that cannot be compiled, and the reason; its nodes run their kernels."""
 
 

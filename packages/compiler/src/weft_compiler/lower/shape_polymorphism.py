@@ -242,7 +242,7 @@ def _same(x: float, y: float) -> bool:
     return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
 
 
-class _NotPolymorphic(Exception):  # noqa: N818 - it is no error of a program
+class _NotPolymorphic(Exception):  # noqa: N818 - it is not an error of a program
     """Raised if a number varies that must be known at compile time."""
 
 

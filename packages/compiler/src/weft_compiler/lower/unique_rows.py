@@ -74,7 +74,7 @@ def unique_rows(node: Node, indices: Value, size: int) -> Rows:
 
     Args:
       node: a `Unique`.
-      indices: of rank 1.
+      indices: indices of rank 1.
       size: the number of rows of the variable.
     """
     name, count = node.name, indices.shape[0]

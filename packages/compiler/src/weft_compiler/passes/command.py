@@ -20,7 +20,7 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
     Args:
       passes: the available passes.
       module: the module that `python -m` runs, for the help.
-      arguments: of the command line; those of the process if None.
+      arguments: arguments of the command line; those of the process if None.
     Returns: the exit code: 0, or 1 if the program is invalid.
     """
     known = {item.name: item for item in passes}

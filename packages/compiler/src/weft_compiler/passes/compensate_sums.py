@@ -90,7 +90,7 @@ class _Sum:
     """A variable, or the elements of a buffer, to which a loop only adds.
 
     Attributes:
-      shape: of the buffer; None for a variable.
+      shape: shape of the buffer; None for a variable.
       places: the indices of each addition; empty for a variable.
       variables: those of the loops whose iterations add to separate elements.
     """

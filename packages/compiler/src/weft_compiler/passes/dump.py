@@ -54,7 +54,7 @@ class ProgramDump:
 
         Args:
           number: position of the pass in its pipeline.
-          name: of the pass.
+          name: name of the pass.
         Raises: SettingError: it cannot be written.
         """
         path = self._folder / f"{number:02}-{_safe_name(name)}.txt"
@@ -81,7 +81,7 @@ def _new_folder(directory: Path, name: str) -> Path:
 
 
 def _safe_name(name: str) -> str:
-    """Return a name that is no path: letters, digits, `_`, `.` and `-`."""
+    """Return a name that is not a path: letters, digits, `_`, `.` and `-`."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:_MAX_NAME].lstrip(".") or "program"
 
 

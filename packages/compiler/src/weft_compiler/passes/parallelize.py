@@ -154,7 +154,7 @@ def has_disjoint_stores(loop: For, buffer: str, effects: Effects) -> bool:
     """Return True if each iteration of a loop uses separate elements of a buffer.
 
     Args:
-      effects: of the loop's body.
+      effects: effects of the loop's body.
     """
     return _are_disjoint(list(accesses(effects, buffer)), loop.variable)
 

@@ -174,7 +174,7 @@ class _PartialResult:
     """Partial results of a value that all iterations combine into.
 
     Attributes:
-      name: of the variable or the buffer.
+      name: name of the variable or the buffer.
       parts: the partial results of the blocks.
       block: the number of the block.
       stored: True for a buffer.

@@ -91,7 +91,7 @@ class Gemm(Product):
 
     @property
     def symbolic_sizes(self) -> frozenset[str]:
-        # The BLAS function depends on which sizes are 1, and so do the strides that it reads.
+        # The BLAS function, and the strides that it reads, depend on which sizes are 1.
         return frozenset({"m", "n"}) if 1 in (self.m, self.n) else ALL_SIZES
 
     def error(self, views: Views) -> str:

@@ -123,7 +123,7 @@ class ProductShape:
     Attributes:
       num_products: the number of products of the batch.
       m, n, k: the sizes of each.
-      dtype: of the operands.
+      dtype: element type of the operands.
       transpose_a, transpose_b: True if an operand is transposed.
       has_weights: True if the second operand is one matrix that is known at compile time.
     """
@@ -280,7 +280,7 @@ def select_convolution(
 
     Args:
       windows: those of all images.
-      dtype: of the operands.
+      dtype: element type of the operands.
       is_packed: True if the filters are packed.
       is_direct: True for ahead-of-time code, which stores no transformed filters.
     """
@@ -344,7 +344,7 @@ def prefers_col2im(num_multiplied: int, num_useful: int, channels: int, dtype: D
     Args:
       num_multiplied: pairs of positions and taps of all phases.
       num_useful: pairs of windows and taps.
-      channels: of the input, which are the columns of the convolutions.
+      channels: number of channels of the input, which are the columns of the convolutions.
     """
     lanes = (PANEL if dtype is dtypes.bfloat16 else panel_columns(dtype)) // 2
     used = num_multiplied * -(-channels // lanes) * lanes

@@ -24,7 +24,7 @@ def layer_scope(
     Args:
       scope, default: name or scope, and the name where there is none.
       inputs: converts to a tensor.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
       names: other names for the variables.
     Yields: the scope and the tensor.
     """
@@ -45,7 +45,7 @@ def finished(
     """Normalize and activate a layer's output, and add it to collections.
 
     Args:
-      outputs: of the layer itself.
+      outputs: outputs of the layer itself.
       var_scope: its scope.
       normalizer_fn, normalizer_params: a function and its arguments, or None.
       activation_fn: a function, or None.

@@ -64,9 +64,9 @@ def fully_connected(
       num_outputs: size of the last axis of the result.
       activation_fn: applied last, or None.
       normalizer_fn, normalizer_params: a function instead of the biases, and its arguments.
-      weights_initializer, biases_initializer: of the variables; None for no biases.
+      weights_initializer, biases_initializer: initializers of the variables; None for no biases.
       weights_regularizer, biases_regularizer: functions from a variable to a loss.
-      reuse: of the variables.
+      reuse: reuse mode of the variables.
       variables_collections: keys, or keys by "weights" and "biases".
       outputs_collections: keys.
       trainable: whether the variables are trained.
@@ -125,7 +125,7 @@ def bias_add(
     Args:
       inputs: floating, rank at least 2.
       activation_fn: applied last, or None.
-      initializer, regularizer, trainable: of the variable "biases".
+      initializer, regularizer, trainable: settings of the variable "biases".
       data_format: "NHWC" or "NCHW".
       reuse, variables_collections, outputs_collections, scope: as `fully_connected`; "BiasAdd".
     """
@@ -166,7 +166,7 @@ def dropout(
       noise_shape: shape of the mask.
       is_training: a bool or a bool tensor.
       outputs_collections, scope: as `fully_connected`; "Dropout".
-      seed: of the random numbers.
+      seed: seed of the random numbers.
     """
     with variable_scope(scope, "Dropout", [inputs]) as var_scope:
         layer = core.Dropout(1.0 - keep_prob, noise_shape, seed, name=var_scope.name)
@@ -200,7 +200,7 @@ def one_hot_encoding(
     Args:
       labels: integers.
       num_classes: size of the new last axis.
-      on_value, off_value: of the class, and of the others.
+      on_value, off_value: values of the class, and of the others.
       outputs_collections, scope: as `fully_connected`; "OneHotEncoding".
     """
     with variable_scope(scope, "OneHotEncoding", [labels, num_classes]) as var_scope:
@@ -241,7 +241,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
     """Apply a layer repeatedly, with separate variables each time.
 
     Args:
-      inputs: of the first one.
+      inputs: inputs of the first one.
       repetitions: how often.
       layer: a function with the arguments `inputs` and `scope`.
       *args, **kwargs: its other arguments; `scope` gets "_1", "_2", ... for each.
@@ -259,7 +259,7 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
     """Apply one layer after another, each with separate arguments.
 
     Args:
-      inputs: of the first one.
+      inputs: inputs of the first one.
       layer: a function with the arguments `inputs` and `scope`.
       stack_args: for each layer its argument behind `inputs`, or a list of them.
       **kwargs: arguments of all; `scope` gets "_1", "_2", ... for each.
@@ -297,9 +297,9 @@ def embed_sequence(
       ids: integers, shape (B, T).
       vocab_size, embed_dim: shape of the variable; may be left out where it is reused.
       unique: look each id up once.
-      initializer, regularizer, trainable: of the variable.
+      initializer, regularizer, trainable: settings of the variable.
       scope: "EmbedSequence".
-      reuse: of the variable.
+      reuse: reuse mode of the variable.
     Returns: shape (B, T, embed_dim).
     Raises: InvalidArgumentError: a size is missing.
     """

@@ -69,7 +69,7 @@ def optimize_loss(
       learning_rate_decay_fn: function of the rate and the step.
       update_ops: run before; those of UPDATE_OPS by default.
       variables: to train; all trainable ones by default.
-      name: of the scope; "OptimizeLoss".
+      name: name of the scope; "OptimizeLoss".
       summaries: some of `OPTIMIZER_SUMMARIES`.
       colocate_gradients_with_ops: as `Optimizer.minimize`.
       increment_global_step: count the step.

@@ -26,7 +26,7 @@ def summarize_tensor(tensor: Any, tag: str | None = None) -> Any:
 
     Args:
       tensor: a tensor.
-      tag: of the summary; the tensor's name by default.
+      tag: tag of the summary; the tensor's name by default.
     """
     write = summary.scalar if tensor.shape.ndims == 0 else summary.histogram
     return write(tag or f"{tensor.op.name}_summary", tensor)

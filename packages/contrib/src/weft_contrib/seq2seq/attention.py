@@ -190,7 +190,7 @@ class LuongAttention(_Scored):
       memory, memory_sequence_length, probability_fn, score_mask_value: shape (B, T, M), and what
         is behind the ends.
       scale: multiply by a variable "attention_g".
-      dtype: of the variables.
+      dtype: element type of the variables.
     Source: Luong and others 2015.
     """
 
@@ -238,7 +238,7 @@ class BahdanauAttention(_Scored):
       num_units: size that queries and keys are projected to.
       memory, memory_sequence_length, probability_fn, score_mask_value: as `LuongAttention`.
       normalize: scale v to a learned length, and add a bias.
-      dtype: of the variables.
+      dtype: element type of the variables.
     Source: Bahdanau and others 2015; Salimans and Kingma 2016.
     """
 
@@ -282,12 +282,12 @@ class AttentionWrapperState(NamedTuple):
     """The state of an `AttentionWrapper`.
 
     Attributes:
-      cell_state: of the cell inside.
+      cell_state: state of the cell inside.
       attention: the last one, shape (B, A).
       time: int32, rank 0.
       alignments: the last shares, shape (B, T); a tuple where there are several mechanisms.
       alignment_history: a TensorArray of shares, or ().
-      attention_state: of the mechanism; a tuple where there are several.
+      attention_state: state of the mechanism; a tuple where there are several.
     """
 
     cell_state: Any
@@ -327,9 +327,9 @@ class AttentionWrapper(RNNCell):
       alignment_history: keep the shares of all steps.
       cell_input_fn: from inputs and attention to the cell's inputs; side by side by default.
       output_attention: the output is the attention, and not the cell's.
-      initial_cell_state: of the cell, for `zero_state`.
+      initial_cell_state: initial state of the cell, for `zero_state`.
       attention_layer: a layer instead of one of `attention_layer_size`.
-      name: of the cell.
+      name: name of the cell.
     Source: Luong and others 2015.
     """
 
@@ -413,7 +413,7 @@ class AttentionWrapper(RNNCell):
 
         Args:
           batch_size: B, that of the memory.
-          dtype: of the state.
+          dtype: element type of the state.
         """
         inner = self._initial_cell_state
         if inner is None:

@@ -17,7 +17,7 @@ class BasicDecoderOutput(NamedTuple):
 
     Attributes:
       rnn_output: of the cell, or of the layer behind it.
-      sample_id: of the helper.
+      sample_id: sample of the helper.
     """
 
     rnn_output: Any
@@ -30,7 +30,7 @@ class BasicDecoder(Decoder):
     Args:
       cell: the cell.
       helper: a `Helper`.
-      initial_state: of the cell.
+      initial_state: initial state of the cell.
       output_layer: applied to the outputs, or None.
     """
 

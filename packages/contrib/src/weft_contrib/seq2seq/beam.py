@@ -44,7 +44,7 @@ class BeamSearchDecoderState(NamedTuple):
 
     Attributes:
       cell_state: shape (B, W, ...) each.
-      log_probs: of the beams, shape (B, W).
+      log_probs: log-probabilities of the beams, shape (B, W).
       finished: bool, shape (B, W).
       lengths: int64, shape (B, W).
       accumulated_attention_probs: always ().
@@ -115,14 +115,14 @@ class BeamSearchDecoder(Decoder):
       embedding: a function of ids, or their rows.
       start_tokens: int32, shape (B,).
       end_token: int32, rank 0.
-      initial_state: of the cell, each example `beam_width` times (`tile_batch`).
+      initial_state: initial state of the cell, each example `beam_width` times (`tile_batch`).
       beam_width: W.
       output_layer: from outputs to symbols, or None.
       length_penalty_weight: favours longer sequences.
       coverage_penalty_weight: not supported.
       reorder_tensor_arrays: not supported: histories of attention stay as they are.
     Raises:
-      InvalidTypeError: `cell` is no cell.
+      InvalidTypeError: `cell` is not a cell.
       InvalidArgumentError: a rank differs.
       UnimplementedError: a coverage penalty is asked for.
     Source: Wu and others 2016.

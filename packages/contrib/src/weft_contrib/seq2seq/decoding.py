@@ -24,8 +24,8 @@ class Decoder:
 
     Attributes:
       batch_size: int32, rank 0.
-      output_size, output_dtype: of the outputs, in their structure.
-      tracks_own_finished: whether `step` says what is finished in all, as beams change places.
+      output_size, output_dtype: size and element type of the outputs, in their structure.
+      tracks_own_finished: True if `step` returns all finished entries, because beams are reordered.
     """
 
     batch_size: Any
@@ -74,7 +74,7 @@ def dynamic_decode(
       impute_finished: behind their end outputs are zero and states stay.
       maximum_iterations: the largest number of steps; an integer or a tensor.
       parallel_iterations, swap_memory: as `while_loop`.
-      scope: of variables; "decoder".
+      scope: scope of variables; "decoder".
     Returns: the outputs, the last state, and the lengths, int32, shape (B,).
     Raises: InvalidTypeError: `decoder` is none.
     """

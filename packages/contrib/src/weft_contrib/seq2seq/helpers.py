@@ -53,7 +53,7 @@ class Helper:
         """Return a sample for each example.
 
         Args:
-          time, outputs, state: of the step.
+          time, outputs, state: time, outputs and state of the step.
         """
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class Helper:
         """Return the `finished` mask, the next inputs, and the next state.
 
         Args:
-          time, outputs, state, sample_ids: of the step.
+          time, outputs, state, sample_ids: time, outputs, state and samples of the step.
         """
         raise NotImplementedError
 
@@ -191,7 +191,7 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
       inputs, sequence_length, time_major: as `TrainingHelper`.
       embedding: a function of ids, or their rows.
       sampling_probability: how often; floating, rank 0 or shape (B,).
-      seed, scheduling_seed: of the random numbers.
+      seed, scheduling_seed: seeds of the random numbers.
     Source: Bengio and others 2015.
     """
 
@@ -273,7 +273,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
     Args:
       embedding, start_tokens, end_token: as `GreedyEmbeddingHelper`.
       softmax_temperature: the outputs are divided by it.
-      seed: of the random numbers.
+      seed: seed of the random numbers.
     """
 
     def __init__(

@@ -209,7 +209,7 @@ def train(
         `save_model_secs` is the last one.
       global_step: counts the steps; the graph's by default.
       number_of_steps: step at which training ends; without it training ends with the input.
-      session_config: of the session.
+      session_config: configuration of the session.
     Returns: the last loss.
     """
     graph = graph or get_default_graph()

@@ -59,7 +59,7 @@ class Planned(Executable):
     """A signature that a master has planned.
 
     Attributes:
-      number: of the signature in its session.
+      number: number of the signature in its session.
     """
 
     __slots__ = ("number",)

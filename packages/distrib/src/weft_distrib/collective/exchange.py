@@ -30,7 +30,7 @@ class Operation(NamedTuple):
     Attributes:
       instance: the key.
       kind: "reduce", "gather" or "broadcast".
-      dtype: of the elements.
+      dtype: element type.
       merge, final: of a reduction.
       hint: the node's preferred algorithm.
       sends: whether this member is the source of a broadcast.

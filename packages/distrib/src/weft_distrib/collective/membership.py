@@ -86,8 +86,8 @@ class Membership:
     """One device in one group, for one session.
 
     It is formed in the first run and lasts until the session ends or a run fails. After a failure
-    it is unusable, and so are those of the other members, whose runs fail too: their run counts may
-    differ. The next run forms a new group.
+    it is unusable, as are the groups of the other members, whose runs fail too: their run counts
+    may differ. The next run forms a new group.
 
     Args:
       transport: to the others.

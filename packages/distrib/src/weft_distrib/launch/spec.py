@@ -90,7 +90,7 @@ class Launch:
     """A cluster to start.
 
     Attributes:
-      name: of the launch; small letters, digits and hyphens.
+      name: name of the launch; small letters, digits and hyphens.
       jobs: its jobs.
       restarts: number of times that each task may be restarted after a failure.
       environment: variables of every task.

@@ -75,7 +75,7 @@ class Watch:
         """Watch a peer.
 
         Args:
-          address: of its `Heartbeat`.
+          address: address of its `Heartbeat`.
           peer: its name, for messages.
           on_lost: called once if it is lost, in the thread of the watch.
           limit: seconds without a sign of life after which it is.

@@ -85,7 +85,7 @@ class MasterSession:
     """One session's graph over the devices of a cluster.
 
     Args:
-      number: of the session, unique in the cluster.
+      number: number of the session, unique in the cluster.
       devices: of all tasks, the master's own first.
       links: to the workers of the tasks.
       host: a device of this process, which folds constants.

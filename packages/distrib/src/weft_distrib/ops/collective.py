@@ -121,7 +121,7 @@ def all_reduce(
         for bit; "nccl" goes from GPU to GPU. "auto" is "ordered" where a member is deterministic,
         else "nccl" where all members are GPUs, else it chooses by the size.
       timeout: seconds that the others may take; 0 for as long as it takes, once all have come.
-      name: of the node.
+      name: name of the node.
     Returns: type and shape of `t`; the same bits in all members.
     Raises:
       InvalidArgumentError: an argument is none of these.
@@ -222,8 +222,8 @@ def broadcast_receive(
     """Return the tensor that the member of a group with `broadcast_send` sends.
 
     Args:
-      shape: of the tensor; sizes may be unknown.
-      dtype: of the tensor.
+      shape: shape of the tensor; sizes may be unknown.
+      dtype: element type of the tensor.
       group_size, group_key, instance_key, communication_hint, timeout, name: as for `all_reduce`.
     Returns: the received tensor.
     Raises: as `all_reduce`.

@@ -54,7 +54,7 @@ class Credentials:
       authority: a PEM file with the certificates of trusted authorities.
       token: a file with 16 bytes or more, without surrounding white space.
     Attributes:
-      paths: of the four files.
+      paths: paths of the four files.
     Raises:
       InvalidArgumentError: one of certificate, key and authority lacks the others, a file holds
         nothing of its kind, or the key is not the certificate's.

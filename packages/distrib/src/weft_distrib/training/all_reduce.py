@@ -40,7 +40,7 @@ class AllReduceOptimizer(Optimizer):
       timeout: seconds that a replica may be late; 0 for as long as it takes.
       group_key: of the replicas; the first free one of the graph by default. Needed where one graph
         has several replicas: the same for all of them.
-      name: of the nodes.
+      name: name of the nodes.
     Raises: InvalidArgumentError: there is less than one replica.
     Source: "Bringing HPC techniques to deep learning", A. Gibiansky, 2017.
 
@@ -99,7 +99,7 @@ class AllReduceOptimizer(Optimizer):
         Args:
           grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
           global_step: integer variable that counts the updates.
-          name: of the node returned.
+          name: name of the node returned.
         Returns: the node that makes the update.
         Raises: InvalidArgumentError: there is no gradient.
         """

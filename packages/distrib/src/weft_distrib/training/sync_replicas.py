@@ -54,7 +54,7 @@ class SyncReplicasOptimizer(Optimizer):
       variable_averages: an ExponentialMovingAverage of the variables after each update.
       variables_to_average: of which.
       use_locking: accepted for TensorFlow's sake; an update is never torn.
-      name: of the nodes.
+      name: name of the nodes.
     Raises: InvalidArgumentError: variables to average are given without averages, or the reverse.
     Source: "TensorFlow: a system for large-scale machine learning", section 4.4.
 
@@ -113,7 +113,7 @@ class SyncReplicasOptimizer(Optimizer):
         Args:
           grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
           global_step: integer variable that counts the updates; required.
-          name: of the node returned.
+          name: name of the node returned.
         Returns: a node that ends when the replica may begin its next step.
         Raises: InvalidArgumentError: there is no global step, or no gradient.
         """

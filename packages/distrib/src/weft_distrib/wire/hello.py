@@ -28,7 +28,7 @@ class Hello(NamedTuple):
     """The greeting of a caller.
 
     Attributes:
-      version: of the protocol.
+      version: version of the protocol.
       incarnation: of the task that the caller expects; it has another one in each life. A client
         may accept any.
       role: as which it calls.
@@ -73,7 +73,7 @@ class ConnectionOptions:
     """Handshake options of a process: how it identifies itself and whom it accepts.
 
     Args:
-      version: of the protocol.
+      version: version of the protocol.
       credentials: its own credentials, and those that it accepts.
       role: as which it calls.
       local: whether it uses shared memory with processes of the same machine.

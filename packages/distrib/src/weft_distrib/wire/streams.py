@@ -241,7 +241,7 @@ class TlsStream(_NonBlockingSocket):
 
     Args:
       sock: connected; the stream closes it.
-      context: of this end.
+      context: context of this end.
       peer: the other end, for messages.
       host: the server's name for clients; None at the server's end.
     """

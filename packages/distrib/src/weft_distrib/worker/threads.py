@@ -20,7 +20,7 @@ class WaitingThreads:
     A pool of fixed size will not do: steps may wait for other steps.
 
     Args:
-      name: of the threads.
+      name: name of the threads.
       most: how many there may be.
     """
 

@@ -113,7 +113,7 @@ def get_memory_growth(device: PhysicalDevice) -> bool:
     """Return True if a GPU's memory is allocated on demand instead of all at once.
 
     Args:
-      device: of `list_physical_devices`.
+      device: device returned by `list_physical_devices`.
     Raises: InvalidArgumentError: there is no such device.
 
     Examples:
@@ -149,7 +149,7 @@ def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
     """Return properties of a device.
 
     Args:
-      device: of `list_physical_devices`.
+      device: device returned by `list_physical_devices`.
     Returns: for GPUs "device_name" and "compute_capability", as (8, 0); nothing for others.
     Raises: InvalidArgumentError: there is no such device.
 

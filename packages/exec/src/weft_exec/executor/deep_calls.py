@@ -35,7 +35,7 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
     """Run a function one call deeper.
 
     Args:
-      name: of the function that is called, for messages.
+      name: name of the function that is called, for messages.
     Raises:
       ResourceExhaustedError: there are too many calls within calls.
       CancelledError: whoever waits for the first of them was interrupted.

@@ -6,8 +6,8 @@ out in the order of construction, older iterations first. Heavy ones come after 
 take almost no time and may make another heavy entry ready to run in parallel.
 
 A loop is a frame. Each execution of it is an instance with its iterations. Pending inputs are
-counted for each iteration. Values on the side of a Switch that is not taken are dead, and so are
-the entries that need one of them. A Merge takes its first live input. An iteration is released as
+counted for each iteration. Values on the untaken side of a Switch, and all entries that need one of
+them, are dead. A Merge takes its first live input. An iteration is released as
 soon as neither it nor an earlier one has work left.
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 
-class NotCaptured(Exception):  # noqa: N818 - it is no error of a program
+class NotCaptured(Exception):  # noqa: N818 - it is not an error of a program
     """Reports work that cannot be part of a graph, and the reason.
 
     Args:

@@ -1,6 +1,6 @@
 """Residency rules: which values of a GPU's kernels stay in the host's memory.
 
-Strings, handles and other objects do, and so do small arrays of integers and bools, such as shapes,
+Strings, handles and other objects do, as do small arrays of integers and bools, such as shapes,
 axes, predicates and loop counters. Otherwise kernels would have to wait for the device to read
 them. Kernels accept either; `launch.py` copies values to where a kernel needs them.
 """

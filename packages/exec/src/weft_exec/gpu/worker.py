@@ -16,7 +16,7 @@ class Worker:
     """Runs tasks in order, on a thread that exists while there are any.
 
     Args:
-      name: of the thread.
+      name: name of the thread.
     """
 
     def __init__(self, name: str) -> None:

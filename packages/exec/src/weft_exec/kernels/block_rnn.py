@@ -1,8 +1,9 @@
 """Kernels of block LSTMs and of the block GRU, and of their gradients.
 
-The contribution of the inputs to the gates of all steps is one matrix product, and so are the
-gradients of inputs and weights. A step is one product with the state. Everything independent of the
-previous step is computed for all steps at once. Narrow types are computed in float32 throughout.
+The contribution of the inputs to the gates of all steps is one matrix product. The gradients of
+inputs and weights are one product each. A step is one product with the state. Everything
+independent of the previous step is computed for all steps at once. Narrow types are computed in
+float32 throughout.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ class _Backward:
 
     Args:
       xp: the array module.
-      order: of the gates; the last is the output gate.
+      order: the order of the gates; the last is the output gate.
       values: i, cs, f, o, ci, co of each step.
       before: the cell before each step.
       peepholes: wci, wcf and wco, or empty.

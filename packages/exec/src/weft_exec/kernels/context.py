@@ -21,7 +21,7 @@ class StepContext:
       cancellation: canceled when the step fails, times out or is canceled.
       deadline: in `time.monotonic()`, or None.
       container: the container of resources that do not name one.
-      owns_rendezvous: whether one thread runs all partitions of the step.
+      owns_rendezvous: True if one thread runs all partitions of the step.
 
     Args:
       rendezvous: shared with partitions that other processes or threads run; its creator ends it.

@@ -141,13 +141,13 @@ class _Sizes:
     """Cached geometry of a convolution for input shapes, which rarely change between steps.
 
     Attributes:
-      shapes: of the input, channels last, and of the filter.
+      shapes: shapes of the input, channels last, and of the filter.
       counts: number of windows.
       before: zeros before the input, for each axis.
       result: the shape of the result, channels last.
       rows, depth: shape of the matrix of all windows.
       margins: the zero padding of the input.
-      at_once: whether one copy of all windows, or the input itself, is the matrix.
+      at_once: True if the matrix is one copy of all windows, or the input itself.
       view: shape and strides of the windows; None if each is one position of the input.
     """
 
@@ -317,9 +317,9 @@ class _Runs:
 
     Attributes:
       taps: number of taps of each axis, 1 if they are added at once.
-      first: whether the channels come first while contributions are added, because loops along the
-        windows are longer than loops along the channels and such taps.
-      side_by_side: whether all taps are added one by one on the host.
+      first: True to move the channels first while contributions are added. Then the inner loops run
+        along the windows, which are longer than the channels times the contiguous taps.
+      side_by_side: True to add all taps one by one on the host.
     """
 
     def __init__(self, conv: Convolution, taps: Sizes, counts: Sizes, channels: int) -> None:

@@ -151,9 +151,9 @@ class _Lattice:
 
     Attributes:
       symbols: the class that a state emits, shape (B, S).
-      stay, skip: 0 where a state may be kept, or entered from the one before the previous; else
-        -inf. None where all may be kept.
-      last: whether a sequence may end in a state.
+      stay: 0 for states that may be repeated, else -inf; None if all may be repeated.
+      skip: 0 for states that may be entered from two states before, else -inf.
+      last: True for states in which a sequence may end.
     """
 
     def __init__(self, labels: _Labels, blank: int, merge: bool) -> None:
@@ -204,7 +204,7 @@ class _Lattice:
         return beta
 
     def _stay_paths(self, before: Array) -> Array:
-        """Return the paths that stay in their state, from the states at an adjacent time."""
+        """Return the log-probabilities of repeating a state, from an adjacent time step."""
         return before if self.stay is None else np.add(before, self.stay)
 
 

@@ -25,11 +25,11 @@ class InOnePass:
     """A convolution over all taps in one pass.
 
     Args:
-      strides, dilations: along both axes.
+      strides, dilations: strides and dilations of both axes.
 
     Attributes:
-      fits: whether it is possible: the taps of a row must be adjacent once pixels are grouped by
-        phase of the stride.
+      fits: True if one pass is possible: the taps of a row must be adjacent once pixels are grouped
+        by the phase of the stride.
     """
 
     __slots__ = ("_dilations", "_last", "_strides", "fits")

@@ -85,7 +85,7 @@ def _convolution(
 
     Args:
       make: the convolution of a type.
-      axes: those of filters that are summed over.
+      axes: the axes of the filters that are summed over.
     """
     filters = constant_value(node.inputs[1])
     array: Array = None

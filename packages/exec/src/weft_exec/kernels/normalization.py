@@ -141,7 +141,7 @@ class _Neighbours:
         channels = flat.shape[1]
         if channels <= 256:
             # A product with a band matrix keeps BLAS busy; it spreads an infinity over all
-            # channels of its pixel, and so is not the answer where there is one.
+            # channels of its pixel, so its result is discarded if one exists.
             total: Array = np.matmul(flat, self._band_matrix(channels, flat.dtype))
             if np.isfinite(total.sum()):
                 return total

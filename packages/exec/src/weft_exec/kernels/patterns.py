@@ -16,7 +16,7 @@ class Pattern:
 
     Args:
       text: the expression.
-      grouping: whether positions of groups are needed, which takes time.
+      grouping: True to record the positions of groups, which takes time.
     Attributes:
       text: the expression as given.
       groups: number of groups.

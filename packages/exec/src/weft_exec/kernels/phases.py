@@ -24,8 +24,8 @@ class Phases:
     """Windows sliding along the middle one of three axes.
 
     Args:
-      size: of the axis.
-      taps: of a window.
+      size: size of the axis.
+      taps: number of taps of a window.
       stride: positions from one window to the next.
       before: positions of the first window that are before the input.
       count: number of windows.
@@ -102,7 +102,7 @@ def largest(
 
     Args:
       x: shape (rows, size, run), in C order, without NaNs.
-      codes: of the elements of `x`, below `step`, same shape; None if all are 0.
+      codes: codes of the elements of `x`, below `step`, same shape; None if all are 0.
       step: the increment of the code for each tap.
       code: the type of codes.
     Returns: both of shape (rows, width, run).

@@ -37,7 +37,7 @@ class Fit:
     """A pool on inputs of one shape; immutable, since concurrent runs may share a kernel.
 
     Attributes:
-      shape: of the input.
+      shape: shape of the input.
       counts: the number of windows along each axis, which is the shape of the output.
       before: positions of the first window that are before the input, along each axis.
     """
@@ -108,7 +108,7 @@ class Pool:
     """The attributes of one pool.
 
     Args:
-      ksize, strides: of its windows; the node's attributes by default.
+      ksize, strides: sizes and strides of the windows; the node's attributes by default.
     """
 
     def __init__(

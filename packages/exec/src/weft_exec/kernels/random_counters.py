@@ -28,8 +28,8 @@ class _Current(threading.local):
     """The step and iteration of the current thread.
 
     Attributes:
-      executions: of the current step; None outside of steps that draw.
-      tag: of the iteration.
+      executions: the executions in the current step; None outside steps that draw.
+      tag: the tag of the current iteration.
     """
 
     def __init__(self) -> None:

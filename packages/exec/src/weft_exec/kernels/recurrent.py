@@ -43,13 +43,13 @@ class _Layer:
     Attributes:
       xp: the array module.
       weights: (width, gates).
-      bias: of the reset gate, (width); None if there is none.
+      bias: bias of the reset gate, (width), or None.
       state: the initial state.
       cell: the second state of an LSTM, which a step changes in place; None for other kinds.
-      opposite: whether states and inputs have the opposite sign.
+      opposite: True if states and inputs have the opposite sign.
       gate: the first function of a gate.
       apply: applies a gate to a value: `apply(x, gate, out)`.
-      zero: of the element type.
+      zero: zero of the element type.
     """
 
     def __init__(

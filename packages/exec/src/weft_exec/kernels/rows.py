@@ -125,7 +125,7 @@ def combine_rows(xp: Any, array: Any, rows: Any, updates: Any, name: str) -> Non
     """Apply `array[row] = f(array[row], update)` for each update in order.
 
     Args:
-      name: of the function `f` in the array module.
+      name: name of the function `f` in the array module.
     """
     rows, updates = _kept(xp, array, rows, updates)
     if not rows.size:

@@ -62,11 +62,11 @@ class Margins:
     """Zero padding around the spatial axes of images (N, ..., C) of one shape.
 
     Args:
-      shape: of the images.
+      shape: shape of the images.
       before, after: numbers of zeros, for each spatial axis.
 
     Attributes:
-      shape: with the padding.
+      shape: shape of the padded images.
     """
 
     __slots__ = ("_inside", "_zeros", "shape")

@@ -498,7 +498,7 @@ def igamma_grad_a(a: Array, x: Array) -> Any:
     wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
     valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a)
     large = valid & (wide_a >= LARGE)
-    # So far above a the upper function is 0, and so is its slope.
+    # So far above `a`, the upper function and its slope are 0.
     inside = valid & ~large & (wide_x > 0) & (wide_x < wide_a + 60 * np.sqrt(wide_a) + 800)
     result = np.where(valid, 0.0, np.nan)
     above = inside & (wide_x >= wide_a + 1)

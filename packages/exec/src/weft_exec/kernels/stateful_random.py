@@ -33,7 +33,7 @@ _ALGORITHMS = (1, 3)  # Philox, and the best there is
 def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
     """Return the state before it moves on by the room of `count` numbers.
 
-    Raises: InvalidArgumentError: it is no state, or that of another algorithm.
+    Raises: InvalidArgumentError: it is not a state, or that of another algorithm.
     """
     if int(algorithm) not in _ALGORITHMS:
         raise errors.InvalidArgumentError(

@@ -217,7 +217,7 @@ def _decay_square(xp: Any, t: Array, mean: Array, value: Array, rho: Any, remain
 
 
 def _approach(xp: Any, t: Array, mean: Array, remaining: Any) -> None:
-    """Move `mean` towards `t` by the part `remaining` of the way; `t` is used up."""
+    """Update the moving average in place: mean += remaining * (t - mean). Overwrites `t`."""
     xp.subtract(t, mean, out=t)
     xp.multiply(t, remaining, out=t)
     xp.add(mean, t, out=mean)

@@ -81,7 +81,7 @@ def profile(
         region's time.
       op_log: accepted for compatibility: costs come from the declarations of ops.
       cmd: "op" groups by op type, "scope" by name scope, "graph" lists single nodes.
-      options: of `ProfileOptionBuilder`; the defaults show times.
+      options: options of `ProfileOptionBuilder`; the defaults show times.
     Returns: the root, with attributes such as `total_parameters` and `total_float_ops`, and with
       entries as `children`.
     Raises: InvalidArgumentError: an option or `cmd` is unknown; OSError: a file cannot be written.

@@ -209,7 +209,7 @@ def scan(
         first value.
       parallel_iterations, back_prop, swap_memory: as for `while_loop`.
       infer_shape: require all values to have one shape.
-      reverse: go over the rows from the last to the first; each value is still at its row's place.
+      reverse: process the rows from the last to the first; each value keeps the index of its row.
     Returns: tensors of shape (N, ...) in the structure of the values.
     Raises: InvalidTypeError, InvalidArgumentError: as `foldl`; or numbers of rows differ.
 

@@ -118,7 +118,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
     """Create the contexts of records, or extend existing ones with the same names.
 
     Args:
-      node_at: function from a place in a record to its node.
+      node_at: function from an index in a record to its node.
     Raises: InvalidArgumentError: a record does not fit the nodes; nothing is changed then.
     """
     restored: dict[str, ControlFlowContext] = {}

@@ -74,10 +74,10 @@ class TensorArray:
       element_shape: what the shapes of all elements must fit.
       colocate_with_first_write_call: place the array with the first value written, instead of by
         the device scope here.
-      name: of the nodes.
+      name: name of the nodes.
     Raises:
       InvalidArgumentError: arguments exclude each other, or `size` is missing or negative.
-      InvalidTypeError: `handle` is no output.
+      InvalidTypeError: `handle` is not an output.
 
     Examples:
       >>> def body(i, squares):
@@ -384,7 +384,7 @@ def _check_arguments(handle: Any, flow: Any, **optional: Any) -> None:
 
     Raises:
       InvalidArgumentError: they exclude each other, or size or flow is missing.
-      InvalidTypeError: the handle is no output.
+      InvalidTypeError: the handle is not an output.
     """
     if handle is None:
         if optional["size"] is None:

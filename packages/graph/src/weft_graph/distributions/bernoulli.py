@@ -25,10 +25,10 @@ class Bernoulli(Distribution):
     Args:
       logits: floating, log(p / (1 - p)); either this or `probs`.
       probs: floating, the probabilities p of 1.
-      dtype: of draws.
+      dtype: element type of draws.
       validate_args: check that `probs` are in [0, 1], and draws 0 or 1.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> coin = wf.distributions.Bernoulli(probs=0.25)

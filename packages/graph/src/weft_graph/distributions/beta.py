@@ -32,7 +32,7 @@ class Beta(Distribution):
       concentration0: same dtype, b, positive; 1 by default. The shapes broadcast.
       validate_args: check the parameters, and that values are in (0, 1).
       allow_nan_stats: as of `Distribution`; the mode is NaN where a or b is at most 1.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> beta = wf.distributions.Beta(2.0, 3.0)

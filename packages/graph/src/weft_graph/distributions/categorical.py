@@ -27,10 +27,10 @@ class Categorical(Distribution):
       logits: floating, shape (..., K), logarithms of the probabilities up to a constant; either
         this or `probs`.
       probs: floating, shape (..., K), the probabilities.
-      dtype: of draws.
+      dtype: element type of draws.
       validate_args: check that `probs` sum to 1.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> die = wf.distributions.Categorical(probs=[0.25, 0.5, 0.25])

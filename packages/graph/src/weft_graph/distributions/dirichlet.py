@@ -31,7 +31,7 @@ class Dirichlet(Distribution):
       concentration: floating, shape (..., K), positive.
       validate_args: check that it is positive, and that draws are positive and sum to 1.
       allow_nan_stats: as of `Distribution`; the mode is NaN where one is at most 1.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> dirichlet = wf.distributions.Dirichlet([1.0, 2.0, 1.0])

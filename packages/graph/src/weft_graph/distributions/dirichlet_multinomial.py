@@ -34,7 +34,7 @@ class DirichletMultinomial(Distribution):
       concentration: same dtype, shape (..., K), of the Dirichlet distribution, positive.
       validate_args: check the parameters, and that counts sum to `total_count`.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> counts = wf.distributions.DirichletMultinomial(2.0, [1.0, 1.0])

@@ -75,14 +75,14 @@ class Distribution:
     `_event_shape`, `_event_shape_tensor` where its parameters do not tell these.
 
     Args:
-      dtype: of draws.
+      dtype: element type of draws.
       reparameterization_type: whether gradients flow from draws to the parameters.
       validate_args: check the parameters when they are used.
       allow_nan_stats: statistics that are not defined for some parameters are NaN there; else it is
         an error when they are computed.
       parameters: the arguments of the constructor by name, for `copy`.
       graph_parents: tensors that the distribution is made of.
-      name: of its name scope.
+      name: name of its name scope.
 
     Examples:
       >>> class Point(wf.distributions.Distribution):
@@ -283,7 +283,7 @@ class Distribution:
 
         Args:
           sample_shape: an integer, several, or an int32 tensor.
-          seed: of the draws.
+          seed: seed of the draws.
         """
         with self._scope(name):
             size = shape_tensor(sample_shape)

@@ -23,7 +23,7 @@ class Exponential(Gamma):
       rate: floating, positive.
       validate_args: check that `rate` is positive.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> waiting = wf.distributions.Exponential(rate=2.0)

@@ -32,7 +32,7 @@ class Gamma(Distribution):
       rate: same dtype, positive; the shapes broadcast.
       validate_args: check that the parameters, and draws, are positive.
       allow_nan_stats: as of `Distribution`; the mode is NaN where a is at most 1.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> gamma = wf.distributions.Gamma(concentration=3.0, rate=2.0)

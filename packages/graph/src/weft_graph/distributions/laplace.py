@@ -31,7 +31,7 @@ class Laplace(Distribution):
       scale: same dtype, positive; the shapes broadcast.
       validate_args: check that `scale` is positive.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> laplace = wf.distributions.Laplace(loc=0.0, scale=1.0)

@@ -33,7 +33,7 @@ class Multinomial(Distribution):
       probs: same dtype, shape (..., K), the probabilities.
       validate_args: check the parameters, and that counts sum to `total_count`.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> counts = wf.distributions.Multinomial(total_count=4.0, probs=[0.25, 0.75])

@@ -35,7 +35,7 @@ class Normal(Distribution):
       scale: same dtype, the standard deviations, positive; the shapes broadcast.
       validate_args: check that `scale` is positive.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> normal = wf.distributions.Normal(loc=[0.0, 1.0], scale=2.0)

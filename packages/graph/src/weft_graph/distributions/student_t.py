@@ -33,11 +33,11 @@ class StudentT(Distribution):
     Args:
       df: floating, degrees of freedom, positive.
       loc: same dtype, the middles.
-      scale: same dtype, positive; it is no standard deviation. The shapes broadcast.
+      scale: same dtype, positive; it is not a standard deviation. The shapes broadcast.
       validate_args: check that `df` and `scale` are positive.
-      allow_nan_stats: as of `Distribution`; the mean is NaN where df is at most 1, and so is the
-        variance, which is infinite where df is at most 2.
-      name: of the name scope.
+      allow_nan_stats: as of `Distribution`; mean and variance are NaN if df is at most 1, and the
+        variance is infinite if df is between 1 and 2.
+      name: name of the name scope.
 
     Examples:
       >>> student = wf.distributions.StudentT(df=3.0, loc=0.0, scale=1.0)

@@ -28,7 +28,7 @@ class Uniform(Distribution):
       low, high: floating, of one dtype, with low < high; the shapes broadcast.
       validate_args: check that low < high.
       allow_nan_stats: as of `Distribution`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> uniform = wf.distributions.Uniform(0.0, [1.0, 4.0])

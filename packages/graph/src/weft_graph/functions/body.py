@@ -66,14 +66,14 @@ class FunctionGraph(Graph):
     """The body of a function.
 
     Args:
-      name: of the function.
+      name: name of the function.
       outer: the graph it is written in, whose values it may use; None for one read from a file.
     Attributes:
       inputs: the arguments, and behind them one for each value that was captured.
       captures: values of the graph around, and the argument that stands for each.
       control_captures: nodes of the graph around that the function is to wait for.
       sources: graphs of other functions whose nodes have copies here, and the copies.
-      instead: reads that captured values have taken the place of.
+      instead: reads that were replaced by captured values.
       variables_made: how many variables were made while it was built, outside of it.
     """
 

@@ -37,7 +37,7 @@ class BodyCopy:
     Args:
       graph: where it goes: into the context that is open there.
       arguments: what stands for the inputs.
-      prefix: of the names of new nodes.
+      prefix: prefix of the names of new nodes.
       stand: what stands for some nodes outside of contexts.
       keeps: which control inputs the copies have; all by default.
       home: the context of those nodes of the body that are in no branch or loop of it.

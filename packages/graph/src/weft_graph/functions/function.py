@@ -50,7 +50,7 @@ def call_function(function: Any, args: Sequence[Any] = (), name: str | None = No
       function: its name, or itself; then it joins the library, with all that it calls.
       args: what converts to tensors, one for each input. The values that it captured may be left
         out where they can be found: from the graph it was written in, or a call that is there.
-      name: of the call; the function's by default.
+      name: name of the call; the function's by default.
     Returns: its results: one, a list of several, or the node where there is none.
     Raises:
       NotFoundError: there is no function of that name.

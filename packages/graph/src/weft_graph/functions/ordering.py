@@ -21,7 +21,7 @@ _WORLD = "world"
 
 
 def ends_of_effects(graph: Graph) -> list[Node]:
-    """Return nodes outside of all branches and loops that are over when all effects are.
+    """Return nodes outside of all branches and loops that have finished when all effects have.
 
     A function that only calls itself, beside what has no effects, has none.
     """

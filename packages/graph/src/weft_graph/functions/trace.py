@@ -63,13 +63,13 @@ def trace(
 
     Args:
       arguments: makes the arguments.
-      name: of the function; unique.
+      name: name of the function; unique.
       outer: the graph around.
       ordered: put effects in the order of the program.
       save: let calls give what their gradient needs.
     Returns: the function, and what gives its results the form that the Python function gave.
     Raises:
-      InvalidTypeError: it returns what is no tensor.
+      InvalidTypeError: it returns a value that is not a tensor.
       InvalidArgumentError: it returns what is inside a loop or a branch, or calls itself and uses
         what is outside.
     """
@@ -194,7 +194,7 @@ def placeholders(graph: FunctionGraph, leaves: Sequence[Any], names: Sequence[st
     """Return arguments for leaves: tensor-like leaves become arguments, others stay.
 
     Args:
-      leaves: `ArgumentSpec`s, and what is no tensor.
+      leaves: `ArgumentSpec`s, and values that are not tensors.
     """
     return [
         leaf.placeholder(graph, name) if isinstance(leaf, ArgumentSpec) else leaf

@@ -150,7 +150,7 @@ class TensorSpec(TypeSpec):
     Args:
       shape: what is known of it; None for nothing.
       dtype: element type; float32 by default.
-      name: of the argument.
+      name: name of the argument.
 
     Examples:
       >>> wf.TensorSpec([None, 3], wf.float32, name="x")
@@ -224,7 +224,7 @@ class SparseTensorSpec(TypeSpec):
 
     Args:
       shape: what is known of the dense shape; None for nothing.
-      dtype: of the values; float32 by default.
+      dtype: element type of the values; float32 by default.
 
     Examples:
       >>> wide, narrow = wf.SparseTensorSpec([2, None]), wf.SparseTensorSpec([2, 3])
@@ -282,7 +282,7 @@ class IndexedSlicesSpec(TypeSpec):
 
     Args:
       shape: what is known of the shape of the whole; None for nothing.
-      dtype: of the values; float32 by default.
+      dtype: element type of the values; float32 by default.
       indices_dtype: of the indices.
       dense_shape_dtype: of the dense shape; None where there is none.
       indices_shape: of the indices, rank 1.
@@ -334,7 +334,7 @@ class TensorArraySpec(TypeSpec):
 
     Args:
       element_shape: what is known of the shape of its elements; None for nothing.
-      dtype: of its elements; float32 by default.
+      dtype: element type of its elements; float32 by default.
       dynamic_size: whether it may grow.
       infer_shape: whether all its elements must have one shape.
 
@@ -377,7 +377,7 @@ class TensorArraySpec(TypeSpec):
 
 
 class NoneTensorSpec(TypeSpec):
-    """The spec of None, which is no tensor.
+    """The spec of None, which is not a tensor.
 
     Examples:
       >>> wf.NoneTensorSpec().is_compatible_with(None)

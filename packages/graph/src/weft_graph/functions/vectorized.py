@@ -32,7 +32,7 @@ def vectorized_map(
     Args:
       fn: takes a row of `elems`, in its structure; it is traced once, as by `function`.
       elems: tensors of shape (N, ...), or (1, ...) for a row that goes with all, in any structure.
-      fallback_to_while_loop: no effect: a loop it is, of which several turns run at a time.
+      fallback_to_while_loop: no effect: the result is a loop with several concurrent iterations.
       warn: no effect.
     Returns: tensors of shape (N, ...) in the structure of what `fn` returns.
     Raises:

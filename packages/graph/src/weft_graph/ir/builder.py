@@ -225,7 +225,7 @@ def user_line() -> tuple[CodeType | None, int]:
 
 
 def format_line(code: CodeType | None, line: int) -> str | None:
-    """Return the text for messages of a place found by `user_line`."""
+    """Return the text for messages of a location found by `user_line`."""
     return None if code is None else f"{code.co_filename}:{line} in {code.co_qualname}"
 
 
@@ -462,7 +462,7 @@ def register_tensor_conversion_function(
       base_type: a class or tuple of classes.
       conversion_func: returns an Output, or NotImplemented to pass.
       priority: lower ones are asked first.
-    Raises: InvalidTypeError: `base_type` is no class, or `conversion_func` no function.
+    Raises: InvalidTypeError: `base_type` is not a class, or `conversion_func` is not callable.
 
     Examples:
       >>> class Money:

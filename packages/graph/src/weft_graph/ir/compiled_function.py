@@ -30,7 +30,7 @@ class FusedKernel:
     """A loop nest or library call of a compiled function.
 
     Attributes:
-      name: of the first buffer that it fills, or of what it computes.
+      name: name of the first buffer that it fills, or of what it computes.
       nodes: those that are computed in it, some of them in other kernels too.
       text: its loops, in the compiler's language.
       dtype: what it fills has elements of.
@@ -58,9 +58,9 @@ class CompiledFunction:
     """Nodes that became one function.
 
     Attributes:
-      name: of its last node.
+      name: name of its last node.
       members: its nodes, sources before users.
-      shapes: of its inputs, in their order.
+      shapes: shapes of its inputs, in their order.
       kernels: what it runs, in turn.
       arena_bytes: memory that it works in besides inputs and results.
       lowering_seconds: from nodes to loops.

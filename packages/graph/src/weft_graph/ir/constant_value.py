@@ -89,9 +89,9 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
     A tensor whose value was used this way can no longer be fed.
 
     Args:
-      tensor: Tensor; any other value is known, but for variables.
+      tensor: Tensor; any other value except variables is known.
       partial: return a value with unknown integers as an array of objects, with None for them.
-    Returns: an array that must not be written to; None; or what was given, where it is no tensor.
+    Returns: an array that must not be written to; None; or the argument, if it is not a tensor.
 
     Examples:
       >>> wf.get_static_value(wf.constant([1, 2]) + 1)
@@ -111,9 +111,9 @@ def constant_value(tensor: Output, partial: bool = False) -> Array | None:
 
 
 def constant_value_as_dims(tensor: Output) -> Dims:
-    """Return the sizes in a shape vector, None where one is not known or -1.
+    """Return the sizes in a shape vector, with None for sizes that are unknown or -1.
 
-    Returns: None where even the length of the vector is not known, and of what is no vector.
+    Returns: None if the length is unknown or the tensor is not a vector.
     """
     value = partial_value(tensor)
     if value is None:

@@ -1,7 +1,7 @@
 """Extension of Python's stack for functions whose recursion depth depends on their input.
 
 Functions that call functions are read, inlined and differentiated one inside the other. Python's
-stack has a limit for each thread, so where one thread has used up half of it, the work goes on in
+stack has a limit for each thread, so if a thread has used half of it, the work goes on in
 another, and the first waits.
 """
 

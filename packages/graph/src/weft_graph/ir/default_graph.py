@@ -138,7 +138,7 @@ def op_scope(
 
     Args:
       values: tensors that the scope's nodes will use: their graph is made the default one.
-      name: of the scope, or None for `default_name`.
+      name: name of the scope, or None for `default_name`.
       default_name: used where there is no name.
 
     Examples:
@@ -234,7 +234,7 @@ def add_to_collection(name: Any, value: Any) -> None:
     """Append to a collection of the default graph.
 
     Args:
-      name: of the collection.
+      name: name of the collection.
       value: anything.
 
     Examples:
@@ -249,7 +249,7 @@ def add_to_collections(names: Any, value: Any) -> None:
     """Append to several collections of the default graph.
 
     Args:
-      names: of collections.
+      names: names of collections.
       value: anything.
 
     Examples:

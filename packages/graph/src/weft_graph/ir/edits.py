@@ -154,7 +154,7 @@ class Edits(Collections):
             node.index = index
 
     def become_constant(self, node: Node, const: OpDef, value: Any, *, reason: str) -> None:
-        """Turn a node with one output into a constant of the same name and place.
+        """Turn a node with one output into a constant with the same name and position.
 
         Raises: FailedPreconditionError: a session runs `node`.
         """

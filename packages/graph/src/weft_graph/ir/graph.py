@@ -93,9 +93,9 @@ class Graph(Edits):
 
     @contextmanager
     def under_construction(self) -> Iterator[None]:
-        """Keep the nodes made inside the block from sessions until it ends.
+        """Hide nodes created inside the block from sessions until the block ends.
 
-        A loop is not whole before its back edges are there, and closing them edits nodes.
+        A loop is incomplete until its back edges are added, and adding them edits nodes.
         """
         with self._lock:
             start = len(self.nodes)
@@ -274,7 +274,7 @@ class Graph(Edits):
         """Return the node of that name.
 
         Raises:
-          InvalidTypeError: the name is no string.
+          InvalidTypeError: the name is not a string.
           NotFoundError: there is none.
         """
         _check_string(name)
@@ -291,7 +291,7 @@ class Graph(Edits):
         """Return the output called `node:port`.
 
         Raises:
-          InvalidTypeError: the name is no string.
+          InvalidTypeError: the name is not a string.
           InvalidArgumentError: the name has no port.
           NotFoundError: there is no such node or port.
         """
@@ -495,7 +495,7 @@ class Graph(Edits):
           inputs: tensors, those of list arguments laid flat.
           dtypes: element types of the outputs; what follows from the op must be the same.
           input_types, op_def, compute_shapes, compute_device: not used; the op's declaration tells.
-          name: of the node; the op's by default.
+          name: name of the node; the op's by default.
           attrs: values, or `AttrValue` messages; those that follow from inputs may be left out.
         Raises: InvalidArgumentError, InvalidTypeError: inputs, attributes or types do not fit.
         """

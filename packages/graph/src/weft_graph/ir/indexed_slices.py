@@ -251,9 +251,9 @@ class SparseTensor(CompositeTensor):
         self._static = merge_dims(self.dims, as_dims(shape))
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """Return the same places with other values, of any type, shape (n,).
+        """Return the same indices with other values, of any type, shape (n,).
 
-        Raises: InvalidArgumentError: there is not one for each place, when that is known.
+        Raises: InvalidArgumentError: the numbers of values and indices are known and differ.
         """
         replaced = SparseTensor(self._indices, new_values, self._dense_shape)
         replaced._static = self._static

@@ -29,12 +29,12 @@ def jit_scope(
 ) -> Iterator[None]:
     """Set whether nodes created inside, and their gradients, are compiled.
 
-    It goes before what `ConfigProto` and the environment say of whole sessions, but for
-    `WEFT_JIT=off`. Of scopes in each other the inner one decides.
+    It overrides the settings of `ConfigProto` and of the environment, except `WEFT_JIT=off`. Of
+    nested scopes, the inner one takes effect.
 
     Args:
-      compile_ops: whether they are, or a function from a NodeDef to that.
-      separate_compiled_gradients: accepted; what is compiled together is found by what it needs.
+      compile_ops: True to compile the nodes, or a predicate of their NodeDefs.
+      separate_compiled_gradients: accepted without effect; regions follow from data dependencies.
     Raises: InvalidTypeError: `compile_ops` is neither a bool nor a function.
 
     Examples:

@@ -62,7 +62,7 @@ class Library(dict[str, Any]):
 
         Raises:
           NotFoundError: there is none.
-          InvalidArgumentError: its definition comes from a file and is no valid function.
+          InvalidArgumentError: its definition comes from a file and is not a valid function.
         """
         entry = super().get(name)
         if entry is None:

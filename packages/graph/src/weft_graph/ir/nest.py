@@ -1,6 +1,6 @@
 """Flattening and packing of nested structures: sequences, named tuples and mappings.
 
-Whatever is no such container is a leaf: None, a tensor, an array, a string, a shape, a set.
+Any other value is a leaf: None, a tensor, an array, a string, a shape, a set.
 Mappings are walked in the order of their sorted keys, and rebuilt in an order of their own.
 """
 
@@ -156,7 +156,7 @@ def pack_sequence_as(
       flat_sequence: as many leaves, in the order of `flatten`.
       expand_composites: as `flatten` was called.
     Raises:
-      InvalidTypeError: `flat_sequence` is no sequence.
+      InvalidTypeError: `flat_sequence` is not a sequence.
       InvalidArgumentError: it has too many or too few items.
 
     Examples:
@@ -185,7 +185,7 @@ def _packed(structure: Any, leaves: Iterator[Any], composites: bool) -> Any:
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """`func` of the leaves at the same place of each structure, in a structure like the first.
+    """Return `func` of the corresponding leaves of structures, in a structure like the first.
 
     Args:
       func: takes as many arguments as there are structures.
@@ -226,12 +226,12 @@ def _no_more(kwargs: Mapping[str, Any], *accepted: str) -> None:
 def assert_same_structure(
     nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
 ) -> None:
-    """Raise unless two structures have their leaves at the same places.
+    """Raise unless two structures have their leaves at the same positions.
 
     Args:
       nest1, nest2: structures; leaves are not compared.
       check_types: require containers of the same type as well, and mappings with the same keys.
-        Named tuples of one name and the same fields are of one type, and so are all mappings.
+        Named tuples with the same name and fields count as one type; all mappings do too.
       expand_composites: look into IndexedSlices and SparseTensor too.
     Raises:
       InvalidArgumentError: they differ.
@@ -256,7 +256,7 @@ _Difference = tuple[Path, str, type[errors.InvalidArgumentError]]
 def _difference(
     a: Any, b: Any, check_types: bool, composites: bool, path: Path
 ) -> _Difference | None:
-    """Return the first place where two structures differ, how, and the error for it."""
+    """Return the first position where two structures differ, how, and the error for it."""
     pairs, other_pairs = _open_container(a, composites), _open_container(b, composites)
     if pairs is None and other_pairs is None:
         return None
@@ -356,7 +356,7 @@ def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bo
 
     Args:
       shallow_tree: structure whose leaves stand for anything.
-      input_tree: structure with the same containers at the same places, down to those leaves.
+      input_tree: structure with the same containers at the same positions, down to those leaves.
       check_types: require containers of the same type as well.
     Raises:
       InvalidTypeError: a container is missing, or is of another type.

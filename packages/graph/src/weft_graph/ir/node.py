@@ -39,7 +39,7 @@ class Node(GraphElement):
       controls: nodes that must finish before it starts; a list of them is `control_inputs`.
       attrs: attribute values by name.
       outputs: what it produces.
-      index: its place in the order of construction.
+      index: its position in the order of construction.
       device: the requested device, in canonical form, or "".
       forward: for a node that autodiff added, the node whose gradient it computes.
       context: the branch or loop it is in, or None.

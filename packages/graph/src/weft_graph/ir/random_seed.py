@@ -23,7 +23,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
 
     Args:
       op_seed: the op's own seed, or None.
-    Raises: InvalidTypeError: a seed is no integer.
+    Raises: InvalidTypeError: a seed is not an integer.
 
     Examples:
       >>> wf.set_random_seed(7)

@@ -211,8 +211,8 @@ def elementwise(
     """Return the traits of an elementwise op from its scalar definition.
 
     Args:
-      function: as of `scalar.Definition`; so are `one_shape`, `by_kernel` and `in_float32`.
-      traits: of `Traits`.
+      function, one_shape, by_kernel, in_float32: as for `scalar.Definition`.
+      traits: other fields of `Traits`.
     """
     definition = Definition(
         function, one_shape=one_shape, by_kernel=by_kernel, in_float32=in_float32

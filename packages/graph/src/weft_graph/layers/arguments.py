@@ -74,8 +74,8 @@ def activation_name(function: Any) -> str | None:
 def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
     """Return one number, or one per axis (a shape too), as a tuple.
 
-    Raises: InvalidTypeError: they are no integers; InvalidArgumentError: another number of entries,
-      or one is below 1.
+    Raises: InvalidTypeError: they are not integers; InvalidArgumentError: the number of entries is
+      wrong, or one is below 1.
     """
     if isinstance(value, TensorShape):
         value = value.as_list()

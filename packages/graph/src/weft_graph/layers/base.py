@@ -114,8 +114,8 @@ class Layer:
 
     Args:
       trainable: whether its variables are trainable.
-      name: of the layer and its scope; made from the class by default, and then unique.
-      dtype: of the variables; that of the first input by default.
+      name: name of the layer and its scope; made from the class by default, and then unique.
+      dtype: element type of the variables; that of the first input by default.
     Attributes:
       built: whether the variables exist.
 
@@ -460,7 +460,10 @@ def _unique_name(base: str) -> str:
 
 
 def _to_outputs(inputs: Any) -> Any:
-    """Return inputs as outputs, in the structure they came in; numbers alone are one tensor."""
+    """Convert the inputs of a layer to tensors.
+
+    A structure that contains a tensor is kept; one of plain numbers becomes a single tensor.
+    """
     if isinstance(inputs, Output):
         return inputs
     if nest.is_nested(inputs) and any(hasattr(leaf, "graph") for leaf in nest.flatten(inputs)):
@@ -469,7 +472,7 @@ def _to_outputs(inputs: Any) -> Any:
 
 
 def _arguments_of(layer: type) -> set[str]:
-    """Return the names of all arguments that a layer takes, those that it hands on included."""
+    """Return the names of all arguments of a layer, including those passed to base classes."""
     names: set[str] = set()
     for base in layer.__mro__[:-1]:
         parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]  # of a class

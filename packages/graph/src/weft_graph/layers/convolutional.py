@@ -45,7 +45,7 @@ class Conv(Layer):
 
     Args:
       filters: number of channels of the output.
-      kernel_size: of the window: one number, or one per spatial axis.
+      kernel_size: size of the window: one number, or one per spatial axis.
       strides, dilation_rate: in the same forms; not both over 1.
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
@@ -57,7 +57,7 @@ class Conv(Layer):
       activity_regularizer: function from the output to a loss.
       kernel_constraint, bias_constraint: functions that optimizers apply after an update.
       trainable: whether the variables are trainable.
-      name: of the layer.
+      name: name of the layer.
     """
 
     rank = 2
@@ -373,7 +373,7 @@ def conv2d(
       kernel_regularizer, bias_regularizer, activity_regularizer: functions to a loss.
       kernel_constraint, bias_constraint: functions that optimizers apply after an update.
       trainable: whether the variables are trainable.
-      name: of the layer and the variable scope.
+      name: name of the layer and the variable scope.
       reuse: the variables of a previous layer of that name.
     Returns: shape (N, H', W', filters) in the layout of `inputs`.
 

@@ -36,7 +36,7 @@ class Dense(Layer):
       activity_regularizer: function from the output to a loss.
       kernel_constraint, bias_constraint: functions that optimizers apply after an update.
       trainable: whether the variables are trainable.
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> layer = wf.layers.Dense(4)
@@ -195,7 +195,7 @@ class Dropout(Layer):
     Args:
       rate: fraction of elements set to 0.
       noise_shape, seed: as for `nn.dropout`.
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> wf.layers.Dropout(0.5)(wf.zeros([2, 3]), training=True).shape
@@ -259,7 +259,7 @@ def dropout(
       inputs: floating, any shape.
       rate: which part of the elements becomes 0.
       noise_shape: int32; the shape of the random choices, which broadcasts to that of `inputs`.
-      seed: of the random choices.
+      seed: seed of the random choices.
       training: a Boolean or a Boolean tensor of rank 0.
     Returns: shape and dtype of `inputs`.
 

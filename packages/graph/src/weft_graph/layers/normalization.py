@@ -29,7 +29,7 @@ class BatchNormalization(Layer):
     must run.
 
     Args:
-      axis: of the channels, or several.
+      axis: axis of the channels, or several.
       momentum: of the moving statistics.
       epsilon: added to the variance.
       center, scale: whether there are beta and gamma.
@@ -49,7 +49,7 @@ class BatchNormalization(Layer):
       adjustment: a function from the shape of the input to a scale and an offset, which broadcast
         to it and are applied to the normalized values before gamma and beta, while training.
       trainable: whether beta and gamma are trainable.
-      name: of the layer.
+      name: name of the layer.
     Raises: InvalidArgumentError: `fused` with renorm, virtual batches or an adjustment, virtual
       batches with an adjustment, or another key of `renorm_clipping`.
     Source: Ioffe and Szegedy 2015.

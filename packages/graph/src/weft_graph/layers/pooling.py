@@ -36,7 +36,7 @@ class _Pool(Layer):
       strides: in the same forms; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
-      name: of the layer.
+      name: name of the layer.
     """
 
     rank = 2
@@ -83,7 +83,7 @@ class MaxPooling1D(_Pool):
       strides: step of the window; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, W, C), "channels_first" for (N, C, W).
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> pool = wf.layers.MaxPooling1D(pool_size=2, strides=2)
@@ -103,7 +103,7 @@ class MaxPooling2D(_Pool):
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, H, W, C), "channels_first" for
         (N, C, H, W).
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> pool = wf.layers.MaxPooling2D(pool_size=2, strides=2)
@@ -122,7 +122,7 @@ class MaxPooling3D(_Pool):
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, D, H, W, C), "channels_first" for
         (N, C, D, H, W).
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> wf.layers.MaxPooling3D(pool_size=2, strides=2)(wf.zeros([1, 4, 4, 4, 2])).shape
@@ -140,7 +140,7 @@ class AveragePooling1D(_Pool):
       strides: step of the window; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, W, C), "channels_first" for (N, C, W).
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> pool = wf.layers.AveragePooling1D(pool_size=2, strides=2)
@@ -161,7 +161,7 @@ class AveragePooling2D(_Pool):
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, H, W, C), "channels_first" for
         (N, C, H, W).
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> pool = wf.layers.AveragePooling2D(pool_size=2, strides=2)
@@ -182,7 +182,7 @@ class AveragePooling3D(_Pool):
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, D, H, W, C), "channels_first" for
         (N, C, D, H, W).
-      name: of the layer.
+      name: name of the layer.
 
     Examples:
       >>> wf.layers.AveragePooling3D(pool_size=2, strides=2)(wf.zeros([1, 4, 4, 4, 2])).shape

@@ -19,7 +19,7 @@ class LinearOperatorAdjoint(LinearOperator):
       operator: a LinearOperator.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> base = wf.linalg.LinearOperatorLowerTriangular([[1.0, 0.0], [2.0, 3.0]])

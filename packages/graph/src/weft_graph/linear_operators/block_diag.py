@@ -26,7 +26,7 @@ class LinearOperatorBlockDiag(LinearOperator):
       operators: a list of operators, whose batches broadcast.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> one, two = (wf.linalg.LinearOperatorDiag([x]) for x in (1.0, 2.0))

@@ -29,7 +29,7 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
         the last of each is square.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> one, two, three = (wf.linalg.LinearOperatorFullMatrix([[x]]) for x in (1.0, 2.0, 3.0))

@@ -25,7 +25,7 @@ class LinearOperatorCirculant(LinearOperator):
       input_output_dtype: complex, or real where the first column is; complex64 by default.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorCirculant([6.0, 1.0, 1.0], wf.float32)

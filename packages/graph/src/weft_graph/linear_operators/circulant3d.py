@@ -18,7 +18,7 @@ class LinearOperatorCirculant3D(LinearOperatorCirculant):
       input_output_dtype: complex, or real where the convolution is; complex64 by default.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorCirculant3D(np.ones((2, 2, 2)), wf.float64)

@@ -25,7 +25,7 @@ class LinearOperatorComposition(LinearOperator):
       operators: a list of operators, whose sizes fit and whose batches broadcast.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> one, two = (wf.linalg.LinearOperatorDiag([x, 3.0]) for x in (1.0, 2.0))

@@ -54,7 +54,7 @@ def conjugate_gradient(
       rhs: floating or complex, shape (..., N).
       preconditioner: such an operator near the inverse of A.
       x: what to start from, shape (..., N); 0 by default.
-      tol: of the residuals, relative.
+      tol: tolerance of the residuals, relative.
       max_iter: how many iterations there may be.
     Returns: the state at the end, of which `x` is the solution.
     Raises: InvalidArgumentError: an operator is not known to be self-adjoint and positive definite.

@@ -23,7 +23,7 @@ def product(a: Output, b: Output, adjoint_a: bool = False, adjoint_b: bool = Fal
 
 
 def spread(a: Output, b: Output) -> tuple[Output, Output]:
-    """Return two batches of matrices with the leading axes that theirs broadcast to."""
+    """Return two batches of matrices broadcast to common leading axes."""
     if a.dims is not None and b.dims is not None:
         lead = a.dims[:-2]
         if lead == b.dims[:-2] and None not in lead:

@@ -22,7 +22,7 @@ class LinearOperatorFullMatrix(LinearOperator):
       matrix: floating or complex, shape (..., M, N).
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorFullMatrix([[2.0, 0.0], [0.0, 4.0]])

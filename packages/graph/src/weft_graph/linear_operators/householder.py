@@ -22,7 +22,7 @@ class LinearOperatorHouseholder(LinearOperator):
       reflection_axis: floating or complex, shape (..., N), which is divided by its norm.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorHouseholder([0.0, 2.0])

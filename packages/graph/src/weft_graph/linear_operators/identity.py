@@ -18,10 +18,10 @@ class LinearOperatorIdentity(LinearOperatorScaledIdentity):
     Args:
       num_rows: integer of rank 0, N.
       batch_shape: integers, (...); none by default.
-      dtype: of the matrices; float32 by default.
+      dtype: element type of the matrices; float32 by default.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, all True.
       assert_proper_shapes: has no effect, as shapes are checked always.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorIdentity(2)

@@ -18,7 +18,7 @@ class LinearOperatorInversion(LinearOperator):
       operator: a LinearOperator.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> base = wf.linalg.LinearOperatorDiag([2.0, 4.0])

@@ -32,7 +32,7 @@ class LinearOperatorLowRankUpdate(LinearOperator):
       is_diag_update_positive: whether `diag_update` is known to be positive.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> base = wf.linalg.LinearOperatorDiag([1.0, 2.0])

@@ -22,7 +22,7 @@ class LinearOperatorLowerTriangular(LinearOperator):
       tril: floating or complex, shape (..., N, N), of which the lower triangle is used.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorLowerTriangular([[2.0, 9.0], [1.0, 4.0]])

@@ -30,10 +30,10 @@ class LinearOperator:
     Hints are promises: True or False is taken as a fact, and None says that it is not known.
 
     Args:
-      dtype: of the matrices.
+      dtype: element type of the matrices.
       graph_parents: tensors that the operator is made of.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints.
-      name: of its name scope.
+      name: name of its name scope.
       parameters: the arguments of the constructor by name.
     Raises: InvalidArgumentError: the hints contradict each other.
 

@@ -21,10 +21,10 @@ class LinearOperatorPermutation(LinearOperator):
 
     Args:
       perm: int32 or int64, shape (..., N): each of 0 to N - 1 once.
-      dtype: of the matrices.
+      dtype: element type of the matrices.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorPermutation([1, 0], wf.float32)

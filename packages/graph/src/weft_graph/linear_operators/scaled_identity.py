@@ -25,7 +25,7 @@ class LinearOperatorScaledIdentity(LinearOperator):
       multiplier: floating or complex, shape (...).
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorScaledIdentity(2, 3.0)

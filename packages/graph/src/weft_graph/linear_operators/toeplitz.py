@@ -28,7 +28,7 @@ class LinearOperatorToeplitz(LinearOperator):
       row: same dtype, shape (..., N), the first row; its first element is not used.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorToeplitz([1.0, 2.0], [1.0, 3.0])

@@ -22,7 +22,7 @@ class LinearOperatorTridiag(LinearOperator):
       diagonals_format: "compact", "sequence" or "matrix", as of `tridiagonal_solve`.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorTridiag([[1.0, 0.0], [2.0, 3.0], [0.0, 1.0]])

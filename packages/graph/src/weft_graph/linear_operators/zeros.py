@@ -25,10 +25,10 @@ class LinearOperatorZeros(LinearOperator):
       num_rows: integer of rank 0, M.
       num_columns: integer of rank 0, N; M by default.
       batch_shape: integers, (...); none by default.
-      dtype: of the matrices; float32 by default.
+      dtype: element type of the matrices; float32 by default.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
         `LinearOperator`.
-      name: of the name scope.
+      name: name of the name scope.
 
     Examples:
       >>> operator = wf.linalg.LinearOperatorZeros(2)

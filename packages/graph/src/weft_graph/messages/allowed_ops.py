@@ -49,7 +49,7 @@ def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) ->
     Raises:
       PermissionDeniedError: it has some; all of them are named, and are the lists "ops" and "nodes"
         in the error's `details`.
-      InvalidTypeError: `allowed_ops` is no collection of names.
+      InvalidTypeError: `allowed_ops` is not a collection of names.
     """
     _check(allowed_ops)
     defined = {function.signature.name for function in graph_def.library.function}

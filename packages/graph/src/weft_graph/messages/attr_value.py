@@ -170,9 +170,9 @@ def attr_from_proto(
 
     Args:
       kind: declared type of the attribute, or None.
-      location: what is read, for messages.
+      location: description of the message that is read, for error messages.
       budget: bounds what repeated values of tensors expand to.
-    Raises: InvalidArgumentError: it is of another type, or is no value.
+    Raises: InvalidArgumentError: it is of another type, or is not a value.
     """
     which_oneof = message.WhichOneof("value")
     if which_oneof is None or which_oneof == "placeholder":

@@ -73,7 +73,7 @@ class _NewNodes:
     """New nodes that a rule adds.
 
     Args:
-      names: those that are taken.
+      names: names already in use.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -20,9 +20,9 @@ def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
     TensorFlow's older calls have the name of the function as op type.
 
     Args:
-      library: of the graph that it is for, its own functions included.
-    Returns: `graph_def` itself where nothing is to be done; else a copy.
-    Raises: NotFoundError, InvalidArgumentError: functions are not there, or do not fit.
+      library: the library of the importing graph, including the functions of `graph_def`.
+    Returns: `graph_def` itself if nothing changes, else a copy.
+    Raises: NotFoundError, InvalidArgumentError: functions do not exist, or do not match.
     """
     if not any(node.op in library or node.op in FUNCTIONAL for node in graph_def.node):
         return graph_def

@@ -30,7 +30,7 @@ def lowered(library: Library, op: str, attrs: dict[str, Any]) -> Function:
 
     Args:
       op: op type.
-      attrs: of the node.
+      attrs: attributes of the node.
     Raises:
       NotFoundError: a branch is not in the library.
       InvalidArgumentError, InvalidTypeError: the functions do not fit each other.

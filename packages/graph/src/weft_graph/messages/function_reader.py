@@ -36,7 +36,7 @@ def function_from_def(definition: proto.FunctionDef, library: Library) -> Functi
     """Return the function that a message defines.
 
     Args:
-      library: of the functions that it may call.
+      library: library of the functions that it may call.
     Raises:
       NotFoundError: op types are not declared.
       InvalidArgumentError: anything else is wrong; the message names the function and the node.

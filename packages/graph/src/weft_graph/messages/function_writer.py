@@ -41,7 +41,7 @@ writers.register("FunctionDef", function_to_def)
 
 
 def ports(op_def: OpDef, attrs: dict[str, Any]) -> list[tuple[str, int]]:
-    """For each output of a node, the name of its argument and its place there."""
+    """Return, for each output of a node, the name of its argument and its index in it."""
     all_ports: list[tuple[str, int]] = []
     for arg in op_def.outputs:
         if arg.list_attr is not None:
@@ -148,7 +148,7 @@ class _Writer:
         groups[:] = [group for group in groups if group not in arguments]
 
     def _tensor(self, output: Output) -> str:
-        """Return an output in the notation of functions: an argument, or node:result:place."""
+        """Return an output in the notation of functions: an argument, or node:result:index."""
         name = self._names.get(output)
         if name is None:
             node = output.node

@@ -41,21 +41,21 @@ def import_graph_def(
     """Add the nodes of a `GraphDef` to the default graph.
 
     Args:
-      graph_def: what to add; its functions join the graph's library.
+      graph_def: the message to import; its functions join the graph's library.
       input_map: tensors to use instead of inputs: "node:port" (":0" may be left out) to a tensor,
         "^node" to an operation for control inputs.
       return_elements: names in `graph_def` of operations ("node") and tensors ("node:port").
       name: scope of the new nodes, "import" by default; "" for none. Names that are taken get a
         suffix.
       op_dict: not used, as in TensorFlow.
-      producer_op_list: declarations that the writer had; attributes with their defaults there are
-        dropped where weft does not know them.
-      allowed_ops: the op types that it may have, in its functions too, such as `wf.safe_ops()` for
-        a graph of a stranger; all by default.
-    Returns: the elements asked for, in order; tensors that `input_map` replaces are the new ones.
+      producer_op_list: op declarations of the writer; attributes that weft does not know are
+        dropped if they have their defaults there.
+      allowed_ops: the allowed op types, also in functions, such as `wf.safe_ops()` for an untrusted
+        graph; all by default.
+    Returns: the requested elements, in order; for tensors replaced by `input_map`, the new ones.
     Raises:
-      PermissionDeniedError: it has op types that are not allowed, or calls functions that are not
-        its own then; all are named with their nodes.
+      PermissionDeniedError: `allowed_ops` is set, and the graph has other op types or calls
+        functions that it does not define; all are named with their nodes.
       NotFoundError: op types are not declared; all of them are named, and are the list "ops" in
         the error's `details`.
       InvalidArgumentError: names that repeat or are unknown, inputs or attributes that do not fit

@@ -1,9 +1,9 @@
-"""Graphs that TensorFlow wrote: reads of reference variables that saw the variable's memory.
+"""Separate reads after updates of reference variables, for graphs written by TensorFlow.
 
-In TensorFlow the node `read` of a reference variable gives the variable's memory and no copy, so
-what runs after an update computes with the new value, and a loop with that of its iteration. A
-value of weft stays what it was. So after an import whoever runs after an update gets a read of its
-own; graphs that weft's own functions built have these reads already.
+In TensorFlow, the node `read` of a reference variable returns the variable's memory, not a copy.
+Nodes that run after an update therefore use the new value, also in each iteration of a loop. Values
+of weft are immutable, so an import adds a separate read for nodes that run after an update. Graphs
+built with weft's functions have these reads already.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def read_after_updates(nodes: Iterable[Node]) -> None:
 
 
 class _Successors:
-    """Which nodes run after which updates.
+    """The nodes that run after updates of variables.
 
     Args:
-      updates: of all variables; what runs after none of them is soon told.
+      updates: the updates of all variables. Nodes that run after none of them are found quickly.
     """
 
     def __init__(self, updates: Iterable[Node]) -> None:

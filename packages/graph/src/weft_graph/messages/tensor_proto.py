@@ -210,7 +210,7 @@ def array_from_proto(tensor: proto.TensorProto, location: str, budget: Budget) -
     """Like `make_ndarray`; the array may be a read-only view of the message's bytes.
 
     Args:
-      location: what is read, for messages.
+      location: description of the message that is read, for error messages.
       budget: bounds what repeated values expand to.
     """
     dtype = dtype_from_proto(tensor.dtype, location)
@@ -341,9 +341,9 @@ def _from_content(
 
 
 def _strings_from_content(content: bytes, count: int, location: str) -> np.ndarray:
-    """Strings as TensorFlow's SerializeTensor writes them: all lengths as varints, then the bytes.
+    """Decode strings written by SerializeTensor: the lengths as varints, then the bytes.
 
-    Raises: InvalidArgumentError: there are not so many, or the bytes are not theirs.
+    Raises: InvalidArgumentError: the number of strings or of bytes does not match.
     """
     lengths: list[int] = []
     position = 0

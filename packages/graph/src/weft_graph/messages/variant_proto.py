@@ -51,7 +51,7 @@ def variant_from_proto(
     """Return the variant of one message.
 
     Args:
-      location: what is read, for messages.
+      location: description of the message that is read, for error messages.
       read: returns the array of a message.
     Raises:
       InvalidTypeError: variants of its type, or within a variant, cannot be read.

@@ -39,7 +39,7 @@ def metric_variable(
     """Return a local variable of zeros, listed with those of all metrics.
 
     Args:
-      shape: of the variable.
+      shape: shape of the variable.
       dtype: element type.
       validate_shape: False leaves the variable's shape open.
       name: under the current name scope.
@@ -129,7 +129,7 @@ def mean(
       values: numeric, any shape.
       weights: rank 0, or the rank of `values` with each size equal or 1.
       metrics_collections, updates_collections: where value and update are listed.
-      name: of the variable scope.
+      name: name of the variable scope.
     Returns: the mean, float32 and rank 0; and an operation that takes `values` in and returns it.
     Raises: InvalidArgumentError: weights that do not broadcast.
 

@@ -36,7 +36,7 @@ def confusion_matrix(
     Args:
       labels, predictions: integers in [0, num_classes), shape (N,) or (N, 1).
       num_classes: one more than the largest value by default.
-      dtype: of the result.
+      dtype: element type of the result.
       weights: what an example counts for, shape (N,); 1 by default.
     Returns: shape (num_classes, num_classes): row of the label, column of the prediction.
     Raises: InvalidArgumentError: at run time, a class out of range.
@@ -111,7 +111,7 @@ def mean_iou(
       num_classes: how many classes there are.
       weights: the shape of `labels`.
       metrics_collections, updates_collections: where value and update are listed.
-      name: of the variable scope.
+      name: name of the variable scope.
     Returns: the mean over the classes that occur, float32 and rank 0; and an update that returns
       the confusion matrix.
 

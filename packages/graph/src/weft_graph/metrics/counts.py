@@ -70,7 +70,7 @@ def true_positives(
       labels, predictions: bool or numbers that are 0 for negatives, the same shape.
       weights: rank 0, or the rank of `labels` with each size equal or 1.
       metrics_collections, updates_collections: where value and update are listed.
-      name: of the variable scope.
+      name: name of the variable scope.
     Returns: the sum of weights so far, float32 and rank 0; and the update.
     Raises: InvalidArgumentError: shapes that do not fit.
 

@@ -100,7 +100,7 @@ def true_positives_at_thresholds(
       thresholds: T numbers.
       weights: rank 0, or the rank of `labels` with each size equal or 1.
       metrics_collections, updates_collections: where value and update are listed.
-      name: of the variable scope.
+      name: name of the variable scope.
     Returns: float32, shape (T,); and the update.
 
     Examples:
@@ -298,7 +298,7 @@ def auc(
       num_thresholds: evenly spaced ones.
       metrics_collections, updates_collections: where value and update are listed.
       curve: "ROC", or "PR" for precision over recall.
-      name: of the variable scope.
+      name: name of the variable scope.
       summation_method: "trapezoidal", "minoring", "majoring", or "careful_interpolation" for PR.
       thresholds: inner ones, instead of evenly spaced ones.
     Returns: the area so far, float32 and rank 0; and the update.

@@ -147,13 +147,13 @@ def recall_at_k(
 
     Args:
       labels: integers, Tensor or SparseTensor, shape (N...,) or (N..., L): the set of classes of
-        each example. What is no class of `predictions` is one that is never predicted.
+        each example. A label that is not a class of `predictions` is never predicted.
       predictions: floating, shape (N..., C): a score per class.
       k: how many predictions count.
       class_id: count this class only.
       weights: rank 0 or shape (N...).
       metrics_collections, updates_collections: where value and update are listed.
-      name: of the variable scope.
+      name: name of the variable scope.
     Returns: float64, rank 0, NaN as long as there are no labels that count; and the update.
     Raises: InvalidArgumentError: the ranks are not known or do not fit.
 
@@ -298,7 +298,7 @@ def sparse_precision_at_k(
 def _average_precision(labels: Labels, best: Output, classes: Output) -> Output:
     """Of each example the mean, over its labels, of the precision where each is found.
 
-    Of dense labels those that are no class do not count, and repeated ones count each time.
+    Of dense labels those that are not class do not count, and repeated ones count each time.
     """
     unique_labels = set_union(labels, labels)  # without repetitions, next to each other
     table = sparse_tensor_to_dense(unique_labels, np.int64(np.iinfo(np.int64).min))
@@ -336,7 +336,7 @@ def average_precision_at_k(
       k: how many predictions count.
       weights: rank 0 or shape (N...).
       metrics_collections, updates_collections: where value and update are listed.
-      name: of the variable scope.
+      name: name of the variable scope.
     Returns: float64, rank 0: 0 without examples, NaN once an example has no labels; and the
       update.
     Raises: InvalidArgumentError: the ranks are not known or do not fit.

@@ -141,7 +141,7 @@ def dropout(
       x: floating, any shape.
       keep_prob: 1 - rate; a number, or a tensor of rank 0.
       noise_shape: int32; the shape of the random choices, which broadcasts to that of `x`.
-      seed: of the random choices.
+      seed: seed of the random choices.
       rate: in [0, 1); a number, or a tensor of rank 0.
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: neither or both of `rate` and `keep_prob`, or out of range.

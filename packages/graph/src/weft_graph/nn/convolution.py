@@ -231,7 +231,7 @@ def atrous_conv2d_transpose(
       output_shape: int32, shape (4,).
       rate, padding: as for `atrous_conv2d`.
     Returns: shape `output_shape`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> kernel = wf.ones([2, 2, 1, 1])

@@ -171,7 +171,7 @@ def embedding_lookup_sparse(
     Args:
       params, partition_strategy, max_norm: as for `embedding_lookup`.
       sp_ids: int32 or int64, dense shape (N, M); its rows have the ids of one result each.
-      sp_weights: floating weights at the same places, or None for ones.
+      sp_weights: floating weights with the same indices, or None for ones.
       combiner: "sum", "mean" (the default; by the sum of weights) or "sqrtn" (by the root of the
         sum of their squares).
     Returns: shape (N, D...); zeros for a row without ids between others.

@@ -35,7 +35,7 @@ def safe_embedding_lookup_sparse(
     Args:
       embedding_weights, max_norm: as for `embedding_lookup`'s `params`.
       sparse_ids: int32 or int64, dense shape (N..., M); its last axis has the ids of one result.
-      sparse_weights: floating weights at the same places, of the type of the tables; None for ones.
+      sparse_weights: weights with the same indices, of the type of the tables; None for ones.
       combiner: "sum", "mean" or "sqrtn", as for `embedding_lookup_sparse`.
       default_id: the id of rows without any; None for a row of zeros.
       partition_strategy: as for `embedding_lookup`.

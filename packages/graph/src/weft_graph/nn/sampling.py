@@ -88,7 +88,7 @@ def sampled_softmax_loss(
     Args:
       weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
         remove_accidental_hits, partition_strategy: as for `nce_loss`.
-      seed: of the sampler.
+      seed: seed of the sampler.
     Returns: shape (N,).
     Raises: InvalidArgumentError: shapes that do not fit.
     Source: Jean et al. 2014.

@@ -210,7 +210,7 @@ def add(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric or string, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.add([1.0, 2.0], [[10.0], [20.0]]))
@@ -225,7 +225,7 @@ def subtract(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.subtract([5, 7], 2))
@@ -239,7 +239,7 @@ def multiply(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.multiply([1.0, 2.0], 3.0))
@@ -253,7 +253,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.math.multiply_no_nan([np.nan, 2.0], [0.0, 4.0]))
@@ -267,7 +267,7 @@ def maximum(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.maximum([1.0, 5.0], 3.0))
@@ -281,7 +281,7 @@ def minimum(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.minimum([1.0, 5.0], 3.0))
@@ -295,7 +295,7 @@ def squared_difference(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.squared_difference([1.0, 5.0], 3.0))

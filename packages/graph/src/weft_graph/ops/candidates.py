@@ -129,7 +129,7 @@ def uniform_candidate_sampler(
       true_classes: int64, shape (N, num_true).
       num_sampled: how many to sample.
       unique: no class twice.
-      seed: of this op.
+      seed: seed of this op.
     Raises: InvalidArgumentError: more distinct classes than there are.
 
     Examples:

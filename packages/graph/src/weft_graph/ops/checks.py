@@ -82,7 +82,7 @@ def _relation(
     """Return an assertion of a relation between two tensors, op after op.
 
     Args:
-      name: of the assertion.
+      name: name of the assertion.
       ops: the first compares, the others turn the result into the condition.
       sign: the relation as Python writes it.
       holds: two numbers for the example that are in this relation.

@@ -227,7 +227,7 @@ class _Term:
 def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
     """Return the terms of the operands, and that of the result, if it is given.
 
-    Raises: InvalidArgumentError: it has not as many operands, or something that is no letter.
+    Raises: InvalidArgumentError: it has not as many operands, or something that is not a letter.
     """
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")

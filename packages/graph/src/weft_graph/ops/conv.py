@@ -224,7 +224,7 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
 
     Args:
       value: one number, one per spatial axis, or one per axis of the input.
-      name: of the argument, for messages.
+      name: name of the argument, for messages.
       spatial: number of spatial axes.
       data_format: "NHWC" and its kin.
     Raises: InvalidArgumentError: another number of entries; InvalidTypeError: no integers.

@@ -77,7 +77,7 @@ def sum_of_many(sizes: Sizes) -> float:
 
 
 def pool(windows: int | None) -> CostRule:
-    """Return one operation for each place of each window.
+    """Return one operation for each position of each window.
 
     Args:
       windows: the input that has a value for each window; None for the output.
@@ -141,7 +141,7 @@ def sparse_product(sizes: Sizes) -> float:
 
 
 def convolution(kernel: int | None, positions: int | None, depthwise: bool = False) -> CostRule:
-    """A product and a sum for each position, each channel of it, and each place of the window.
+    """A product and a sum for each position, each channel of it, and each element of the window.
 
     Args:
       kernel: which input is the filter; None where the output has its shape.
@@ -257,7 +257,7 @@ scatters_into_zeros = takes(
     _second,
     lambda sizes: sizes.input_bytes[0] + 3 * sizes.input_bytes[1] + sizes.output_bytes[0],
 )
-"""The indices, the updates and their places, and all zeros around them."""
+"""The indices, the updates at their indices, and zeros elsewhere."""
 
 assigns = moves(lambda sizes: 2 * sizes.input_bytes[1])
 """The value is read, and written."""

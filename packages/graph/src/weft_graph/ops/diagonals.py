@@ -280,7 +280,7 @@ def matrix_diag(
 
     Args:
       diagonal: any dtype, shape (..., N); with several diagonals (..., K, N), the uppermost first.
-      name: of the node.
+      name: name of the node.
       k: which diagonal, above 0 those above the main one; or the lowest and the highest of several.
       num_rows, num_cols: of the matrices; -1 for as few as will do.
       padding_value: dtype of `diagonal`, shape ().
@@ -318,7 +318,7 @@ def matrix_diag_part(
 
     Args:
       input: any dtype, shape (..., M, N).
-      name: of the node.
+      name: name of the node.
       k: which diagonal, above 0 those above the main one; or the lowest and the highest of several.
       padding_value: dtype of `input`, shape (): what fills up shorter diagonals.
       align: see `matrix_diag`.
@@ -353,7 +353,7 @@ def matrix_set_diag(
     Args:
       input: any dtype, shape (..., M, N).
       diagonal: same dtype, shape (..., min(M, N)), or as `matrix_diag_part` gives it for `k`.
-      name: of the node.
+      name: name of the node.
       k, align: see `matrix_diag`.
     Returns: shape of `input`.
     Raises: InvalidArgumentError: the shape of `diagonal` is another, or `k` is outside.

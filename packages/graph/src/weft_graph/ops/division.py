@@ -135,7 +135,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Output:
       x: numeric. 8 and 16-bit integers are divided in float32, wider ones in float64.
       y: same dtype; the shapes broadcast.
     Raises: InvalidTypeError: the dtypes differ.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.truediv([7.0, -7.0], 2.0))
@@ -153,7 +153,7 @@ def divide(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.divide([1.0, 2.0], 4.0))
@@ -167,7 +167,7 @@ def div(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.div([7, -7], 2))
@@ -182,7 +182,7 @@ def realdiv(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.realdiv([7.0], 2.0))
@@ -196,7 +196,7 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.div_no_nan([1.0, 2.0], [0.0, 4.0]))
@@ -210,7 +210,7 @@ def floordiv(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
 
     Examples:
@@ -225,7 +225,7 @@ def floor_div(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.floor_div([7, -7], 2))
@@ -239,7 +239,7 @@ def floormod(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
 
     Examples:
@@ -257,7 +257,7 @@ def truncatediv(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
 
     Examples:
@@ -272,7 +272,7 @@ def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
 
     Examples:

@@ -186,7 +186,7 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.math.xlogy([0.0, 2.0], [0.0, 1.0]))
@@ -200,7 +200,7 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.math.xlog1py([0.0, 2.0], [-1.0, 0.0]))
@@ -214,7 +214,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: floating or complex, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.math.xdivy([0.0, 2.0], [0.0, 4.0]))

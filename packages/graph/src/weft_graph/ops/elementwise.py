@@ -84,7 +84,7 @@ def register_gradient_of_unary(
 def none_of_none(dy: Scalar, slope: Scalar) -> Scalar:
     """Return a gradient that is 0 where the one it comes from is, even where the slope is infinite.
 
-    What a choice masks away behind a root or a quotient so does not turn into NaN.
+    Gradients masked by a selection after a root or a quotient therefore do not become NaN.
     """
     return scalar.where(scalar.equal(dy, 0), 0, slope)
 

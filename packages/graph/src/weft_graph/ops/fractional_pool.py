@@ -155,7 +155,7 @@ def fractional_avg_pool(
     Args:
       value: float32, float64, int32 or int64, shape (N, H, W, C).
       pooling_ratio: four numbers: 1, H / H', W / W', 1; those between at least 1.
-      pseudo_random: the regions' sizes follow from one random number, and so are spread evenly;
+      pseudo_random: the regions' sizes follow from one random number, so they are spread evenly;
         otherwise they are in random order.
       overlapping: a region contains the first row and column of the next.
       deterministic: draw the same regions in each run.

@@ -336,7 +336,7 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Output:
     Args:
       values: tensors of one type and rank, with equal sizes at the other axes.
       axis: integer of rank 0, may be negative.
-    Returns: the size at `axis` is the sum of theirs.
+    Returns: the size at `axis` is the sum of the sizes of the values.
     Raises: InvalidArgumentError: ranks or sizes differ, or `axis` is out of range.
 
     Examples:

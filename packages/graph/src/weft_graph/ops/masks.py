@@ -232,7 +232,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
       input: any type and shape; laid flat where `axis` is not given, a scalar always.
       repeats: integer of rank 0, or one per element along `axis`.
       axis: along which slices are repeated.
-    Raises: InvalidTypeError: `repeats` are no integers.
+    Raises: InvalidTypeError: `repeats` are not integers.
 
     Examples:
       >>> wf.Session().run(wf.repeat([1, 2], [2, 3]))

@@ -588,7 +588,7 @@ def softmax_cross_entropy_with_logits_v2(
     Args:
       labels: floating, shape (..., C) with C at `axis`: rows that sum to 1.
       logits: same dtype and shape; unscaled log probabilities.
-      axis: of the classes, the last by default.
+      axis: axis of the classes, the last by default.
     Returns: the shape without `axis`.
     Raises: InvalidArgumentError: shapes that do not fit.
 

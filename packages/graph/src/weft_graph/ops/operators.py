@@ -34,7 +34,7 @@ def _add(a: Any, b: Any) -> Output:
 
 
 def _mul(a: Any, b: Any) -> Any:
-    """Mul; a sparse operand keeps its places."""
+    """Return the product; a sparse operand keeps its indices."""
     if isinstance(b, SparseTensor):
         return b * a
     return out("Mul", (a, b), None, "mul")

@@ -179,7 +179,7 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
       a: any type, rank n.
       perm: a permutation of 0 to n - 1, shape (n,); the reverse order by default.
       conjugate: take the complex conjugate as well.
-    Raises: InvalidArgumentError: `perm` is no permutation.
+    Raises: InvalidArgumentError: `perm` is not a permutation.
 
     Examples:
       >>> wf.Session().run(wf.transpose([[1, 2, 3], [4, 5, 6]]))
@@ -233,7 +233,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Output:
     Args:
       x: int32 or int64, shape (n,): each of 0 to n - 1 once.
     Returns: shape and dtype of `x`.
-    Raises: InvalidArgumentError: at run time, if `x` is no permutation.
+    Raises: InvalidArgumentError: at run time, if `x` is not a permutation.
 
     Examples:
       >>> wf.Session().run(wf.invert_permutation([2, 0, 1]))

@@ -62,7 +62,7 @@ def pow(x: Any, y: Any, name: str | None = None) -> Output:
 
     Args:
       x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
     Raises: InvalidArgumentError: when run, an integer has a negative exponent.
 
     Examples:

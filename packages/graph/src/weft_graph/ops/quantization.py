@@ -358,7 +358,7 @@ def fake_quant_with_min_max_vars(
       min, max: float32, rank 0.
       num_bits, narrow_range: as for `fake_quant_with_min_max_args`.
     Returns: the shape of `inputs`; zeros where min and max are 0.
-    Raises: InvalidArgumentError: num_bits is out of bounds, or min or max is no scalar.
+    Raises: InvalidArgumentError: num_bits is out of bounds, or min or max is not a scalar.
 
     Examples:
       >>> x = wf.constant([-9.0, 0.0, 0.1, 1.3])

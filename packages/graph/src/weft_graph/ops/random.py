@@ -239,11 +239,11 @@ def random_uniform(
     """Return uniform random numbers in [minval, maxval).
 
     Args:
-      shape: of the result; integers or an integer tensor.
+      shape: shape of the result; integers or an integer tensor.
       minval: lower bound, inclusive.
       maxval: upper bound, exclusive; 1 by default, and required for integers.
       dtype: floating, int32 or int64.
-      seed: of this op.
+      seed: seed of this op.
     Raises: InvalidArgumentError: integers without maxval.
 
     Examples:
@@ -285,10 +285,10 @@ def random_normal(
     """Return normal random numbers.
 
     Args:
-      shape: of the result; integers or an integer tensor.
+      shape: shape of the result; integers or an integer tensor.
       mean, stddev: of the distribution.
       dtype: floating.
-      seed: of this op.
+      seed: seed of this op.
 
     Examples:
       >>> wf.random_normal([2, 3], stddev=0.1, seed=1).shape
@@ -345,12 +345,12 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Output:
-    """Return a part of `value` of shape `size`, at a uniformly random place.
+    """Return a part of `value` of shape `size`, at a uniformly random position.
 
     Args:
       value: any type, shape (N0, N1, ...).
       size: int32, shape (rank,), each at most the size of `value`.
-      seed: of this op.
+      seed: seed of this op.
     Raises: InvalidArgumentError: `size` is known to exceed the shape of `value`.
 
     Examples:
@@ -385,7 +385,7 @@ def multinomial(
     Args:
       logits: real, shape (B, C); unnormalised log-probabilities.
       num_samples: int32, shape (); draws per row, with replacement.
-      seed: of this op.
+      seed: seed of this op.
       output_dtype: int32 or int64, the default.
     Returns: shape (B, num_samples).
 
@@ -430,11 +430,11 @@ def random_gamma(
     """Gamma-distributed random numbers.
 
     Args:
-      shape: of the draws for each pair of parameters.
+      shape: shape of the draws for each pair of parameters.
       alpha: shape parameter, positive; 0 gives the smallest positive number.
       beta: rate, positive, broadcasting with `alpha`; 1 by default.
       dtype: float16, float32 or float64.
-      seed: of this op.
+      seed: seed of this op.
     Returns: shape `shape + broadcast(alpha, beta).shape`.
 
     Examples:
@@ -470,9 +470,9 @@ def random_poisson(
 
     Args:
       lam: rates, not negative.
-      shape: of the draws for each rate.
-      dtype: of the result: floating, int32 or int64.
-      seed: of this op.
+      shape: shape of the draws for each rate.
+      dtype: element type of the result: floating, int32 or int64.
+      seed: seed of this op.
     Returns: shape `shape + lam.shape`.
 
     Examples:

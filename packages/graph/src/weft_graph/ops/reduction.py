@@ -501,7 +501,7 @@ def count_nonzero(
 
     Args:
       input_tensor: numeric, bool or string; any shape.
-      dtype: of the result, numeric.
+      dtype: element type of the result, numeric.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
 
     Examples:

@@ -151,7 +151,8 @@ def range(
       start: real scalar.
       limit: real scalar.
       delta: real scalar other than 0.
-      dtype: of the result; by default the widest of int32, int64, float32, float64 among them.
+      dtype: element type of the result; by default the widest of int32, int64, float32, float64
+        among them.
     Returns: shape (ceil((limit - start) / delta),).
     Raises: InvalidArgumentError: delta is 0 or leads away from the limit.
 
@@ -223,7 +224,7 @@ def bincount(
       weights: numeric, shape of `arr`; sparse where that is.
       minlength: the least length of the result.
       maxlength: the greatest; larger integers are not counted.
-      dtype: of the result where no weights are given.
+      dtype: element type of the result where no weights are given.
     Returns: shape (max(arr) + 1,), within the two limits.
 
     Examples:

@@ -66,7 +66,7 @@ class _Shaped:
     """A tensor, sparse or not, as something that has sizes.
 
     Attributes:
-      name: of the tensor, or of the shape of a sparse one.
+      name: name of the tensor, or of the shape of a sparse one.
       dims: as far as they are known.
     """
 

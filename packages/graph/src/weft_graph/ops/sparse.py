@@ -266,7 +266,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
         shape can be fed.
     Returns: indices int64, shape (n, rank), and values of `dtype`, shape (n,), which are fed; and
       dense_shape int64, shape (rank,), a placeholder unless `shape` is fully known or a tensor.
-    Raises: InvalidTypeError: `shape` is no shape, or a tensor that is not int64.
+    Raises: InvalidTypeError: `shape` is not a shape, or a tensor that is not int64.
     Raises (when it runs): InvalidArgumentError: it is not fed, or with another shape than is known.
 
     Examples:

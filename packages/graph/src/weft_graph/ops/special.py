@@ -169,7 +169,7 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Output:
 
     Args:
       a, x: float32 or float64, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> np.round(wf.Session().run(wf.polygamma([1.0], [1.0])), 3)
@@ -183,7 +183,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Output:
 
     Args:
       x, q: float32 or float64, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> np.round(wf.Session().run(wf.zeta([2.0], [1.0])), 3)
@@ -197,7 +197,7 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Output:
 
     Args:
       a, x: floating, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> np.round(wf.Session().run(wf.igamma([1.0], [2.0])), 3)
@@ -211,7 +211,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Output:
 
     Args:
       a, x: floating, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> np.round(wf.Session().run(wf.igammac([1.0], [2.0])), 3)
@@ -287,7 +287,7 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Output:
     Args:
       a, b: float32 or float64, positive.
       x: same dtype, in [0, 1].
-    Returns: the shape that theirs broadcast to, and their dtype; NaN outside of these ranges.
+    Returns: the broadcast shape and the common dtype; NaN outside of these ranges.
 
     Examples:
       >>> np.round(wf.Session().run(wf.betainc(2.0, 3.0, [0.0, 0.5, 1.0])), 4)

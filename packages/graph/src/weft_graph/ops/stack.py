@@ -32,7 +32,7 @@ def producer(handle: Output) -> Node:
 def check_element(handle: Output, dtype: DType) -> None:
     """Check a pushed or popped value against the stack, if the stack is known.
 
-    Raises: InvalidTypeError: the stack holds another type than `dtype`, or it is no stack.
+    Raises: InvalidTypeError: the stack holds another type than `dtype`, or it is not a stack.
     """
     node = producer(handle)
     if node.role in (Role.TENSOR_ARRAY, Role.VARIABLE):

@@ -2,7 +2,7 @@
 
 A reference variable (VariableV2) hands out a reference, which updates take; everybody else gets a
 snapshot of its value. A resource variable (VarHandleOp) hands out a handle, and is read by
-ReadVariableOp. Both are over the same state.
+ReadVariableOp. Both access the same state.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def variable_op_v2(
     """Return the bare node of a reference variable, without initial value.
 
     Args:
-      shape: of the values; unknown sizes allowed.
+      shape: shape of the values; unknown sizes allowed.
       dtype: element type.
       container: where its state is kept.
       shared_name: name of the state; the node's by default.

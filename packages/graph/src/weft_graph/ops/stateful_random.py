@@ -131,7 +131,7 @@ register_op(
 def random_index_shuffle(
     index: Any, seed: Any, max_index: Any, rounds: int = 4, name: str | None = None
 ) -> Output:
-    """Return the place of `index` in a random order of 0 .. `max_index`, without making that order.
+    """Return the position of `index` in a random order of 0 .. `max_index`, without creating it.
 
     Args:
       index: int32, int64, uint32 or uint64, from 0 to `max_index`.
@@ -139,7 +139,7 @@ def random_index_shuffle(
       max_index: the largest index, of the type of `index`; the shapes of `index`, `seed` without
         its last axis, and `max_index` broadcast.
       rounds: how often the bits are mixed; even, at least 4.
-    Returns: the dtype of `index`, the shape that theirs broadcast to.
+    Returns: the dtype of `index`, the broadcast shape.
     Raises: InvalidArgumentError: `rounds` is odd or below 4.
 
     Examples:
@@ -155,7 +155,7 @@ def index_shuffle(index: Any, seed: Any, max_index: Any) -> Output:
 
     Args:
       index, seed, max_index: as there.
-    Returns: the place of `index`.
+    Returns: the position of `index`.
 
     Examples:
       >>> places = wf.random.experimental.index_shuffle(list(range(5)), [1, 2, 3], 4)

@@ -163,7 +163,7 @@ def stateless_gamma(
     Gradients flow to `beta` only.
 
     Args:
-      shape: of the result, to which the parameters broadcast.
+      shape: shape of the result, to which the parameters broadcast.
       seed: integers, shape (2,).
       alpha: shape parameters, positive.
       beta: rates, positive; 1 by default.
@@ -188,10 +188,10 @@ def stateless_poisson(
     """`random_poisson` as a function of `seed`.
 
     Args:
-      shape: of the result, to which the rates broadcast.
+      shape: shape of the result, to which the rates broadcast.
       seed: integers, shape (2,).
       lam: rates, not negative.
-      dtype: of the result: floating, int32 or int64.
+      dtype: element type of the result: floating, int32 or int64.
     Returns: shape `shape`.
 
     Examples:
@@ -213,7 +213,7 @@ def stateless_binomial(
     """Draw binomial numbers of successes as a function of `seed`.
 
     Args:
-      shape: of the result, to which the parameters broadcast.
+      shape: shape of the result, to which the parameters broadcast.
       seed: integers, shape (2,).
       counts: how many tries there are, not negative.
       probs: of success, in [0, 1].
@@ -243,7 +243,7 @@ def stateless_parameterized_truncated_normal(
     """Return normal numbers between bounds, as a function of `seed`.
 
     Args:
-      shape: of the result, to which the parameters broadcast.
+      shape: shape of the result, to which the parameters broadcast.
       seed: integers, shape (2,).
       means, stddevs: of the distribution that is cut, of one floating type.
       minvals, maxvals: the bounds, not those of the standard normal distribution.

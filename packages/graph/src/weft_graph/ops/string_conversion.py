@@ -199,7 +199,7 @@ def string_to_number(
     Args:
       string_tensor: strings of any shape; `input` is its newer name.
       out_type: float32, float64, int32 or int64.
-    Raises: InvalidArgumentError: at run time, if a string is no number or out of range.
+    Raises: InvalidArgumentError: at run time, if a string is not a number or out of range.
 
     Examples:
       >>> wf.Session().run(wf.string_to_number(["1.5"]))
@@ -225,7 +225,7 @@ def as_string(
       precision: digits after the point, for floats.
       scientific, shortest: exponents always, or where shorter; not both.
       width, fill: pad at the left with `fill` (a space, or "0") to `width`.
-    Raises: InvalidArgumentError: `scientific` and `shortest`, or a fill that is no single byte.
+    Raises: InvalidArgumentError: `scientific` and `shortest`, or a fill that is not a single byte.
 
     Examples:
       >>> wf.Session().run(wf.as_string([1, 2]))
@@ -391,7 +391,7 @@ def decode_raw(
       little_endian: whether numbers begin with the byte of the lowest digits.
       fixed_length: bytes of each string, a multiple of the type's size, rank 0; shorter strings
         are filled with zeros, and longer ones are cut. By default strings must have one length.
-    Raises: InvalidArgumentError: at run time, if lengths differ or are no multiple of the size.
+    Raises: InvalidArgumentError: at run time, if lengths differ or are not multiple of the size.
 
     Examples:
       >>> wf.Session().run(wf.decode_raw(wf.constant(b"\x01\x02"), wf.uint8))

@@ -90,7 +90,7 @@ def unsorted_segment_join(
       segment_ids: int32 or int64, shape S, of rank 1 at least: the segment of each part.
       num_segments: int32 or int64, shape ().
       separator: what is put between them.
-      name: of the node.
+      name: name of the node.
     Returns: string, shape (num_segments, *R); empty where nothing belongs to a segment.
     Raises (when it runs): InvalidArgumentError: an id is not in [0, num_segments).
 
@@ -121,7 +121,7 @@ def ngrams(
       pad_values: what stands before and behind each row: a string, or two; None for nothing.
       padding_width: how often; n - 1 times by default, and no more than that.
       preserve_short_sequences: of a row that is too short for any, take all of it as one.
-      name: of the node.
+      name: name of the node.
     Returns: string, shape (..., number of n-grams), of the kind of `data`.
     Raises: InvalidArgumentError: a number is not positive, `data` has rank 0 or an unknown one, or
       there is a `padding_width` without `pad_values`.

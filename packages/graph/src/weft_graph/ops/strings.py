@@ -383,7 +383,7 @@ def regex_replace(
       rewrite: string, rank 0; \1 to \9 are groups, \0 is the match, and two backslashes are one.
       replace_global: all matches, not only the first.
     Returns: string, shape of `input`.
-    Raises (when it runs): InvalidArgumentError: `pattern` is no regular expression, or `rewrite`
+    Raises (when it runs): InvalidArgumentError: `pattern` is not a regular expression, or `rewrite`
       refers to a group that it lacks.
 
     Examples:
@@ -404,7 +404,7 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Outpu
       input: string, any shape.
       pattern: string, rank 0: a regular expression of RE2, matched against UTF-8.
     Returns: bool, shape of `input`.
-    Raises (when it runs): InvalidArgumentError: `pattern` is no regular expression.
+    Raises (when it runs): InvalidArgumentError: `pattern` is not a regular expression.
 
     Examples:
       >>> wf.Session().run(wf.strings.regex_full_match(["a1", "1a"], "[a-z][0-9]"))

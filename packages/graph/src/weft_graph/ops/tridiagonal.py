@@ -169,7 +169,7 @@ def tridiagonal_solve(
       conjugate_rhs: use the complex conjugate of `rhs`.
       partial_pivoting: exchange rows so that pivots are large; else it is faster, and inaccurate
         unless the main diagonal dominates.
-      perturb_singular: put a tiny number in the place of a pivot of 0.
+      perturb_singular: replace a pivot of 0 by a tiny number.
     Returns: shape (..., M) or (..., M, K).
     Raises: InvalidArgumentError: the shapes do not fit, or, when run, a matrix is singular.
 
@@ -251,7 +251,7 @@ def eigh_tridiagonal(
         ignored.
       beta: same dtype, shape (..., N - 1): the diagonal below.
       eigvals_only: give the eigenvalues alone.
-      select: "a", all of them; "i", those at the places `select_range[0]` to `select_range[1]`,
+      select: "a", all of them; "i", those with indices `select_range[0]` to `select_range[1]`,
         both included; "v", those in the interval (select_range[0], select_range[1]], for which
         `alpha` must have rank 1.
       select_range: two numbers.

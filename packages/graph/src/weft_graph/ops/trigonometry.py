@@ -230,7 +230,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Output:
 
     Args:
       y, x: floating, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> np.round(wf.Session().run(wf.atan2([1.0, -1.0], [1.0, 0.0])), 3)

@@ -128,9 +128,9 @@ def unicode_script(input: Any, name: str | None = None) -> Output:
 
     Args:
       input: int32, any shape.
-      name: of the node.
-    Returns: int32, shape of `input`; 0 for what many scripts have in common, -1 for what is no code
-      point.
+      name: name of the node.
+    Returns: int32, shape of `input`; 0 for characters common to many scripts, -1 for
+      numbers that are not a code point.
 
     Examples:
       >>> wf.Session().run(wf.strings.unicode_script([ord("a"), ord("α"), ord("!")]))
@@ -157,7 +157,7 @@ def unicode_transcode(
       errors: what to do with malformed input: "replace" or "ignore" it, or fail ("strict").
       replacement_char: the code point that takes its place.
       replace_control_characters: treat U+0000 to U+001F as malformed.
-      name: of the node.
+      name: name of the node.
     Returns: string, shape of `input`.
     Raises: InvalidArgumentError: nobody knows the encoding; when it runs, with "strict": the input
       is malformed.
@@ -188,12 +188,12 @@ def unicode_encode(
     Args:
       input: int32, shape (..., n), Tensor or RaggedTensor.
       output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
-      errors: what to do with what is no code point: "replace" or "ignore" it, or fail ("strict").
+      errors: treatment of bytes that are not a code point: "replace", "ignore" or "strict" (fail).
       replacement_char: the code point that takes its place.
-      name: of the node.
+      name: name of the node.
     Returns: string, shape (...).
     Raises: InvalidArgumentError: `input` has rank 0, or the rank is not known; when it runs, with
-      "strict": something is no code point.
+      "strict": something is not a code point.
 
     Examples:
       >>> wf.Session().run(wf.strings.unicode_encode([[72, 105], [960, 33]], "UTF-8"))

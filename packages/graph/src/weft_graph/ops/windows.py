@@ -32,7 +32,7 @@ def slide(
     """Return the number of windows along one axis and its padding.
 
     Args:
-      size: of the input along the axis.
+      size: size of the input along the axis.
       kernel: taps of the window.
       stride: positions from one window to the next.
       dilation: positions from one tap to the next.

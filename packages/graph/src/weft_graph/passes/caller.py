@@ -16,7 +16,7 @@ from weft_graph.ops.step import RECEIVE, SEND
 from weft_tensor import errors
 
 CALLER: Final = "caller"
-"""In the place of a device: who feeds and fetches."""
+"""Pseudo device of the caller, which feeds and fetches."""
 
 
 def fed_key(position: int, home: str) -> str:
@@ -51,8 +51,8 @@ def meet_caller(step: StepGraph, home: str) -> tuple[StepGraph, list[frozenset[i
     """Let a step exchange its feeds and fetches with its caller while it runs.
 
     Args:
-      step: prepared; its graph is changed.
-      home: the device that receives what is fed and sends what is fetched.
+      step: prepared step, whose graph is modified.
+      home: the device that receives feeds and sends fetches.
     Returns: the step without feeds and fetches, and for each fetch the feeds that it needs.
     """
     position_of = {}

@@ -1,4 +1,4 @@
-"""Which values are sent with half of their bits."""
+"""Selection of the transfers with lossy compression, which sends half of the bits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def nothing_is_lossy(value: Output, source: str, target: str) -> bool:
 
 
 def lossy_where_asked(all_edges: bool, able: Callable[[str], bool]) -> Lossy:
-    """Return the predicate of the transfers for which users allowed it.
+    """Return the predicate that selects the transfers with lossy compression.
 
     Args:
-      all_edges: of all float32 values, rather than those of `lossy_transfers`.
-      able: whether a device has kernels that take and give back the bits.
+      all_edges: True to select all float32 values, False for those of `lossy_transfers` only.
+      able: predicate of a device, True if it has kernels that compress and decompress.
     """
 
     def lossy(value: Output, source: str, target: str) -> bool:

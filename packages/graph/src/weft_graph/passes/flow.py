@@ -35,12 +35,12 @@ class Frame:
     Attributes:
       name: "" outside.
       parent: the frame around; None outside.
-      guard: when the loop runs, in the frame around.
-      enters, merges, exits, following: the Enter of each value that comes in, and for each loop
-        variable its Merge, Exit (where there is one) and NextIteration.
-      cond: the node that decides whether it goes on, or None.
-      parallel_iterations: how many iterations may run at a time.
-      problem: why it is not a plain `while`, or "".
+      guard: the condition, in the parent frame, under which the loop runs.
+      enters, merges, exits, following: the Enter of each entering value, and for each loop variable
+        its Merge, Exit (if it exists) and NextIteration.
+      cond: the node that computes the loop condition, or None.
+      parallel_iterations: maximum number of concurrent iterations.
+      problem: the reason why it is not a plain `while`, or "".
     """
 
     def __init__(self, name: str, parent: Frame | None, parallel_iterations: int = 1) -> None:
@@ -57,7 +57,7 @@ class Frame:
 
     @property
     def label(self) -> str:
-        """For messages."""
+        """The name of the frame for messages."""
         return f"the frame {self.name!r}" if self.parent else "outside of all loops"
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Flow:
     Args:
       nodes: inputs before users, back edges of loops left out.
     Attributes:
-      root: what is outside of all loops.
+      root: the frame outside of all loops.
       frames: all frames, outer ones first.
       frame: the frame of each node's outputs.
     Raises: InvalidArgumentError: a node takes inputs from different frames.

@@ -38,8 +38,8 @@ def inline_calls(
     """Replace calls by the bodies of their functions.
 
     Args:
-      controls: whether a node may wait for something other than its inputs; none does by default.
-      has_kernel: whether an op that a function is marked with can run; none can by default.
+      controls: predicate of the nodes that may have control inputs; none by default.
+      has_kernel: predicate of the implementing ops of functions that can run; none by default.
     Returns: the number of calls replaced.
     Raises:
       NotFoundError: a function is not in the library.
@@ -87,13 +87,13 @@ class _Scope:
     """The destination of the copies of some nodes.
 
     Attributes:
-      prefix: of their names.
-      values: the copies of outputs; of calls, what stands for their results.
-      ends: for each node, the copies that are over when it is.
-      anchor: what runs whenever the call does; None outside of branches and loops.
-      waits: what the call waits for beside its inputs.
-      full: outputs that are there exactly when the call runs.
-      device, colocation: what the call asks for.
+      prefix: prefix of the names of the copies.
+      values: the copies of outputs; for results of calls, the outputs that replace them.
+      ends: for each node, the copies that have finished when it has.
+      anchor: a node that runs whenever the call does; None outside of branches and loops.
+      waits: control inputs of the call.
+      full: outputs that are alive exactly when the call runs.
+      device, colocation: the device and the colocation requested for the call.
     """
 
     def __init__(self, prefix: str = "", anchor: _Anchor | None = None) -> None:
@@ -107,7 +107,7 @@ class _Scope:
         self.colocation: tuple[str, ...] = ()
 
     def ends_of(self, nodes: Iterable[Node]) -> list[Node]:
-        """Return the nodes that are over when all of `nodes` are."""
+        """Return the nodes that have finished when all of `nodes` have."""
         return [end for node in nodes for end in self.ends.get(node, ())]
 
 

@@ -30,7 +30,7 @@ class InliningPolicy:
 
     Args:
       calls: the functions that nodes of the step call, once for each call.
-      controls: whether a node may wait for something other than its inputs.
+      controls: predicate of the nodes that may have control inputs.
     """
 
     def __init__(self, calls: Iterable[Function], controls: Waits) -> None:

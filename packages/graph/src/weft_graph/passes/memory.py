@@ -85,16 +85,16 @@ def estimate_memory(
     device_of: Callable[[Node], str] | None = None,
     spaces: Mapping[str, str] | None = None,
 ) -> MemoryEstimate:
-    """Return the peak of a step that runs its nodes one after the other.
+    """Return the peak memory of a step that runs its nodes one after the other.
 
-    A value that is used in another memory space takes as much there, from its first user there to
-    its last.
+    A value that is used in another memory space is copied there, and lives from its first to its
+    last use in that space.
 
     Args:
-      nodes: in the order in which they run.
-      fetches: what the step returns.
-      bytes_of: sizes; those of static shapes by default.
-      device_of, spaces: as of a `MemoryLimits`.
+      nodes: the nodes in execution order.
+      fetches: the outputs that the step returns.
+      bytes_of: sizes of values; those of static shapes by default.
+      device_of, spaces: as for `MemoryLimits`.
     """
     values = Values(nodes, fetches, bytes_of or static_bytes)
     numbers, limits = MemoryLimits({}, device_of, spaces or {}).spread(nodes, values)
@@ -177,11 +177,12 @@ class Values:
     """The values of a step by number, and which of them each node reads and makes.
 
     Attributes:
-      numbers: of each output; views have the number of what they show.
-      sizes: bytes, by number.
-      moved: bytes in another memory space, by number.
-      reads, makes: numbers, by the places of nodes; what a kernel needs meanwhile is made, too.
-      kept: the numbers of what is fetched.
+      numbers: the number of each output; a view has the number of the value behind it.
+      sizes: size in bytes, by number.
+      moved: size in bytes in another memory space, by number.
+      reads, makes: numbers of the values that each node reads and produces, by index of the node;
+        temporary memory of kernels counts as produced.
+      kept: the numbers of fetched values.
     """
 
     def __init__(self, nodes: Sequence[Node], fetches: Iterable[Output], bytes_of: BytesOf) -> None:
@@ -248,7 +249,7 @@ class Values:
         return [sum([sizes[value] for value in new_values]) for new_values in self.makes]
 
     def peaks(self) -> list[tuple[int, int]]:
-        """For each device the most bytes that live at a time, and the place of that node."""
+        """Return the peak memory of each device in bytes, and the index of its peak node."""
         return peaks(self.reads, self.makes, self.sizes, self.kept, self._devices)
 
     def live(self, device: int) -> list[int]:
@@ -271,14 +272,14 @@ def on_devices(
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int], list[int]]:
     """Return values with a separate number for each device they are copied to.
 
-    That happens as late as it may, so the original lives until then.
+    Values are copied as late as possible, so the original lives until then.
 
     Args:
-      reads, makes: the numbers of the values of each node.
-      sizes, moved: by number of a value.
+      reads, produced: the numbers of the values of each node.
+      sizes, moved_bytes: sizes of the values, and of their copies, by number.
       places: the device of each node.
       spaces: the memory space of each device.
-    Returns: reads, makes and sizes with more values, and the device of each.
+    Returns: reads, products and sizes with the copies, and the device of each value.
     """
     all_sizes, devices = list(sizes), [-1] * len(sizes)
     all_reads: list[tuple[int, ...]] = []
@@ -313,12 +314,12 @@ def peaks(
     live_out: Iterable[int],
     devices: Sequence[int] | None = None,
 ) -> list[tuple[int, int]]:
-    """Return the most bytes that live at a time, and when: for one device, or for each.
+    """Return the peak memory in bytes and the index of its node: of one device, or of each.
 
     Args:
-      reads, makes: the numbers of the values of each node, in the order in which they run.
-      sizes, devices: by number of a value.
-      live_out: what lives to the end.
+      reads, produced: the numbers of the values of each node, in execution order.
+      sizes, devices: sizes and devices of the values, by number.
+      live_out: the numbers of the values that live to the end.
     """
     count = 1 if devices is None else max(devices, default=0) + 1
     change = [[0] * (len(reads) + 1) for _ in range(count)]

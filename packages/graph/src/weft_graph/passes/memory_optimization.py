@@ -27,17 +27,17 @@ class MemoryOptions:
     """Options of memory optimization.
 
     Attributes:
-      mode: a name of `RewriterConfig.MemOptType`. DEFAULT_MEM_OPT does nothing without a limit, and
-        with one what HEURISTICS does.
+      mode: a name of `RewriterConfig.MemOptType`. DEFAULT_MEM_OPT does nothing without a limit;
+        with a limit it equals HEURISTICS.
       scope: name scope of gradient nodes, `memory_optimizer_target_node_name_scope`.
-      limits: bytes that devices should need at most, by name; 0 for as few as possible. Empty for
-        what needs no limit: cheap nodes are computed again and the order is chosen.
+      limits: memory limits of devices in bytes, by name; 0 to minimize memory. If empty, only
+        optimizations without a limit run: rematerialization of cheap nodes, and reordering.
       bytes_of: sizes of values.
-      device_of: the device of a node that has a kernel; None where all run on one, named "".
+      device_of: returns the device of a node that has a kernel; None if all run on one, named "".
       spaces: the memory space of devices that share one.
-      host: the device of what comes from nowhere.
-      run_order: puts live nodes into the order in which they run.
-    Raises: InvalidArgumentError: the mode is unknown, or the limit negative.
+      host: the device of nodes without a source.
+      run_order: sorts live nodes into execution order.
+    Raises: InvalidArgumentError: the mode is unknown, or a limit is negative.
     """
 
     mode: str = "DEFAULT_MEM_OPT"

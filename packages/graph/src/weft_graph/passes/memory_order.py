@@ -24,11 +24,10 @@ def ordered_for_memory(
     """Return `nodes` in an order with lower peak memory, or unchanged if none is found.
 
     Args:
-      nodes: a step's live nodes with what they wait for before them; steps with branches or loops
-        stay as they are.
+      nodes: a step's live nodes in a topological order; steps with branches or loops are returned
+        unchanged.
       fetches, bytes_of, device_of: as for `estimate_memory`.
-    Returns: the same nodes, what they wait for before them, and those that touch state in the
-      order given.
+    Returns: the same nodes in a topological order. Nodes that access state keep their order.
     """
     original = list(nodes)
     if has_control_flow(original):

@@ -147,7 +147,7 @@ def _joined(step: StepGraph, lookup: _Lookup) -> Output:
 
 
 class _Builder:
-    """Adds nodes in the place of another one."""
+    """Adds nodes that replace another one."""
 
     def __init__(self, step: StepGraph, origin: Node) -> None:
         self._graph = step.graph

@@ -1,7 +1,7 @@
 """Reads of references before Switch, Merge and frame ops, which route values.
 
-Other nodes read the variable behind a reference when they run. These have no kernel: they hand on
-what they were given, so a node of its own reads before them.
+Other nodes read the variable behind a reference when they run. Switch, Merge and frame ops have no
+kernel and only forward their input, so a separate node reads the variable before them.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ def limit_run_ahead(
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
 ) -> int:
-    """Let nodes wait for earlier ones where too much could be there otherwise.
+    """Let nodes wait for earlier ones if too many values could be alive otherwise.
 
     Args:
-      memory: the limits, and the device of a node that has a kernel; None where there is one.
-      host: the device of what comes from nowhere.
+      memory: the limits, and the device of a node that has a kernel; None if there is one device.
+      host: the device of nodes without a source.
       bytes_of: sizes of values; those of static shapes by default.
-      run_order: puts live nodes into the order in which they should run.
-    Returns: how many nodes wait for earlier ones.
+      run_order: sorts live nodes into execution order.
+    Returns: the number of nodes that wait for earlier ones.
     """
     nodes = list(run_order(step.live_nodes()))
     waiting = Waiting(nodes)
@@ -66,10 +66,10 @@ def limit_run_ahead(
 
 
 def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> list[int]:
-    """For each node the earliest place `q` such that the limit holds if all before `q` have ended.
+    """Return the earliest index per node so that the limit holds if all nodes before it have ended.
 
-    If a node begins when those before `q` have ended, the values that are live at `q` may be there,
-    and the results of all nodes from `q` up to it.
+    If a node begins when all nodes before index `q` have ended, the values live at `q` and the
+    results of all nodes from `q` to the node may be in memory.
     """
     totals = list(accumulate(created))
     over: list[int] = []  # less what was made before: falls from one candidate to the next
@@ -90,7 +90,7 @@ def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> li
 class _Queue:
     """The ordered nodes of one device, some of which wait for all nodes before a position.
 
-    A rank is how many nodes of the device come before a place.
+    A rank is the number of nodes of the device before an index.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class _Queue:
         self._places = [i for i, is_mine in enumerate(mine) if is_mine]
         behind = [waiting.behind(nodes[i]) for i in self._places]
         self._behind = [0, *accumulate(behind, or_)]  # the nodes below a rank
-        self._over = [0] * len(nodes)  # the nodes below that rank are over when a node begins
+        self._over = [0] * len(nodes)  # all nodes below that rank have finished when a node begins
         self._barrier: Node | None = None
         self._barred = 0
         self.held = 0
 
     def hold(self, first: Sequence[int], created: Sequence[int]) -> None:
-        """Let each node that makes something wait for all before its first place."""
+        """Let each node that produces values wait for all nodes before its first index."""
         for i, node in enumerate(self._nodes):
             before = [j for n in needs_of(node) if (j := self._place.get(n, i)) < i]
             over = max(map(self._rank_after, before), default=0)
@@ -140,7 +140,7 @@ class _Queue:
         return self._is_plain(node) and self._waiting.may_follow(node, self._behind[rank])
 
     def _rank_after(self, i: int) -> int:
-        """Return the rank below which all are over when a node has ended."""
+        """Return the rank below which all nodes have finished when a node has."""
         over = self._over[i]
         return self._rank[i] + 1 if self._positions[i] and over >= self._rank[i] else over
 
@@ -164,7 +164,7 @@ class _Queue:
             self.held += 1
 
     def _bar(self, rank: int) -> Node | None:
-        """Return a node that runs when all below a rank are over."""
+        """Return a node that runs after all nodes below a rank have finished."""
         inside = self._places[self._barred : rank]
         if not inside:
             return self._barrier

@@ -34,9 +34,9 @@ def specialize(step: StepGraph, values: Mapping[Output, Array] | None = None) ->
     """Fix inputs of a step, remove dead branches, masks and updates, and join partitioned lookups.
 
     Args:
-      step: a pruned step, with bodies in the place of calls.
+      step: a pruned step, with calls replaced by bodies.
       values: by the outputs that the last feeds of the step stand for. These become constants, and
-        are no feeds any more. Placeholders that are not fed become their defaults.
+        are not feeds any more. Placeholders that are not fed become their defaults.
     Returns: the number of nodes replaced.
     Raises: InvalidArgumentError: a fetch or a target is in a branch that is not taken.
     """

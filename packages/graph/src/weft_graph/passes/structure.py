@@ -71,8 +71,8 @@ class Structurer:
 
     Args:
       nodes: inputs before users, in the order to prefer.
-      flow: their frames and guards.
-      late: which nodes should come after all that does not need them.
+      flow: frames and guards of the nodes.
+      late: predicate of the nodes to put after all nodes that do not depend on them.
     """
 
     def __init__(self, nodes: Sequence[Node], flow: Flow, late: Callable[[Node], bool]) -> None:

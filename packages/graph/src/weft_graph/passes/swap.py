@@ -1,8 +1,8 @@
 """Swapping: values that wait long for their next use wait on the host (paper, section 4.1).
 
-A value goes there as soon as its early uses are over, by an Identity on the host, and comes back
-shortly before the late ones: a second Identity on the host waits for a node of the device that runs
-some steps ahead of them, and a third one on the device takes its value.  Partitioning makes the
+An Identity on the host receives a value as soon as its early uses have finished. Shortly before its
+late uses, the value comes back: a second Identity on the host waits for a node of the device that
+runs some steps ahead of them, and a third one on the device takes its value. Partitioning makes the
 transfers of that.  The original dies when it has been sent.
 
 Kernels may be faster than copies, and would then fill memory that a copy has not freed yet.  So for
@@ -50,16 +50,16 @@ def swap_to_host(
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
 ) -> int:
-    """Let values wait on the host where a device would need more than a limit.
+    """Swap values out to the host if a device would exceed its memory limit.
 
-    Of the values that are there when too much is, those with the largest product of size and time
-    go first, until the rest fits.  A value that the host has anyway, such as a feed, is not copied
-    there, only back.  What is fetched, or used in a branch or a loop, stays on the device.
+    Of the values alive when the limit is exceeded, those with the largest product of size and idle
+    time are swapped first, until the rest fits. A value that the host has anyway, such as a feed,
+    is only copied back. Values that are fetched, or used in a branch or a loop, stay on the device.
 
     Args:
       memory: the limits of devices other than the host, and the device of a node that has a kernel.
       host: the name of the device that values wait on.
-      ahead: how many nodes before its next use a value is called back.
+      ahead: number of nodes between the start of a swap-in and the next use of the value.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they will run; as they are by default.
     Returns: the number of values that wait on the host.
@@ -84,11 +84,11 @@ class _Wait(NamedTuple):
 
     Attributes:
       output: the value.
-      copied: whether it must be copied to the host; False where the host has it already.
-      begin: the place of its last early use.
-      call: the place of the node after which it comes back.
-      end: the place of its first late use.
-      nbytes: its size.
+      copied: True if it must be copied to the host; False if the host has it already.
+      begin: index of its last early use.
+      call: index of the node after which it is swapped in.
+      end: index of its first late use.
+      nbytes: size in bytes.
     """
 
     output: Output
@@ -179,7 +179,7 @@ class _Swapping:
     def _ends_of_copies(
         self, controls: Sequence[_Wait], live: Sequence[int], limit: int
     ) -> list[tuple[_Wait, int]]:
-        """For each copy the place by which it has to have ended, so that the limit holds.
+        """Return, for each copy, the index by which it must have ended so that the limit holds.
 
         Copies end in the order in which they begin.  A value whose copy need not have ended before
         the value comes back stays on the device.
@@ -241,7 +241,7 @@ class _Swapping:
         return None if call is None else _Wait(output, mine, begin, call, end, nbytes)
 
     def _uses(self, output: Output, device: str) -> dict[int, str]:
-        """The places of nodes that use a value of a device, or a view of it, and their devices.
+        """Return indices and devices of the nodes that use a value of a device, or a view of it.
 
         Of nodes in other memory the first, which gets a copy for all of them.
         """
@@ -264,7 +264,7 @@ class _Swapping:
         return device_of
 
     def _call(self, begin: int, end: int, device: str) -> int | None:
-        """Return the place of a node of a device some steps ahead of a use, and well after another.
+        """Return the index of a node of a device some steps before a use, and well after another.
 
         Of those that are near the deepest, by how many nodes must run one after the other before
         it: one that depends on few others may run long before its turn, and call too early.

@@ -38,7 +38,7 @@ def constant(
       ragged_rank: how many axes are ragged; all but the first by default, less those of
         `inner_shape`.
       inner_shape: the shape of each innermost value; by default what `ragged_rank` leaves.
-      name: of the constants' scope.
+      name: name of the constants' scope.
       row_splits_dtype: int32 or int64.
     Returns: a RaggedTensor; a Tensor where no axis is ragged.
     Raises: InvalidArgumentError: depths differ, or do not fit `ragged_rank` or `inner_shape`.
@@ -229,7 +229,7 @@ def placeholder(
       dtype: element type.
       ragged_rank: how many axes are ragged; 0 makes an ordinary placeholder.
       value_shape: the shape of innermost values, `()` for numbers; unknown by default.
-      name: of the placeholders' scope.
+      name: name of the placeholders' scope.
     Raises: InvalidArgumentError: `ragged_rank` is negative.
 
     Examples:

@@ -32,7 +32,7 @@ def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
 
     Args:
       value: Tensor or RaggedTensor of static rank above `count`.
-      dtype: of the splits.
+      dtype: element type of the splits.
     """
     if count <= 0:
         return value

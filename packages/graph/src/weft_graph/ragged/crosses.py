@@ -24,10 +24,10 @@ def cross(inputs: Sequence[Any], name: str | None = None) -> RaggedTensor:
     Args:
       inputs: matrices of integers or text: Tensors, SparseTensors or RaggedTensors of equally many
         rows.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Returns: string, RaggedTensor, shape (nrows, (n)).
     Raises:
-      InvalidTypeError: an input is no list member of these kinds.
+      InvalidTypeError: an input is not a list member of these kinds.
       InvalidArgumentError: there are none; or, when it runs, the numbers of rows differ.
 
     Examples:
@@ -49,7 +49,7 @@ def cross_hashed(
       inputs: as of `cross`.
       num_buckets: the hashes are below it; 0 for any.
       hash_key: what hashing begins with.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Returns: int64, RaggedTensor, shape (nrows, (n)).
     Raises: InvalidArgumentError: `num_buckets` is negative, or as of `cross`.
 

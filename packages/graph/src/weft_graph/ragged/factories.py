@@ -31,7 +31,7 @@ class Factories:
         Args:
           values: any type, shape (n, ...), or a RaggedTensor of n rows.
           row_splits: int32 or int64, shape (nrows + 1,), ascending from 0 to n.
-          name: of the scope of its nodes.
+          name: name of the scope of its nodes.
           validate: check tensors when they run; what is known at once is always checked.
         Raises: InvalidArgumentError: the splits are malformed.
         """
@@ -143,7 +143,7 @@ class Factories:
     ) -> Any:
         """Return several levels of rows by their splits, from the outermost; see `from_row_splits`.
 
-        Raises: InvalidTypeError: `nested_row_splits` is no list.
+        Raises: InvalidTypeError: `nested_row_splits` is not a list.
         """
         make = cls.from_row_splits
         return cls._nested(flat_values, "row_splits", nested_row_splits, make, name, validate)
@@ -158,7 +158,7 @@ class Factories:
     ) -> Any:
         """Several levels of rows by their lengths, from the outermost; see `from_row_lengths`.
 
-        Raises: InvalidTypeError: `nested_row_lengths` is no list.
+        Raises: InvalidTypeError: `nested_row_lengths` is not a list.
         """
         make = cls.from_row_lengths
         return cls._nested(flat_values, "row_lengths", nested_row_lengths, make, name, validate)
@@ -175,7 +175,7 @@ class Factories:
         """Return several levels of rows by ids, from the outermost; see `from_value_rowids`.
 
         Raises:
-          InvalidTypeError: `nested_value_rowids` is no list.
+          InvalidTypeError: `nested_value_rowids` is not a list.
           InvalidArgumentError: there are not as many numbers of rows as ids.
         """
         levels = _levels("value_rowids", nested_value_rowids)
@@ -236,7 +236,7 @@ class Factories:
           padding: a value that is left out at the ends of rows, of the shape of inner values. Not
             with `lengths`.
           ragged_rank: how many axes become ragged.
-          name: of the scope of its nodes.
+          name: name of the scope of its nodes.
           row_splits_dtype: int32 or int64.
         Raises: InvalidArgumentError: the rank is unknown or too low, `ragged_rank` is not positive,
           or both `lengths` and `padding` are given.
@@ -255,7 +255,7 @@ class Factories:
 
         Args:
           st_input: SparseTensor, shape (nrows, n), its indices in order.
-          name: of the scope of its nodes.
+          name: name of the scope of its nodes.
           row_splits_dtype: int32 or int64.
         Raises:
           InvalidTypeError: it is no SparseTensor.

@@ -36,7 +36,7 @@ def ragged_fill_empty_rows(
       values: any type, shape (n,).
       nrows: int64, shape (): how many rows there are.
       default_value: type of `values`, shape (): for rows without one.
-      name: of the node.
+      name: name of the node.
     Returns: `output_value_rowids`, int64, and `output_values`, shape (m,); `empty_row_indicator`,
       bool, shape (nrows,): which rows had none; `reverse_index_map`, int64, shape (n,): where each
       value is among those of the result.
@@ -61,7 +61,7 @@ def ragged_fill_empty_rows_grad(
     Args:
       reverse_index_map: as that function gives it, int64, shape (n,).
       grad_values: numbers, shape (m,): the gradient of `output_values`.
-      name: of the node.
+      name: name of the node.
     Returns: `d_values`, shape (n,): of `values`; `d_default_value`, shape (): of the default.
     Raises (when it runs): InvalidArgumentError: a place is out of range.
 

@@ -52,7 +52,7 @@ def range(
       limits: real, shape (nrows,) or ().
       deltas: real, shape (nrows,) or (); not 0.
       dtype: element type; by default one that holds all three.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
       row_splits_dtype: int32 or int64.
     Returns: a RaggedTensor, shape (nrows, (n)).
     Raises: InvalidArgumentError: the sizes differ; or, when it runs, a delta is 0.
@@ -160,7 +160,7 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
     Args:
       data: Tensor or RaggedTensor.
       mask: bool, Tensor, RaggedTensor or nested lists, of the rows of the outer axes of `data`.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Returns: a RaggedTensor of the rank of `data`; a Tensor where the mask has rank 1 and `data` is
       a Tensor.
     Raises: InvalidArgumentError: the mask has rank 0, or a rank above that of `data`; or, when it
@@ -228,7 +228,7 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
     Args:
       values: Tensors or RaggedTensors of one type and rank; their sizes may differ.
       axis: the new axis, in [-(R + 1), R].
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Returns: a RaggedTensor; a Tensor of values of rank 0.
     Raises: InvalidArgumentError: there are none, ranks differ, or `axis` is out of range.
 
@@ -253,7 +253,7 @@ def stack_dynamic_partitions(
       data: Tensor or RaggedTensor, whose shape begins with that of `partitions`.
       partitions: int32 or int64, in [0, num_partitions), Tensor or RaggedTensor.
       num_partitions: integer, shape ().
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Raises: InvalidArgumentError: the shapes do not fit; or, when it runs, a number is out of range.
 
     Examples:
@@ -322,7 +322,7 @@ def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: An
 
     Args:
       splits: int32 or int64, shape (nrows + 1,), ascending from 0.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
       out_type: int32 or int64; that of `splits` by default.
     Returns: shape (splits[-1],).
     Raises: InvalidTypeError: `splits` are of another type.
@@ -348,7 +348,7 @@ def segment_ids_to_row_splits(
       segment_ids: int32 or int64, shape (n,), in any order; negative ones are of no row.
       num_segments: how many rows there are, shape (); one more than the last id by default.
       out_type: int32 or int64; that of the ids by default.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Returns: shape (num_segments + 1,).
     Raises: InvalidTypeError: `segment_ids` are of another type.
 

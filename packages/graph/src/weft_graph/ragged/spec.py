@@ -20,7 +20,7 @@ class RaggedTensorSpec(TypeSpec):
 
     Args:
       shape: what is known of it, None for each ragged axis; None for nothing.
-      dtype: of the values; float32 by default.
+      dtype: element type of the values; float32 by default.
       ragged_rank: how many axes are ragged; all but the first by default. 0 describes a Tensor.
       row_splits_dtype: int32 or int64.
       flat_values_spec: a TensorSpec of the innermost values; its type takes the place of `dtype`.

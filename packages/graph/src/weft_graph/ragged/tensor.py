@@ -169,7 +169,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         """Return the arrays of a value that is fed.
 
         Raises:
-          InvalidTypeError: it is no ragged value.
+          InvalidTypeError: it is not a ragged value.
           InvalidArgumentError: it has another number of levels, or splits that are none.
         """
         if not isinstance(value, RaggedTensorValue):
@@ -241,7 +241,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
             negative one counts from the end, which requires a known rank.
         Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`; of axis 0 the number
           of rows, rank 0.
-        Raises: InvalidArgumentError: the axis is no integer, or out of range.
+        Raises: InvalidArgumentError: the axis is not an integer, or out of range.
         """
         rank = self.shape.ndims
         if isinstance(axis, int) and rank is not None and -rank <= axis < 0:
@@ -283,7 +283,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
         Args:
           axis: the size along one axis, shape (), or along several, a vector; all by default.
-          name: of the scope of its nodes.
+          name: name of the scope of its nodes.
           out_type: int32 or int64; that of the splits by default.
         """
         element_type = self._rows.dtype if out_type is None else dtypes.as_dtype(out_type)
@@ -350,7 +350,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         Args:
           default_value: what they are padded with, of the shape of inner values or one that
             broadcasts to it; 0 or "" by default.
-          name: of the scope of its nodes.
+          name: name of the scope of its nodes.
           shape: the shape of the result, None for each size that the rows tell. What does not fit
             is cut off.
         Raises: InvalidArgumentError: `shape` does not fit the rank.

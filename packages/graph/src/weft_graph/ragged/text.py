@@ -62,7 +62,7 @@ def bytes_split(input: Any, name: str | None = None) -> Any:
 
     Args:
       input: string, Tensor or RaggedTensor of a known rank.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Returns: string, RaggedTensor of one rank more; a vector of one string.
     Raises: InvalidArgumentError: the rank is not known.
 
@@ -136,7 +136,7 @@ def unicode_decode(
       errors: what to do with malformed input: "replace" or "ignore" it, or fail ("strict").
       replacement_char: the code point that takes its place.
       replace_control_characters: treat U+0000 to U+001F as malformed.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
     Returns: int32, RaggedTensor of one rank more; a vector of one string.
     Raises: InvalidArgumentError: the rank is not known; when it runs, with "strict": the input is
       malformed.

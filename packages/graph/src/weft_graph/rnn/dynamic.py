@@ -53,7 +53,8 @@ def dynamic_rnn(
       sequence_length: integers, shape (B,). At and after its length an example outputs zeros and
         keeps its state. All steps by default.
       initial_state: in the structure of `cell.state_size`; zeros by default.
-      dtype: of the initial state and the outputs; needed where `initial_state` is not given.
+      dtype: element type of the initial state and the outputs; needed where `initial_state` is not
+        given.
       parallel_iterations: how many steps may run at a time; 32 by default.
       swap_memory: whether what gradients need may be kept on the host.
       time_major: whether time is the first axis of inputs and outputs; it spares two transposes.
@@ -61,7 +62,7 @@ def dynamic_rnn(
     Returns: the outputs, of shape (B, T, ...) or (T, B, ...) in the structure of
       `cell.output_size`, and the last state.
     Raises:
-      InvalidTypeError: `cell` is no cell, or `sequence_length` no integers.
+      InvalidTypeError: `cell` is not a cell, or `sequence_length` not integers.
       InvalidArgumentError: a rank is too low, a size is not known, or sizes differ among inputs;
         there is neither `initial_state` nor `dtype`; `sequence_length` does not fit; or the cell's
         output or state has another structure or shape than it says.
@@ -294,7 +295,7 @@ def raw_rnn(
     Returns: TensorArrays with an element of shape (B, ...) per step, in the structure of what is
       emitted; the last state; and the last loop state, or None.
     Raises:
-      InvalidTypeError: `cell` is no cell, or `loop_fn` is not callable.
+      InvalidTypeError: `cell` is not a cell, or `loop_fn` is not callable.
       InvalidArgumentError: what they return has another structure or shape than before.
 
     Examples:

@@ -40,13 +40,14 @@ def static_rnn(
       cell: an RNNCell.
       inputs: T inputs of shape (B, I), or structures of tensors of shape (B, ...).
       initial_state: in the structure of `cell.state_size`; zeros by default.
-      dtype: of the initial state and the outputs; needed where `initial_state` is not given.
+      dtype: element type of the initial state and the outputs; needed where `initial_state` is not
+        given.
       sequence_length: integers, shape (B,). At and after its length an example outputs zeros and
         keeps its state. All steps by default.
       scope: variable scope, or its name; "rnn" by default.
     Returns: the list of T outputs, and the last state.
     Raises:
-      InvalidTypeError: `cell` is no cell, or `inputs` no sequence.
+      InvalidTypeError: `cell` is not a cell, or `inputs` is not a sequence.
       InvalidArgumentError: there are no inputs, a size of theirs other than B is not known, their
         batch sizes differ, or there is neither `initial_state` nor `dtype`.
 

@@ -59,7 +59,7 @@ def unpack_header(header: bytes, position: int) -> tuple[int, int, int]:
     """Return the sizes of metadata and blobs and the CRC of the metadata.
 
     Raises:
-      DataLossError: it is no header, or a damaged one.
+      DataLossError: it is not a header, or a damaged one.
       UnimplementedError: a newer version wrote it.
     """
     head, crc = header[:-4], _CRC.unpack(header[-4:])[0]

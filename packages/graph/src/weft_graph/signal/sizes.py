@@ -86,5 +86,5 @@ def at_least(minimum: int, size: Size) -> Size:
 
 
 def cast(value: Any, dtype: dtypes.DType, name: str | None = None) -> Output:
-    """Return the value, which is no sparse one, as another element type."""
+    """Return the value, which must be dense, as another element type."""
     return out("Cast", [value], {"DstT": dtype}, name)

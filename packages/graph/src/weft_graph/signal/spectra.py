@@ -161,7 +161,7 @@ def mdct(
       pad_end: as of `frame`.
       norm: None, or "ortho" for an orthonormal transform.
     Returns: shape (..., F, frame_length // 2) with F frames.
-    Raises: InvalidArgumentError: the length is no multiple of 4.
+    Raises: InvalidArgumentError: the length is not a multiple of 4.
 
     Examples:
       >>> frames = wf.signal.mdct(wf.ones([8]), 4, norm="ortho")

@@ -198,7 +198,7 @@ class Variable(Operators, metaclass=_VariableMeta):
       collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
       validate_shape: False leaves the variable's shape open.
       caching_device: device where reads of the value are cached.
-      name: of the node; "Variable" by default, made unique.
+      name: name of the node; "Variable" by default, made unique.
       variable_def: a VariableDef to rebuild the object from, instead of everything else.
       dtype: element type; the initial value's by default.
       expected_shape: deprecated and ignored, as in TensorFlow.

@@ -237,7 +237,7 @@ class Generator:
         """Return normal numbers.
 
         Args:
-          shape: of the result; `mean` and `stddev` broadcast to it.
+          shape: shape of the result; `mean` and `stddev` broadcast to it.
           dtype: floating.
         """
         with name_scope(name, "stateful_normal") as scope:
@@ -255,7 +255,7 @@ class Generator:
         """Return normal numbers, those beyond two standard deviations drawn again.
 
         Args:
-          shape: of the result; `mean` and `stddev` broadcast to it.
+          shape: shape of the result; `mean` and `stddev` broadcast to it.
           dtype: floating.
         """
         with name_scope(name, "truncated_normal") as scope:
@@ -273,7 +273,7 @@ class Generator:
         """Return uniform numbers in [minval, maxval).
 
         Args:
-          shape: of the result.
+          shape: shape of the result.
           minval, maxval: `maxval` is 1 by default, and must be given for integers.
           dtype: floating, int32, int64, uint32 or uint64.
         Raises: InvalidArgumentError: `maxval` is missing.
@@ -295,7 +295,7 @@ class Generator:
         """Return uniform integers of the whole range of a type.
 
         Args:
-          shape: of the result.
+          shape: shape of the result.
           dtype: int32, int64, uint32 or uint64.
         """
         name = name or "stateful_uniform_full_int"
@@ -312,10 +312,10 @@ class Generator:
         """Draw binomial numbers of successes.
 
         Args:
-          shape: of the result, to which the parameters broadcast.
+          shape: shape of the result, to which the parameters broadcast.
           counts: how many tries there are, not negative.
           probs: of success, in [0, 1]; floating.
-          dtype: of the result: float16, float32, float64, int32 or int64.
+          dtype: element type of the result: float16, float32, float64, int32 or int64.
         """
         with name_scope(name, "binomial") as scope:
             chances = convert_to_tensor(probs)

@@ -176,7 +176,7 @@ class Constant(Initializer):
         elements the last one is repeated.
       dtype: element type.
       verify_shape: require as many values as elements.
-    Raises: InvalidTypeError: the value is no number, list or array.
+    Raises: InvalidTypeError: the value is not a number, list or array.
 
     Examples:
       >>> wf.Session().run(wf.constant_initializer(3.0)([2]))
@@ -319,7 +319,7 @@ class UniformUnitScaling(Initializer):
 
     Args:
       factor: number that the limits are multiplied with.
-      seed: of this op.
+      seed: seed of this op.
       dtype: floating.
 
     Examples:
@@ -519,7 +519,7 @@ class LecunUniform(_Scaled):
     """Uniform numbers of variance 1 / inputs.
 
     Args:
-      seed: of the numbers; None for the graph's, or else another one in each session.
+      seed: seed of the numbers; None for the graph's, or else another one in each session.
       dtype: floating, of the values unless the call gives one.
     Source: LeCun et al., 1998.
 
@@ -535,7 +535,7 @@ class LecunNormal(_Scaled):
     """Truncated normal numbers of variance 1 / inputs.
 
     Args:
-      seed: of the numbers; None for the graph's, or else another one in each session.
+      seed: seed of the numbers; None for the graph's, or else another one in each session.
       dtype: floating, of the values unless the call gives one.
     Source: LeCun et al., 1998.
 

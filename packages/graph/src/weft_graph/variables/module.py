@@ -23,8 +23,8 @@ class Module:
     Lists, tuples and dictionaries of these count, too.
 
     Args:
-      name: of its name scope; made of the class's name by default.
-    Raises: InvalidArgumentError: `name` is no identifier.
+      name: name of its name scope; made of the class's name by default.
+    Raises: InvalidArgumentError: `name` is not an identifier.
 
     Examples:
       >>> class Affine(wf.Module):

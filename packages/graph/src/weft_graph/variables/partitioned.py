@@ -43,8 +43,8 @@ class PartitionedVariable(GraphElement):
     """Variables that together hold one tensor, cut along one axis.
 
     Args:
-      name: of the whole.
-      shape: of the whole.
+      name: name of the whole.
+      shape: shape of the whole.
       dtype: element type.
       variable_list: the parts in order; each has its SaveSliceInfo.
       partitions: number of parts per axis.

@@ -2,7 +2,7 @@
 
 A reference variable has one node `read` that all who use its value share. What runs after an
 update, or in a loop that updates the variable, must not take that value: it reads again. Where no
-update comes between, the shared value does, so that a loop takes it in once and not in each turn.
+update comes between, the shared value does, so that a loop reads it once and not in each iteration.
 """
 
 from __future__ import annotations

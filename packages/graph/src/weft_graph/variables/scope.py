@@ -620,7 +620,7 @@ def create_partitioned_variables(
       initializer: an initializer, or a value of shape `shape`.
       dtype: element type; that of `initializer` where it is a value.
       trainable, collections, reuse: as for `get_variable`.
-      name: of the whole; "PartitionedVariable" by default, made unique.
+      name: name of the whole; "PartitionedVariable" by default, made unique.
     Returns: the parts, in order.
     Raises: InvalidArgumentError: an axis is to be cut into more parts than it has elements.
 

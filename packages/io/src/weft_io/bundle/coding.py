@@ -25,7 +25,7 @@ class MalformedError(Exception):
     """Error for bytes that are not a valid encoding.
 
     Attributes:
-      position: of the first of them.
+      position: position of the first of them.
       label: a description of the error.
     """
 

@@ -40,7 +40,7 @@ def merge_bundles(
     """Merge bundles into one by renaming their files; the originals no longer exist.
 
     Args:
-      prefixes: of the bundles, in one file system with `destination`.
+      prefixes: prefixes of the bundles, in one file system with `destination`.
       destination: prefix of the new one.
       delete_old_dirs: remove the directories of the old ones, if they are empty then.
       allow_missing_files: pass over bundles that do not exist.

@@ -103,7 +103,7 @@ class Entry:
     """One tensor.
 
     Attributes:
-      dtype, shape: of the whole tensor.
+      dtype, shape: element type and shape of the whole tensor.
       parts: boxes that cover it, each element once.
     """
 

@@ -14,7 +14,7 @@ class Item(NamedTuple):
     """A tensor to save, or a part of one.
 
     Attributes:
-      name: of the tensor.
+      name: name of the tensor.
       dtype: element type.
       value: array or scalar of its NumPy dtype; only read.
       spec: the slice of the whole tensor, "10 20 0,5:-"; "" for the whole.

@@ -126,7 +126,7 @@ def _stored(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot | Non
 
 
 def _present(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot:
-    """Return the tensor of that name, which `check_names` has seen."""
+    """Return the tensor of that name, which must have passed `check_names`."""
     entry = _stored(index, name)
     assert entry is not None
     return entry
@@ -231,13 +231,16 @@ class CheckpointReader:
         """Return a tensor: an array, or a scalar for rank 0.
 
         Raises:
-          InvalidTypeError: `tensor_str` is no name.
+          InvalidTypeError: `tensor_str` is not a name.
           NotFoundError, DataLossError: it is not there, or is damaged.
         """
         return _read(self._prefix, self._index, [Wanted(_name(tensor_str))], np.empty)[0][()]
 
     def shape(self, tensor_str: str | bytes) -> Shape:
-        """Return the shape of a tensor. Raises: InvalidTypeError: it is no name; NotFoundError."""
+        """Return the shape of a tensor.
+
+        Raises: InvalidTypeError: `tensor_str` is not a name; NotFoundError: no such tensor exists.
+        """
         return self._lookup(tensor_str).shape
 
     def dtype(self, tensor_str: str | bytes) -> DType:

@@ -21,7 +21,7 @@ class Source(NamedTuple):
     """A stored tensor that is a part of the tensor to read.
 
     Attributes:
-      name: of the stored tensor.
+      name: name of the stored tensor.
       inner: the box to read of it.
       outer: the same box within the whole.
     """
@@ -86,7 +86,7 @@ def joined(sources: Sequence[Source], arrays: Iterator[Array], target: Array) ->
     """Copy the next array of each source to its place in `target`, and return that.
 
     Args:
-      sources: in the order of their places; the first starts where `target` does.
+      sources: in the order of their offsets; the first starts where `target` does.
     """
     for source, array in zip(sources, arrays, strict=False):
         target[source.outer.slices(sources[0].outer.start)] = array

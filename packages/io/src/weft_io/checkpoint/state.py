@@ -113,7 +113,7 @@ def update_checkpoint_state(
       save_relative_paths: name the checkpoints relative to `save_dir`, so that the directory can
         be moved.
     Raises:
-      InvalidArgumentError: as `generate_checkpoint_state_proto`, or `latest_filename` is no name.
+      InvalidArgumentError: as `generate_checkpoint_state_proto`; `latest_filename` is not a name.
       NotFoundError: there is no such directory.
 
     Examples:
@@ -149,7 +149,7 @@ def update_checkpoint_state(
 def state_path(directory: str, latest_filename: str | None = None) -> str:
     """Return the state file of a directory.
 
-    Raises: InvalidTypeError, InvalidArgumentError: `latest_filename` is no text, or no name.
+    Raises: InvalidTypeError, InvalidArgumentError: `latest_filename` is not a file name.
     """
     name = STATE_FILE if latest_filename is None else text(latest_filename, "latest_filename")
     if not name or paths.base_name(name) != name:
@@ -191,7 +191,7 @@ def get_checkpoint_state(
 
     Args:
       checkpoint_dir: a directory.
-      latest_filename: of the state file; "checkpoint" by default.
+      latest_filename: name of the state file; "checkpoint" by default.
     Returns: a CheckpointState message; None if there is no state file.
     Raises: DataLossError: the file is damaged.
 
@@ -222,7 +222,7 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
     Args:
       checkpoint_dir: a directory.
-      latest_filename: of the state file; "checkpoint" by default.
+      latest_filename: name of the state file; "checkpoint" by default.
     Returns: None when there is no state file, or none of the checkpoints it names exists.
     Raises: DataLossError: the state file is damaged.
 
@@ -295,7 +295,7 @@ def remove_checkpoint(
     Args:
       checkpoint_prefix: a result of `Saver.save`.
       checkpoint_format_version: accepted for compatibility.
-      meta_graph_suffix: of the file with the graph.
+      meta_graph_suffix: suffix of the file with the graph.
 
     Examples:
       >>> step = wf.Variable(7, name="step")
@@ -366,7 +366,7 @@ def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
 
     Args:
       ckpt_dir_or_file: the prefix of a checkpoint, or a directory, to use its latest one.
-      name: of the variable.
+      name: name of the variable.
     Raises: InvalidTypeError, NotFoundError, DataLossError: the name is not a string; the tensor
       does not exist, or is damaged.
 

@@ -281,7 +281,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 def check_encodable(shape: tuple[int, ...]) -> None:
     """Check the shape of an image, the batch in front of it left aside.
 
-    Raises: InvalidArgumentError: it is no image of 1 to 4 channels, or has no pixels.
+    Raises: InvalidArgumentError: it is not an image of 1 to 4 channels, or has no pixels.
     """
     if len(shape) < 3 or not 1 <= shape[-1] <= 4:
         raise errors.InvalidArgumentError(

@@ -214,7 +214,7 @@ class LooperThread(threading.Thread):
       target: called as `target(*args, **kwargs)`; without one, override `run_loop`.
       args, kwargs: for the target.
     Raises: InvalidArgumentError: no coordinator, or arguments but no target; InvalidTypeError: the
-      interval is no number, or the target cannot be called.
+      interval is not a number, or the target cannot be called.
 
     Examples:
       >>> coordinator = wf.train.Coordinator()

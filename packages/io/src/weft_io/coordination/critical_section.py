@@ -45,7 +45,7 @@ class CriticalSection:
     mutex.
 
     Args:
-      name: of the mutex.
+      name: name of the mutex.
       shared_name: the name it is shared under among sessions.
       critical_section_def, import_scope: not supported; must be None.
 

@@ -52,8 +52,8 @@ class QueueRunner:
       import_scope: name scope that the nodes of `queue_runner_def` are in.
     Raises:
       InvalidArgumentError: no queue, no operations, or both a message and arguments.
-      InvalidTypeError: `queue` is no queue, something else is no operation, or
-        `queue_closed_exception_types` is no tuple of errors.
+      InvalidTypeError: `queue` is not a queue, something else is not an operation, or
+        `queue_closed_exception_types` is not a tuple of errors.
 
     Examples:
       >>> queue = wf.FIFOQueue(10, [wf.int32], [[]])
@@ -358,7 +358,7 @@ def start_queue_runners(
     Returns: the threads.
     Raises:
       InvalidArgumentError: there is no session.
-      InvalidTypeError: `sess` is no session, or `coord` no coordinator.
+      InvalidTypeError: `sess` is not a session, or `coord` is not a coordinator.
 
     Examples:
       >>> item = wf.train.range_input_producer(3, shuffle=False).dequeue()

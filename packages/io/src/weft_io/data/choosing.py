@@ -38,7 +38,7 @@ class RandomDataset(Dataset):
     """Random integers in [0, 2³²), without an end: int64, shape ().
 
     Args:
-      seed: of the numbers; it and the graph's seed work together as for random operations.
+      seed: seed of the numbers; it and the graph's seed work together as for random operations.
 
     Examples:
       >>> numbers = wf.data.experimental.RandomDataset(seed=1).batch(3)
@@ -64,7 +64,7 @@ def Counter(  # noqa: N802 (TensorFlow's name)
 
     Args:
       start, step: numbers, shape ().
-      dtype: of the elements.
+      dtype: element type.
 
     Examples:
       >>> odd = wf.data.experimental.Counter(1, 2).batch(3)
@@ -146,7 +146,7 @@ def sample_from_datasets(
       datasets: of elements of one structure and the same types.
       weights: how likely each is: floating, shape (n,), of any sum; or a dataset of such; equal
         by default.
-      seed: of the draws.
+      seed: seed of the draws.
       stop_on_empty_dataset: end with the first dataset that is at its end.
     Raises: InvalidArgumentError: there are not as many weights as datasets.
 
@@ -189,7 +189,7 @@ def rejection_resample(
       class_func: from an element to its class: int32 or int64, shape ().
       target_dist: how likely each class is to be: floating, shape (n,).
       initial_dist: how likely each is; counted while elements come by default.
-      seed: of the draws.
+      seed: seed of the draws.
     Returns: a function for `Dataset.apply`, to pairs (class, element).
 
     Examples:

@@ -153,7 +153,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
 
         Args:
           args: int64, shape ().
-          output_type: of the elements.
+          output_type: element type.
         Raises: InvalidArgumentError: there are no arguments or more than three, or the step is 0.
         """
         if not 1 <= len(args) <= 3:
@@ -199,7 +199,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Args:
           file_pattern: string, shape () or (n,).
           shuffle: whether their order is random; true by default.
-          seed: of the order.
+          seed: seed of the order.
         Raises (when it is iterated): InvalidArgumentError: nothing matches.
         """
         pattern = convert_to_tensor(arguments.encoded_paths(file_pattern), dtypes.string)
@@ -347,7 +347,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
 
         Args:
           buffer_size: int64, shape (): number of elements among which the next one is chosen.
-          seed: of the order, an integer or a tensor int64, shape (); it is combined with the
+          seed: seed of the order, an integer or a tensor int64, shape (); it is combined with the
             graph's seed as for random operations.
           reshuffle_each_iteration: whether each pass has its own order; True by default.
         """

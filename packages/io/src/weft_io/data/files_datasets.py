@@ -77,7 +77,7 @@ class TFRecordDataset(Dataset):
       filenames: string, shape () or (n,), or a dataset of such.
       compression_type: string, shape (): "", "ZLIB" or "GZIP".
       buffer_size: accepted; files are read in pieces of a size that is fast.
-      num_parallel_reads: read so many files at once, their records in turns.
+      num_parallel_reads: number of files to read at once; their records are interleaved.
 
     Examples:
       >>> with wf.python_io.TFRecordWriter("some.tfrecord") as writer:

@@ -342,8 +342,8 @@ def dense_to_ragged_batch(
 ) -> Transformation:
     """Return batches of elements of different sizes as ragged tensors.
 
-    An axis of unknown size is ragged, and so are the axes before it. Tensors of a known shape, or
-    of an unknown rank, are stacked as by `Dataset.batch`.
+    An axis of unknown size and all axes before it are ragged. Tensors of a known shape, or of an
+    unknown rank, are stacked as by `Dataset.batch`.
 
     Args:
       batch_size, drop_remainder: as for `Dataset.batch`.

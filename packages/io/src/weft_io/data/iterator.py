@@ -28,7 +28,7 @@ class Iterator(specs.Elements):
     Args:
       iterator_resource: resource, shape ().
       initializer: node that lets it begin, or None.
-      output_types, output_shapes, output_classes: of elements.
+      output_types, output_shapes, output_classes: types, shapes and classes of elements.
 
     Examples:
       >>> iterator = wf.data.Dataset.range(3).make_initializable_iterator()
@@ -97,7 +97,7 @@ class Iterator(specs.Elements):
 
         Args:
           string_handle: string, shape ().
-          output_types, output_shapes, output_classes: of its elements.
+          output_types, output_shapes, output_classes: types, shapes and classes of its elements.
         """
         element = specs.form_from(output_types, output_shapes, output_classes)
         handle = scalar(string_handle, dtypes.string, "string_handle")
@@ -120,7 +120,7 @@ class Iterator(specs.Elements):
     def make_initializer(self, dataset: Any, name: str | None = None) -> Node:
         """Return a node that lets it begin at a dataset.
 
-        Raises: InvalidTypeError: it is no dataset, or has elements of another form.
+        Raises: InvalidTypeError: it is not a dataset, or has elements of another form.
         """
         _check_dataset(dataset)
         try:
@@ -190,7 +190,7 @@ def make_one_shot_iterator(dataset: Any) -> Iterator:
 
     Args:
       dataset: the dataset to iterate over.
-    Raises: InvalidTypeError: it is no dataset; InvalidArgumentError: it uses placeholders or
+    Raises: InvalidTypeError: it is not a dataset; InvalidArgumentError: it uses placeholders or
       variables, which wants an initializable iterator.
 
     Examples:
@@ -212,7 +212,7 @@ def make_initializable_iterator(dataset: Any, shared_name: str | None = None) ->
     Args:
       dataset: the dataset to iterate over.
       shared_name: the name it is shared under among sessions.
-    Raises: InvalidTypeError: it is no dataset.
+    Raises: InvalidTypeError: it is not a dataset.
 
     Examples:
       >>> first = wf.placeholder(wf.int64, [])

@@ -64,8 +64,8 @@ def table_from_dataset(
       vocab_size: how many pairs to take; None for all.
       default_value: for keys that are not there.
       hasher_spec: how keys are put into buckets.
-      key_dtype: of the keys: string or an integer.
-      name: of the nodes.
+      key_dtype: element type of the keys: string or an integer.
+      name: name of the nodes.
     Returns: a table with `lookup`.
     Raises: InvalidArgumentError: an argument is missing or out of its range.
 

@@ -61,7 +61,7 @@ class Optional(specs.VariantBase):
         """Return True if it has a value: bool, shape ().
 
         Args:
-          name: of the node.
+          name: name of the node.
         """
         return out("OptionalHasValue", [self._variant_tensor], name=name)
 
@@ -69,7 +69,7 @@ class Optional(specs.VariantBase):
         """Return the structure of tensors.
 
         Args:
-          name: of the node.
+          name: name of the node.
         Raises (when it runs): InvalidArgumentError: it is not there.
         """
         attrs = specs.attrs_of(self._element)

@@ -93,7 +93,7 @@ class OptionsBase:
         """Return the options of both.
 
         Args:
-          options: of the same class.
+          options: options of the same class.
         Raises: InvalidTypeError: they are of another; InvalidArgumentError: one has two values.
         """
         if type(options) is not type(self):

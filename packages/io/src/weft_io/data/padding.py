@@ -78,7 +78,7 @@ def _check_fits(padded: Dims, dims: Dims) -> None:
 def padding_values_for(form: Any, padding: Any) -> list[Output]:
     """Return the padding of each component.
 
-    Raises: InvalidTypeError: it is of another element type; InvalidArgumentError: it is no scalar.
+    Raises: InvalidTypeError: its element type is wrong; InvalidArgumentError: it is not a scalar.
     """
     flat = nest.flatten(form)
     values = (

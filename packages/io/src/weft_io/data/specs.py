@@ -1,7 +1,7 @@
-"""The form of elements: a structure of specs, one for each tensor.
+"""Element specs of a dataset: a structure of specs, one for each tensor.
 
-Structures are tuples, named tuples and mappings. A list is no structure, but a tensor, as are
-arrays and numbers.
+Structures are tuples, named tuples and mappings. Lists, arrays and numbers are converted to
+tensors.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Spec:
         return mine == (other.dtype, other.dims, other.cls, other.ragged)
 
     def like(self, other: Spec) -> bool:
-        """Return True if both have the same class and dtype, and so do elements of datasets."""
+        """Return True if both, and elements of datasets, have the same class and dtype."""
         if self.dtype is not other.dtype or self.cls is not other.cls:
             return False
         if self.element is not None:

@@ -267,7 +267,7 @@ def make_batched_features_dataset(
       reader_args: further arguments of `reader`.
       num_epochs: number of passes over the files; None for no limit.
       shuffle: whether the order of files and examples is random.
-      shuffle_buffer_size, shuffle_seed: of the order.
+      shuffle_buffer_size, shuffle_seed: buffer size and seed of the order.
       prefetch_buffer_size: number of prefetched batches.
       reader_num_threads: number of files read concurrently.
       parser_num_threads: number of batches parsed concurrently.
@@ -350,7 +350,7 @@ def make_csv_dataset(
     Args:
       file_pattern: a pattern of file names, or a list of them.
       batch_size: number of records in a batch.
-      column_names: of all columns; those in the first line of the first file by default.
+      column_names: names of all columns; those in the first line of the first file by default.
       column_defaults: as `record_defaults` of `CsvDataset`; by default types are inferred from the
         first rows, and missing values are 0 or "".
       label_name: the column to return separately, as the second item of a pair.
@@ -358,7 +358,7 @@ def make_csv_dataset(
       field_delim, use_quote_delim, na_value, header, compression_type: as for `CsvDataset`.
       num_epochs: number of passes over the files; None for no limit.
       shuffle: whether the order of files and records is random.
-      shuffle_buffer_size, shuffle_seed: of the order.
+      shuffle_buffer_size, shuffle_seed: buffer size and seed of the order.
       prefetch_buffer_size: number of prefetched batches; tuned by default.
       num_parallel_reads: number of files read concurrently.
       sloppy: accepted for compatibility; files are always read in order.
@@ -406,7 +406,7 @@ def make_csv_dataset(
 
 
 def _check_columns(names: Sequence[str], defaults: Sequence[Any], label_name: str | None) -> None:
-    """Refuse another number of defaults than of columns, and a label that is no column.
+    """Refuse another number of defaults than of columns, and a label that is not a column.
 
     Raises: InvalidArgumentError
     """

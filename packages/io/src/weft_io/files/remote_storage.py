@@ -259,7 +259,7 @@ class RemoteStorage:
 
     @_asking
     def write_atomically(self, path: str, data: Bytes) -> None:
-        """Replace an object: by one request, or aside and moved."""
+        """Replace an object atomically, by one request or by renaming a temporary object."""
         if self.replaces_at_once:
             self.put(path, bytes(data))
             return
@@ -279,7 +279,7 @@ class RemoteStorage:
 
     @_asking
     def remove(self, path: str) -> None:
-        """Remove an object; one that is not there is fine."""
+        """Remove an object; do nothing if it does not exist."""
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._inner(path))
 

@@ -97,7 +97,7 @@ def readahead_file_path(path: str, readahead: str = "128M") -> str:
     """Return the path itself: files are read ahead by the system.
 
     Args:
-      path: of a file.
+      path: path of a file.
       readahead: accepted.
 
     Examples:

@@ -212,7 +212,7 @@ def as_path(path: PathLike) -> str:
     """Return a path as text; names that are no UTF-8 survive the way there and back.
 
     Raises:
-      InvalidTypeError: it is no path.
+      InvalidTypeError: it is not a path.
       InvalidArgumentError: it holds a zero byte.
     """
     if not isinstance(path, str | bytes | os.PathLike):

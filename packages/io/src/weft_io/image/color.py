@@ -78,7 +78,7 @@ def convert_image_dtype(
       dtype: a real type.
       saturate: move what would leave the range of `dtype` to its ends; else it wraps around.
     Returns: shape of `image`.
-    Raises: InvalidTypeError: a type is no real number.
+    Raises: InvalidTypeError: a type is not a real number.
 
     Examples:
       >>> image = wf.constant([0.0, 0.5, 1.0])
@@ -391,7 +391,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
     Args:
       image: as for `adjust_brightness`.
       max_delta: a number, 0 or more.
-      seed: of the random number.
+      seed: seed of the random number.
     Raises: InvalidArgumentError: `max_delta` is negative.
 
     Examples:
@@ -408,7 +408,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
     Args:
       image: as for `adjust_contrast`.
       lower, upper: numbers, 0 or more.
-      seed: of the random number.
+      seed: seed of the random number.
     Raises: InvalidArgumentError: `lower` is negative or not below `upper`.
 
     Examples:
@@ -425,7 +425,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Output:
     Args:
       image: as for `adjust_hue`.
       max_delta: a number from 0 to 0.5.
-      seed: of the random number.
+      seed: seed of the random number.
     Raises: InvalidArgumentError: `max_delta` is another number.
 
     Examples:
@@ -442,7 +442,7 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
     Args:
       image: as for `adjust_saturation`.
       lower, upper: numbers, 0 or more.
-      seed: of the random number.
+      seed: seed of the random number.
     Raises: InvalidArgumentError: `lower` is negative or not below `upper`.
 
     Examples:

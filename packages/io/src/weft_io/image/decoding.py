@@ -85,7 +85,7 @@ def random_jpeg_quality(
     Args:
       image: as for `adjust_jpeg_quality`.
       min_jpeg_quality, max_jpeg_quality: from 0 to 100.
-      seed: of the random number.
+      seed: seed of the random number.
     Raises: InvalidArgumentError: a quality is another number, or they are not in order.
 
     Examples:

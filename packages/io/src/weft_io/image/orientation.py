@@ -62,7 +62,7 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Output:
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
-      seed: of the random numbers.
+      seed: seed of the random numbers.
     Returns: dtype and shape of `image`.
     Raises: InvalidArgumentError: the rank is another one.
 
@@ -78,7 +78,7 @@ def random_flip_up_down(image: Any, seed: int | None = None) -> Output:
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
-      seed: of the random numbers.
+      seed: seed of the random numbers.
     Returns: dtype and shape of `image`.
     Raises: InvalidArgumentError: the rank is another one.
 

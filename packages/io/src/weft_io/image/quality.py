@@ -99,7 +99,7 @@ def ssim(
       img1, img2: real numbers, shape (..., height, width, channels), at least `filter_size` high
         and wide.
       max_val: the difference of the largest and smallest possible values.
-      filter_size, filter_sigma: of the Gaussian windows that are compared.
+      filter_size, filter_sigma: size and deviation of the Gaussian windows that are compared.
       k1, k2: keep divisors from 0; small numbers.
     Returns: float32, shape (...); 1 if the images are equal.
     Raises: InvalidArgumentError: the shapes do not fit.

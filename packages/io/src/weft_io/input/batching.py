@@ -78,7 +78,7 @@ def batch(
       num_threads: number of threads that run `tensors`; with several, the order is not fixed.
       capacity: number of prefetched examples.
       enqueue_many: whether `tensors` have a first axis of examples.
-      shapes: of each tensor of an example, if they are not known.
+      shapes: shape of each tensor of an example, if it is not known.
       dynamic_pad: allow different sizes, and pad each batch with zeros to the largest.
       allow_smaller_final_batch: return the remaining examples at the end instead of dropping
         them.
@@ -124,7 +124,7 @@ def maybe_batch(
     """Like `batch`, for examples for which `keep_input` is true.
 
     Args:
-      tensors: as for `batch`, and so are those not named here.
+      tensors: as for `batch`, as are all arguments not listed here.
       keep_input: bool, shape (); with `enqueue_many` shape () for all, or (n,), one per example.
     Returns: as `batch`.
     Raises: InvalidArgumentError: as `batch`, or the rank of `keep_input` is not known, over 1, or 1
@@ -212,7 +212,7 @@ def maybe_batch_join(
     """Like `batch_join`, for examples for which `keep_input` is true.
 
     Args:
-      tensors_list: as for `batch_join`, and so are those not named here.
+      tensors_list: as for `batch_join`, as are all arguments not listed here.
       keep_input: bool, shape (), or with `enqueue_many` also (n,), for each source alike.
     Returns: as `batch_join`.
     Raises: InvalidArgumentError, InvalidTypeError: as `batch_join`, and as `maybe_batch`.
@@ -258,7 +258,7 @@ def shuffle_batch(
         shared_name: as for `batch`.
       capacity: examples that are made ahead, at most.
       min_after_dequeue: examples that stay to choose from: more mix better and start later.
-      seed: of the choices.
+      seed: seed of the choices.
     Returns: as `batch`.
     Raises: InvalidArgumentError: as `batch`, or `capacity` is not above `min_after_dequeue`.
     Raises (when it runs): OutOfRangeError: the examples have ended.
@@ -302,7 +302,7 @@ def maybe_shuffle_batch(
     """Like `shuffle_batch`, for examples for which `keep_input` is true.
 
     Args:
-      tensors: as for `shuffle_batch`, and so are those not named here.
+      tensors: as for `shuffle_batch`, as are all arguments not listed here.
       keep_input: bool, shape (); with `enqueue_many` shape () for all, or (n,), one per example.
     Returns: as `batch`.
     Raises: InvalidArgumentError: as `shuffle_batch`, and as `maybe_batch`.
@@ -392,7 +392,7 @@ def maybe_shuffle_batch_join(
     """Like `shuffle_batch_join`, for examples for which `keep_input` is true.
 
     Args:
-      tensors_list: as for `shuffle_batch_join`, and so are those not named here.
+      tensors_list: as for `shuffle_batch_join`, as are all arguments not listed here.
       keep_input: bool, shape (), or with `enqueue_many` also (n,), for each source alike.
     Returns: as `batch_join`.
     Raises: InvalidArgumentError, InvalidTypeError: as `shuffle_batch_join`, and as `maybe_batch`.

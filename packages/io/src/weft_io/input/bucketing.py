@@ -118,7 +118,7 @@ def bucket_by_sequence_length(
 
     Args:
       input_length: int32 or int64, shape (): the length of the example.
-      tensors: as for `bucket`, and so are those not named here.
+      tensors: as for `bucket`, as are all arguments not listed here.
       batch_size: int32, shape (), or one per bucket; there is one more bucket than boundaries.
       bucket_boundaries: increasing lengths. An example as long as a boundary is in the bucket above
         it.

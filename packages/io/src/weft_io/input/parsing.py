@@ -90,12 +90,12 @@ class FixedLenFeature(NamedTuple):
     """A feature of a fixed shape, as a dense tensor.
 
     Attributes:
-      shape: of one example's.
+      shape: shape of the value of one example.
       dtype: float32, int64 or string.
       default_value: of that shape, for examples without the feature; None: it is required.
 
     Args:
-      shape: of the values of one example.
+      shape: shape of the values of one example.
       dtype: float32, int64 or string.
       default_value: for examples that lack the feature; without it that is an error.
 
@@ -113,13 +113,13 @@ class FixedLenSequenceFeature(NamedTuple):
     """A feature with any number of values of a fixed shape, as a dense tensor, padded.
 
     Attributes:
-      shape: of one value.
+      shape: shape of one value.
       dtype: float32, int64 or string.
       allow_missing: whether examples may lack it.
       default_value: the padding value; 0 or "" by default.
 
     Args:
-      shape: of one value.
+      shape: shape of one value.
       dtype: float32, int64 or string.
       allow_missing: whether examples may lack it; `parse_example` requires True.
       default_value: the padding value; must be None for `parse_sequence_example`.
@@ -330,7 +330,7 @@ def _types(plan: _Plan) -> list[DType]:
 
 
 def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequence[Output]]:
-    """Return the results by name, and the outputs after them."""
+    """Split the outputs of the op into the parsed features, by name, and the remaining outputs."""
     count = len(plan.sparse)
     parsed: Parsed = {
         key: SparseTensor(outputs[i], outputs[count + i], outputs[2 * count + i])

@@ -38,7 +38,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
     Args:
       pattern: string, shape () or (n,): names with * and ?.
     Returns: a local variable, string, shape (files,).
-    Raises: InvalidTypeError: `pattern` is no string; when its initializer runs:
+    Raises: InvalidTypeError: `pattern` is not a string; when its initializer runs:
       InvalidArgumentError: a set in a pattern does not end.
 
     Examples:
@@ -66,9 +66,11 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
       tensor: any type, any shape.
       num_epochs: how often; None for no limit.
     Returns: type and shape of `tensor`.
-    Raises: InvalidArgumentError: `num_epochs` is not positive; InvalidTypeError: it is no integer.
+    Raises:
+      InvalidArgumentError: `num_epochs` is not positive.
+      InvalidTypeError: `num_epochs` is not an integer.
     Raises (when it runs):
-      OutOfRangeError: the epochs are over.
+      OutOfRangeError: all epochs have been produced.
       FailedPreconditionError: local variables are not initialized.
 
     Examples:
@@ -116,10 +118,10 @@ def input_producer(
       element_shape: S, if it is not static.
       num_epochs: how often each row comes; None for no limit. Needs local variables initialized.
       shuffle: put the rows of each epoch in a random order.
-      seed: of the order.
-      capacity: of the queue.
+      seed: seed of the order.
+      capacity: capacity of the queue.
       shared_name: the name the queue is shared under among sessions.
-      summary_name: of a summary of how full the queue is.
+      summary_name: name of a summary of how full the queue is.
       cancel_op: of the queue runner.
     Returns: a queue of elements of the type of `input_tensor`, shape S.
     Raises: InvalidArgumentError: S is not fully known, or is not `element_shape`; or `num_epochs`

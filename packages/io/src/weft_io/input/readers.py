@@ -165,10 +165,12 @@ class IdentityReader(ReaderBase):
 
 
 class TextLineReader(ReaderBase):
-    r"""Records are lines without "\n" or "\r\n"; a key is `file:number`, from 1 on.
+    r"""Reader of text files, one record per line.
+
+    Records exclude "\n" and "\r\n". A key is `file:number`, counted from 1.
 
     Args:
-      skip_header_lines: how many lines to leave out at the beginning of each file.
+      skip_header_lines: number of lines to skip at the beginning of each file.
     Raises: InvalidArgumentError: `skip_header_lines` is negative.
 
     Examples:

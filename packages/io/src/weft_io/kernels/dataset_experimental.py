@@ -34,7 +34,7 @@ def _functions(
     """Return a getter of the functions of a node, each joined with its own captured values.
 
     Args:
-      names: of the attributes; those of the captured values are T<name>_other_arguments.
+      names: names of the attributes; those of the captured values are T<name>_other_arguments.
     """
     calls = [call_of(node, name, device) for name in names]
     counts = [len(node.attrs[f"T{name}_other_arguments"]) for name in names]

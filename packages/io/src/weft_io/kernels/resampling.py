@@ -63,7 +63,7 @@ def _resample_axis(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
     else:
         _multiply(x, axis, taps, xp, result)
         if x.dtype.kind not in "iu" and not xp.isfinite(result.sum()):
-            _gather(x, axis, taps, xp, result)  # 0 times what is not finite is no number
+            _gather(x, axis, taps, xp, result)  # 0 times a non-finite value is NaN
     return result
 
 

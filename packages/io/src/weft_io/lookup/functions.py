@@ -74,8 +74,8 @@ def index_table_from_file(
       vocab_size: how many lines to take; None for all.
       default_value: for words that are not there.
       hasher_spec: how words are put into buckets.
-      key_dtype: of the words: string or an integer.
-      name: of the nodes.
+      key_dtype: element type of the words: string or an integer.
+      name: name of the nodes.
       key_column_index, value_column_index, delimiter: as for `TextFileInitializer`.
     Returns: a table with `lookup`, int64.
     """
@@ -106,7 +106,7 @@ def index_table_from_tensor(
     Args:
       vocabulary_list: string or integers, shape (n,).
       num_oov_buckets, default_value, hasher_spec, name: as for `index_table_from_file`.
-      dtype: of the words; string for a list by default.
+      dtype: element type of the words; string for a list by default.
     Returns: a table with `lookup`, int64.
     """
     if vocabulary_list is None:
@@ -139,7 +139,7 @@ def index_to_string_table_from_file(
       vocabulary_file: string, shape ().
       vocab_size: how many lines to take; None for all.
       default_value: for numbers that are not there.
-      name: of the nodes.
+      name: name of the nodes.
       key_column_index, value_column_index, delimiter: as for `TextFileInitializer`.
     Returns: a table with `lookup`, from int64 to string.
     """
@@ -158,7 +158,7 @@ def index_to_string_table_from_tensor(
     Args:
       vocabulary_list: string, shape (n,).
       default_value: for numbers that are not there.
-      name: of the nodes.
+      name: name of the nodes.
     Returns: a table with `lookup`, from int64 to string.
     """
     if vocabulary_list is None:

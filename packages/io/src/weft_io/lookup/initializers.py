@@ -99,7 +99,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
       keys: any type that keys can have, shape (n,).
       values: any type, shape (n,).
       key_dtype, value_dtype: element types, if `keys` and `values` do not have them.
-      name: of the node.
+      name: name of the node.
     Raises: InvalidTypeError: they are tensors of other types; InvalidArgumentError: the shapes do
       not fit; when it runs: FailedPreconditionError: a key has two values.
 
@@ -157,7 +157,7 @@ class TextFileInitializer(TableInitializerBase):
       key_index, value_index: column of the lines, or a `TextFileIndex`.
       vocab_size: number of lines to read; None for all.
       delimiter: one byte, between columns.
-      name: of the node.
+      name: name of the node.
       value_index_offset: added to the number of a line.
     Raises: InvalidArgumentError: an argument is out of its range; when it runs: NotFoundError: no
       such file; InvalidArgumentError: a line is empty, lacks a column or has no number there, or

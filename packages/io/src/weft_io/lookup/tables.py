@@ -105,7 +105,7 @@ class _ResourceTable(LookupInterface):
         """Return the number of keys: int64, shape ().
 
         Args:
-          name: of the node.
+          name: name of the node.
         """
         return out("LookupTableSizeV2", [self._resource_handle], name=self._named(name, "Size"))
 
@@ -113,7 +113,7 @@ class _ResourceTable(LookupInterface):
         """Return all keys, shape (n, K), and their values, shape (n, V), in no certain order.
 
         Args:
-          name: of the node.
+          name: name of the node.
         """
         attrs = {"Tkeys": self._key_dtype, "Tvalues": self._value_dtype}
         handle, result = self._resource_handle, self._named(name, "Export")
@@ -143,7 +143,7 @@ class StaticHashTable(_ResourceTable):
     Args:
       initializer: the source of the content, such as a `KeyValueTensorInitializer`.
       default_value: the value of missing keys: the type of the values, shape ().
-      name: of its node.
+      name: name of its node.
     Raises: InvalidTypeError: `initializer` is none; when it is used: FailedPreconditionError: it
       was not initialized.
 
@@ -203,8 +203,8 @@ class StaticHashTable(_ResourceTable):
         """Return the values of keys.
 
         Args:
-          keys: of the table's type, any shape; or a sparse tensor.
-          name: of the node.
+          keys: keys of the table's type, any shape; or a sparse tensor.
+          name: name of the node.
         Returns: the values, shape of `keys`; sparse if they are.
         Raises: InvalidTypeError: the keys are of another type.
         """
@@ -260,10 +260,11 @@ class _MutableTable(_ResourceTable, Saved):
         """Return the values of keys.
 
         Args:
-          keys: of the table's type, shape (S, K), K being the shape of a key; or a sparse tensor.
+          keys: keys of the table's type, shape (S, K), K being the shape of a key; or a sparse
+            tensor.
           dynamic_default_values: for keys that are not there, instead of the table's default: one
             value, shape (V), or one for each key, shape (S, V).
-          name: of the node.
+          name: name of the node.
         Returns: the values, shape (S, V).
         Raises: InvalidTypeError: the keys are of another type; InvalidArgumentError: a shape does
           not fit.
@@ -282,9 +283,9 @@ class _MutableTable(_ResourceTable, Saved):
         """Return a node that inserts keys and values; the last of repeated keys wins.
 
         Args:
-          keys: of the table's type, shape (S, K).
-          values: of the table's type, shape (S, V).
-          name: of the node.
+          keys: keys of the table's type, shape (S, K).
+          values: values of the table's type, shape (S, V).
+          name: name of the node.
         """
         pairs = [self._key_tensor(keys), convert_to_tensor(values, self._value_dtype)]
         result = self._named(name, "Insert")
@@ -298,8 +299,8 @@ class _MutableTable(_ResourceTable, Saved):
         """Return a node that removes keys; missing ones are ignored.
 
         Args:
-          keys: of the table's type, shape (S, K).
-          name: of the node.
+          keys: keys of the table's type, shape (S, K).
+          name: name of the node.
         """
         inputs = [self._resource_handle, self._key_tensor(keys)]
         return create("LookupTableRemoveV2", inputs, name=self._named(name, "Remove"))
@@ -315,7 +316,7 @@ class MutableHashTable(_MutableTable):
     Args:
       key_dtype, value_dtype: element types.
       default_value: for keys that are not there; its shape is that of all values.
-      name: of its node, and of its content in checkpoints.
+      name: name of its node, and of its content in checkpoints.
       checkpoint: whether Savers save it.
 
     Examples:
@@ -355,7 +356,7 @@ class DenseHashTable(_MutableTable):
       default_value: for keys that are not there; its shape is that of all values.
       empty_key, deleted_key: two keys that are never used: shape () or (k,), that of all keys.
       initial_num_buckets: initial capacity, a power of 2.
-      name: of its node, and of its content in checkpoints.
+      name: name of its node, and of its content in checkpoints.
       checkpoint: whether Savers save it.
     Raises (when it runs): InvalidArgumentError: one of the two keys is used, or they are equal.
 

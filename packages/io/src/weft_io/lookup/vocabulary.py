@@ -67,8 +67,8 @@ class IdTableWithHashBuckets(LookupInterface):
       table: from words to int64, default -1; None if all words go to buckets.
       num_oov_buckets: number of buckets.
       hasher_spec: the hash function of the buckets.
-      name: of the nodes.
-      key_dtype: of the words, string or an integer; that of the table by default.
+      name: name of the nodes.
+      key_dtype: element type of the words, string or an integer; that of the table by default.
     Raises: InvalidTypeError: types do not match; InvalidArgumentError: there are neither words nor
     buckets.
     """
@@ -133,7 +133,7 @@ class IdTableWithHashBuckets(LookupInterface):
         """Return the number of ids: int64, shape ().
 
         Args:
-          name: of the node.
+          name: name of the node.
         """
         if self._table is None:
             return constant(self._num_oov_buckets, dtypes.int64, name=name or "Size")
@@ -143,8 +143,8 @@ class IdTableWithHashBuckets(LookupInterface):
         """Return the ids of words.
 
         Args:
-          keys: of the table's type, any shape; or a sparse tensor.
-          name: of the nodes.
+          keys: keys of the table's type, any shape; or a sparse tensor.
+          name: name of the nodes.
         Returns: int64, shape of `keys`; sparse if they are.
         Raises: InvalidTypeError: the keys are of another type.
         """
@@ -186,7 +186,7 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
       num_oov_buckets: number of buckets; an unknown word gets the bucket of its hash.
       lookup_key_dtype: type of the keys of `lookup`: string or an integer; that of the words by
         default.
-      name: of the nodes.
+      name: name of the nodes.
     Raises: InvalidTypeError: types do not fit; InvalidArgumentError: there are no buckets.
 
     Examples:

@@ -113,7 +113,7 @@ class CollectionReader:
           InvalidArgumentError: an item refers to a name that was taken.
           PermissionDeniedError: it refers to a node that was there before, and may not.
           NotFoundError: it refers to a node that is not there.
-          DataLossError: it is no message of its kind.
+          DataLossError: it is not a message of its kind.
         """
         kind = message.WhichOneof("kind")
         if kind is None:

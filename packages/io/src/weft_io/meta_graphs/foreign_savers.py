@@ -48,8 +48,7 @@ def remove_foreign_savers(
 ) -> Limited:
     """Remove nodes that save and restore variables, if their ops are not allowed.
 
-    Nodes that others use or name are kept and rejected later, and so are nodes that restore other
-    state.
+    Nodes that others use or name, and nodes that restore other state, are kept and rejected later.
     """
     if allowed_ops is None:
         return Limited(message, {})

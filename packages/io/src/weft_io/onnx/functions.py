@@ -93,7 +93,8 @@ def body(
 
     Args:
       inputs: their types, empty for omitted ones.
-      attributes: of the node, with references replaced by attributes of the enclosing function.
+      attributes: attributes of the node, with references replaced by attributes of the enclosing
+        function.
     Raises: UnimplementedError: ONNX has none for inputs of these types.
     """
     schema = _schema(domain, node.op_type, version)

@@ -56,7 +56,7 @@ class ImportedModel:
 
     Args:
       graph: the graph with the model.
-      inputs: by ONNX's names, placeholders or the tensors given in their place.
+      inputs: the inputs by ONNX's names: placeholders or the tensors passed instead of them.
       outputs: by ONNX's names.
       variables: trainable weights, by ONNX's names.
       metadata: metadata of the model: producer, description, version, properties.
@@ -91,7 +91,7 @@ def import_model(
       inputs: tensors instead of some inputs, by ONNX's names; placeholders are made for the rest.
       trainable: make variables instead of constants from floating-point weights, including those
         that some tools write as constants, unless they have rank 0.
-      name: of the scope of its nodes.
+      name: name of the scope of its nodes.
       shapes: of inputs by ONNX's names, if the model leaves sizes open. Everything that depends
         only on them is computed at import.
     Raises:

@@ -28,7 +28,7 @@ class Place:
     """The locations of constants; those not listed are in the message.
 
     Attributes:
-      name: of the file next to the model.
+      name: name of the file next to the model.
       offsets: of the constants in it, in order.
     """
 
@@ -40,7 +40,7 @@ def place(constants: Sequence[Value], path: Path | None) -> Place:
     """Return the locations of constants.
 
     Args:
-      path: of the model, if large constants go into a file next to it.
+      path: path of the model, if large constants go into a file next to it.
     Raises: ResourceExhaustedError: they are too large for one message.
     """
     total = sum(num_bytes(item) for item in constants)

@@ -86,7 +86,7 @@ def _parsed(data: bytes, what: str) -> ModelProto:
 def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
     """Return the version of each domain.
 
-    Raises: InvalidArgumentError: a domain has two, or one that is no version.
+    Raises: InvalidArgumentError: a domain has two, or one that is not a version.
     """
     result: dict[str, int] = {}
     for item in imports:

@@ -71,7 +71,7 @@ class Operation:
 
     Attributes:
       op: ONNX's name of the op.
-      version: of the op's domain, as declared by the model.
+      version: version of the op's domain, as declared by the model.
       inputs: outputs of the graph; None for omitted ones.
       attributes: Python values (numbers, str, lists, arrays, GraphProto), with ONNX's defaults.
       num_outputs: number of results that the node names, without unused ones at the end.

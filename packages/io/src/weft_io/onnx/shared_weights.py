@@ -40,7 +40,7 @@ def join_products(
     """Join the products with slices of one tensor, as rewrites of the context.
 
     Args:
-      nodes: of the main graph, in order.
+      nodes: nodes of the main graph, in order.
       fixed: weights and constants that never change, by name.
     """
     survey, values, rewrites = context.survey, context.values, context.rewrites

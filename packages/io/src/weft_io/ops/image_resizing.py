@@ -23,7 +23,7 @@ from weft_tensor.shape import Dims
 def sizes_of(size: Output, label: str) -> tuple[int | None, int | None]:
     """Return the statically known height and width.
 
-    Raises: InvalidArgumentError: they are no two numbers of at least 1; the message names `label`.
+    Raises: InvalidArgumentError: they are not two numbers of at least 1; the message names `label`.
     """
     (count,) = with_rank(size.dims, 1, label)
     if count not in (None, 2):

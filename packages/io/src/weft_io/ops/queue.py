@@ -195,7 +195,7 @@ def random_shuffle_queue(
     Args:
       component_types, shapes, capacity, shared_name: as for `fifo_queue`.
       min_after_dequeue: number of elements that stay in an open queue for randomness.
-      seeds: of the random order; (0, 0) for a different one in each session.
+      seeds: seeds of the random order; (0, 0) for a different one in each session.
     """
     attrs = _attrs(component_types, shapes, capacity, shared_name)
     attrs |= {"min_after_dequeue": min_after_dequeue, "seed": seeds[0], "seed2": seeds[1]}

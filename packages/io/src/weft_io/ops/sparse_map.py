@@ -81,9 +81,9 @@ def add_sparse_to_tensors_map(
 
     Args:
       sp_input: any type, shape S.
-      container, shared_name: of the map; the node's name by default.
+      container, shared_name: container and shared name of the map; the node's name by default.
       rows: keep each row by itself.
-    Returns: its number, int64, shape (); with `rows` theirs, shape (S[0],).
+    Returns: its key, int64, shape (); with `rows`, the keys of all rows, shape (S[0],).
     """
     parts = [sp_input.indices, sp_input.values, sp_input.dense_shape]
     op = "AddManySparseToTensorsMap" if rows else "AddSparseToTensorsMap"
@@ -103,7 +103,7 @@ def take_many_sparse_from_tensors_map(
       sparse_map_op: a node that puts into that map.
       sparse_handles: int64, shape (n,): their numbers.
       dtype: element type of the values.
-      rank: of each tensor, if it is known.
+      rank: rank of each tensor, if it is known.
     Returns: shape (n, M), each size of M the largest there is.
     Raises (when it runs): InvalidArgumentError: a number is unknown, or ranks or types differ.
     """

@@ -138,8 +138,8 @@ def deserialize_many_sparse(
 
     Args:
       serialized_sparse: string, shape (N, 3).
-      dtype: of the values.
-      rank: of each row, if it is known.
+      dtype: element type of the values.
+      rank: rank of each row, if it is known.
     Returns: shape (N, M...), where each size of M is the largest one.
     Raises (when it runs): InvalidArgumentError: a string is not such a tensor, or ranks differ.
 

@@ -312,7 +312,7 @@ def merge(
     Args:
       inputs: strings, serialized `Summary` messages.
       collections: collections to add the result to; none by default.
-      name: of the node, and of a scope around it.
+      name: name of the node, and of a scope around it.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: there are no inputs; or when it runs, an input is no `Summary` or
       two have one tag.
@@ -337,7 +337,7 @@ def merge_all(
     Args:
       key: the collection.
       scope: only those whose names this regular expression matches at the start.
-      name: of the node.
+      name: name of the node.
     Returns: string, shape (): a serialized `Summary`; None if there are none.
 
     Examples:

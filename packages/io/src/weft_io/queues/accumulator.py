@@ -89,7 +89,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
       dtype: element type of the gradients, a number.
       shape: static shape of a gradient.
       shared_name: the name it is shared under among sessions.
-      name: of its node.
+      name: name of its node.
       reduction_type: "MEAN" or "SUM".
     Raises:
       InvalidTypeError: `dtype` is not a number.
@@ -165,7 +165,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
       dtype: element type of the gradients, a number.
       shape: static shape of a whole gradient.
       shared_name: the name it is shared under among sessions.
-      name: of its node.
+      name: name of its node.
       reduction_type: "MEAN" or "SUM".
     Raises:
       InvalidTypeError: `dtype` is not a number.

@@ -33,7 +33,7 @@ class Barrier:
       shapes: static shape of each component; None for any, but the elements that one `take_many`
         takes must have equal shapes.
       shared_name: the name it is shared under among sessions.
-      name: of its node.
+      name: name of its node.
     Raises: InvalidArgumentError: there are not as many shapes as types, or one is not known whole.
 
     Examples:
@@ -92,7 +92,7 @@ class Barrier:
         Args:
           component_index: the number of the component.
           keys: string, shape (n,).
-          values: of the component's type and shape, with a first axis of n.
+          values: values of the component's type and shape, with a first axis of n.
         Raises: InvalidArgumentError: the component does not exist, or the shapes do not match.
         Raises (when it runs), and nothing was inserted:
           InvalidArgumentError: an element has the component already.

@@ -251,7 +251,7 @@ class FIFOQueue(QueueBase):
         cannot leave in batches.
       names: name of each component; elements are dicts then.
       shared_name: the name it is shared under among sessions.
-      name: of its node.
+      name: name of its node.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
 
     Examples:
@@ -285,7 +285,7 @@ class RandomShuffleQueue(QueueBase):
       capacity: maximum number of elements; unbounded if negative.
       min_after_dequeue: number of elements that stay in an open queue for randomness.
       dtypes, shapes, names, shared_name, name: as for `FIFOQueue`.
-      seed: of the choices; it and the graph's seed work together as for random operations.
+      seed: seed of the choices; it and the graph's seed work together as for random operations.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
 
     Examples:

@@ -131,7 +131,7 @@ class StagingArea(BaseStagingArea):
       memory_limit: how many bytes fit; 0 for any number.
     Raises:
       InvalidArgumentError: the lists differ in length, or a limit is negative.
-      InvalidTypeError: `shared_name` is no string.
+      InvalidTypeError: `shared_name` is not a string.
 
     Examples:
       >>> area = wf.queue.StagingArea([wf.int32], shapes=[[]])

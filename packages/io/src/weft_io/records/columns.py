@@ -62,7 +62,7 @@ def flatten(
       rows: its contents; None counts as no values.
       expected: how many integers there should be, if known; if not, they are undefined.
     Returns: shape (total,) of the kind's type; int64 of shape (n,).
-    Raises: MalformedVarintsError: contents are no integers.
+    Raises: MalformedVarintsError: contents are not integers.
     """
     if kind == BYTES:
         return _flatten_strings(rows)
@@ -216,7 +216,7 @@ def padded(
     """Return a feature with different numbers of values of a fixed shape in each example.
 
     Args:
-      shape: of one value.
+      shape: shape of one value.
       default: the padding.
     Returns: shape (n, most, *shape).
     Raises: InvalidArgumentError: a number of values is not a multiple of the size of one.

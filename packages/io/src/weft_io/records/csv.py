@@ -54,7 +54,7 @@ class CsvDecoder:
           defaults: per column the default of a missing field, or None if it is required.
         Returns: per column an array of shape (n,).
         Raises: InvalidArgumentError: a record has another number of fields, a quote does not end,
-          a field is missing, or is no number.
+          a field is missing, or is not a number.
         """
         rows = [self._fields(record, i) for i, record in enumerate(records)]
         columns: Sequence[Column] = list(zip(*rows, strict=True)) or [()] * len(self._types)

@@ -43,7 +43,7 @@ class ExampleParser:
         is None.
       empty: allocator of the results.
     Attributes:
-      keys, kinds: of all features, the sparse ones first.
+      keys, kinds: keys and kinds of all features, the sparse ones first.
       scanner: finds the features.
     Raises: InvalidArgumentError: a key is given twice.
     """

@@ -17,7 +17,7 @@ class FixedLengthSource:
       compression: "", "ZLIB" or "GZIP".
       offset: where to start: the beginning of a record, in the decompressed bytes; 0 for the first.
     Attributes:
-      offset: of the first record that `read_chunk` has not returned.
+      offset: offset of the first record that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...; DataLossError: the header is not whole.
     """
 

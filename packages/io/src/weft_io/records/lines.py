@@ -19,7 +19,7 @@ class LineSource:
       offset: where to start: the beginning of a line, in the decompressed bytes.
       returns: keep the "\r" of an end "\r\n".
     Attributes:
-      offset: of the first line that `read_chunk` has not returned.
+      offset: offset of the first line that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
     """
 

@@ -109,7 +109,7 @@ class FileReader:
     A position is the start of a chunk, and the number of its records that were returned.
 
     Args:
-      kind: of reader.
+      kind: kind of reader.
       path: the file's name.
       settings: the reader's.
       place: the position to start at.

@@ -45,7 +45,7 @@ class ReaderState(NamedTuple):
     """The state of a reader.
 
     Attributes:
-      kind, settings: of the reader.
+      kind, settings: kind and settings of the reader.
       records_produced, work_units_completed: its counters.
       current: the current file and the position in it.
       waiting: files to read next, and the positions to start at.

@@ -35,11 +35,11 @@ Steps = list[Any]
 
 
 class Features(NamedTuple):
-    """The wanted features of one kind of place: a context, or feature lists.
+    """The requested features of either the context or the feature lists.
 
     Attributes:
-      sparse_keys, sparse_types: of any length.
-      dense_keys, dense_types, dense_shapes: of fixed shapes.
+      sparse_keys, sparse_types: keys and types of the features of any length.
+      dense_keys, dense_types, dense_shapes: keys, types and shapes of the features of fixed shape.
     """
 
     sparse_keys: Sequence[bytes]

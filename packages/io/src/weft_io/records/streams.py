@@ -47,7 +47,7 @@ class Stream(Protocol):
     """Bytes in order.
 
     Attributes:
-      path: of the file, for messages.
+      path: path of the file, for messages.
     """
 
     path: str

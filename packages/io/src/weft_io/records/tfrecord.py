@@ -51,7 +51,7 @@ class TFRecordSource:
       compression: "", "ZLIB" or "GZIP".
       offset: where to start: the offset of a record in the decompressed bytes.
     Attributes:
-      offset: of the first record that `read_chunk` has not returned.
+      offset: offset of the first record that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
     """
 

@@ -28,7 +28,7 @@ class _Accumulator(Resource):
       name: for messages.
       dtype: element type.
       dims: static shape of a gradient.
-      mean: whether the result is the mean rather than the sum.
+      mean: True to return the mean, False to return the sum.
     Attributes:
       step: the accumulator's step.
       count: gradients in the current result.

@@ -40,7 +40,7 @@ class Barrier(Resource):
       types: element type of each component.
       shapes: static shape of each component; empty for any.
     Attributes:
-      is_closed: whether no new keys are accepted.
+      is_closed: True if new keys are rejected.
     """
 
     kind = "barrier"
@@ -155,8 +155,8 @@ class Barrier(Resource):
 
         Args:
           count: number of elements.
-          small: whether a closed barrier may return fewer elements, at least one; such an operation
-            does not wait.
+          small: True to return fewer elements, but at least one, if the barrier is closed. Such an
+            operation does not wait.
           empty: allocator of the arrays.
         Answers: indices (n,), keys (n,), and a batch per component.
         Raises: InvalidArgumentError: `count` is negative.

@@ -22,9 +22,9 @@ T = TypeVar("T")
 _LEAST_BYTES: Final = 1 << 16
 """Smaller elements are copied in less time than it takes to manage their rows."""
 _MOST_FAILURES: Final = 2
-"""Batches in turn whose rows were taken for something else, after which no more are lent."""
+"""Number of consecutive batches with misused rows after which no more rows are lent."""
 _AHEAD: Final = 64
-"""Elements that calls may be ahead of their batches."""
+"""Maximum number of elements by which calls may be ahead of their batches."""
 
 
 class _RowOwner:
@@ -86,10 +86,10 @@ class Row:
 
 
 class BatchMemory:
-    """The arrays of the batches that calls are computing elements of.
+    """The arrays of the batches whose elements are being computed.
 
     Args:
-      size: of a batch.
+      size: number of elements of a batch.
       empty: allocates arrays.
     """
 

@@ -20,7 +20,7 @@ Places = Array | slice
 
 
 class Column(Protocol):
-    """Values at places from 0 on."""
+    """Values by position, from 0."""
 
     def resize(self, size: int) -> None:
         """Resize to `size` positions, dropping the elements beyond."""
@@ -32,13 +32,13 @@ class Column(Protocol):
         """Store the rows of `batch` from `start` to `stop`."""
 
     def get(self, place: int) -> Any:
-        """Return one element, which belongs to the caller from now on."""
+        """Return a copy of one element, owned by the caller."""
 
     def get_many(self, array: Array, target: Array) -> None:
         """Copy elements into the rows of `target`."""
 
     def move(self, places: Any, sources: Any) -> None:
-        """Copy elements from places to places that do not overlap with them."""
+        """Copy elements from `sources` to `places`, which must not overlap."""
 
     def forget(self, places: Any) -> None:
         """Release the elements at `places`."""
@@ -66,7 +66,7 @@ class PackedColumn:
         self._rows[places] = batch[start:stop]
 
     def get(self, place: int) -> Any:
-        """Return one element, which belongs to the caller from now on."""
+        """Return a copy of one element, owned by the caller."""
         row = row_of(self._rows, place)
         return row.copy() if isinstance(row, np.ndarray) else row
 
@@ -78,7 +78,7 @@ class PackedColumn:
             np.take(self._rows, array, axis=0, out=target, mode="clip")
 
     def move(self, places: Any, sources: Any) -> None:
-        """Copy elements from places to places that do not overlap with them."""
+        """Copy elements from `sources` to `places`, which must not overlap."""
         self._rows[places] = self._rows[sources]
 
     def forget(self, places: Any) -> None:
@@ -112,7 +112,7 @@ class ObjectColumn:
             self._rows[number] = value.copy() if isinstance(value, np.ndarray) else value
 
     def get(self, place: int) -> Any:
-        """Return one element, which belongs to the caller from now on."""
+        """Return a copy of one element, owned by the caller."""
         return self._rows[place]
 
     def get_many(self, array: Array, target: Array) -> None:
@@ -121,7 +121,7 @@ class ObjectColumn:
             place_row(target, i, self._rows[place])
 
     def move(self, places: Any, sources: Any) -> None:
-        """Copy elements from places to places that do not overlap with them."""
+        """Copy elements from `sources` to `places`, which must not overlap."""
         for number, source in zip(_numbers(places), _numbers(sources), strict=True):
             self._rows[number] = self._rows[source]
 

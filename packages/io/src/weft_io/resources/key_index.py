@@ -49,7 +49,7 @@ def index_for(dtype: DType, width: int) -> KeyIndex:
 
     Args:
       dtype: element type of the keys.
-      width: how many elements a key has.
+      width: number of elements of a key.
     Raises: UnimplementedError: no keys can have that type.
     """
     if dtype is dtypes.string:

@@ -16,7 +16,7 @@ from weft_tensor.shape import Dims
 
 _FEWEST = 16
 _MOST_IDLE = 1024
-"""Places that a store without elements keeps."""
+"""Capacity that an empty store keeps."""
 
 
 class _Table:
@@ -52,7 +52,7 @@ class ShufflingStore(_Table):
 
     Args:
       types, shapes: element type and static shape of each component.
-      seeds: of the choices; (0, 0) for others each time.
+      seeds: seeds of the random choices; (0, 0) for different choices in each run.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class Queue(Resource):
       minimum: number of elements that stay in an open queue after a `dequeue`.
       seeds: the initial seeds of a random order, to be compared by users of the queue.
     Attributes:
-      is_closed: whether it accepts no more elements.
+      is_closed: True if it rejects new elements.
     """
 
     kind = "queue"
@@ -282,7 +282,7 @@ class Queue(Resource):
         Args:
           count: 0 returns an empty batch at once.
           empty: allocator of the batches.
-          up_to: whether a closed queue may return fewer, at least one.
+          up_to: True to return fewer elements, but at least one, if the queue is closed.
         Raises: InvalidArgumentError: `count` is negative, or the components have no shapes.
         Fails with: OutOfRangeError: the queue is closed and has too few; they stay.
         """

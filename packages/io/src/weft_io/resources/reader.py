@@ -34,7 +34,7 @@ class _Name:
 
     Attributes:
       asking: the thread that is inside the call of `dequeue`; 0 when it has returned.
-      came: whether the answer is there.
+      came: True once the dequeue has completed.
     """
 
     __slots__ = ("_reader", "asking", "came", "read")
@@ -78,7 +78,7 @@ class ReaderResource(Resource):
         """Hand `done` up to `limit` records of one file as (keys, values).
 
         Args:
-          queue: of names; one is taken when no file is being read.
+          queue: queue of file names; one is dequeued when no file is being read.
           limit: 1 or more.
         Raises: InvalidArgumentError: the queue has other components than one string.
         Fails with: OutOfRangeError: the queue is closed and empty; what a file cannot be read for.

@@ -239,7 +239,7 @@ class MapStagingArea(_Area):
 
     Args:
       name: for messages.
-      ordered: whether `pop` takes the smallest key rather than the one completed first.
+      ordered: True if `pop` removes the smallest key, False for the key completed first.
       capacity, memory_limit: as for `StagingArea`; incomplete tuples only count as memory.
     Attributes:
       components: number of components of a complete tuple; None before the first put.
@@ -282,7 +282,7 @@ class MapStagingArea(_Area):
 
         Args:
           indices: positions of the components.
-          components: how many a complete tuple has, always the same.
+          components: number of components of a complete tuple, the same in each call.
         Raises:
           InvalidArgumentError: positions are out of range or occur twice.
           ResourceExhaustedError: they are larger than the limit.

@@ -21,10 +21,10 @@ class Table(Resource):
     """Keys, each with a value; both of one type and shape.
 
     Args:
-      name: in its container.
+      name: name in the container.
       key_dtype, value_dtype: element types.
-      value_shape: of one value.
-      key_shape: of one key.
+      value_shape: shape of one value.
+      key_shape: shape of one key.
     """
 
     kind = "lookup table"

@@ -86,7 +86,7 @@ def keeper(node: Node, first: int) -> Callable[[Sequence[Any]], Values]:
     """Return a function that turns inputs of `node`, from `first` on, into values to keep.
 
     A kernel's result has no owner and never changes, so it is kept as it is. Fed values are
-    borrowed for the Run, and so are copied. This is determined once per executable.
+    borrowed for the run, so they are copied. This is determined once per executable.
     """
     borrowed = tuple([_may_be_borrowed(source) for source in node.inputs[first:]])
 

@@ -144,7 +144,7 @@ def predict_signature_def(
     Args:
       inputs, outputs: tensors by the names that callers use; at least one of each.
     Returns: a `SignatureDef` message.
-    Raises: InvalidArgumentError: there are none; InvalidTypeError: one is no tensor.
+    Raises: InvalidArgumentError: there are none; InvalidTypeError: one is not a tensor.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None], name="x")

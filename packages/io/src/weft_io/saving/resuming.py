@@ -61,7 +61,7 @@ class _StreamSaveable(SaveableObject):
 def state_of_run(graph: Graph) -> list[SaveableObject]:
     """Return the stream positions of a graph's random ops and the positions of its iterators.
 
-    Random ops used only by initializers are left out, and so are iterators that are saved already.
+    Random ops used only by initializers, and iterators already saved, are left out.
     """
     iterators = [
         saveable_of(handle, optional=True)

@@ -87,7 +87,7 @@ class SaveableObject:
 
 
 class Saved:
-    """An object that is no variable and can be saved: a table."""
+    """An object that is not a variable and can be saved: a table."""
 
     def saveable(self, name: str | None = None) -> SaveableObject:
         """Return the saveable object, under the given name or its own."""

@@ -90,7 +90,7 @@ class Saver:
         included. TensorFlow has no such argument.
     Raises:
       InvalidArgumentError: there is nothing to save, or a name occurs twice.
-      InvalidTypeError: something in `var_list` is no variable, or a setting is of a wrong type.
+      InvalidTypeError: something in `var_list` is not a variable, or a setting is of a wrong type.
 
     Examples:
       >>> step = wf.Variable(7, name="step")

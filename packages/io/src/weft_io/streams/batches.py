@@ -77,7 +77,7 @@ class BatchSource(Source):
     """Elements in batches.
 
     Args:
-      size: of a batch.
+      size: size of a batch.
       drop: drop a last batch that is smaller.
       empty: allocator of the arrays.
     Raises: InvalidArgumentError: the size is below 1.
@@ -161,7 +161,7 @@ class PaddedBatchSource(BatchSource):
     """Elements in batches, padded at the end of each axis to one size.
 
     Args:
-      shapes: of each component; -1 for the size of the largest in the batch.
+      shapes: shape of each component; -1 for the largest size in the batch.
       padding: value for each component.
     """
 

@@ -12,7 +12,7 @@ class RecordFile(Protocol):
     """One file that is read in pieces; see `weft_io.records`.
 
     Attributes:
-      offset: of the first record that was not returned.
+      offset: offset of the first record that was not returned.
     """
 
     offset: int
@@ -34,8 +34,8 @@ class RecordsSource(Source):
     """The records of files, one file after another.
 
     Args:
-      kind: of the files, in saved states.
-      paths: of the files.
+      kind: kind of the files, in saved states.
+      paths: paths of the files.
       open_file: opens one.
     """
 

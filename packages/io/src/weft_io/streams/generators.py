@@ -49,7 +49,7 @@ class GeneratorSource(Source):
     Args:
       function: makes a new one for each pass.
       args: its arguments.
-      types, shapes: of the components.
+      types, shapes: types and shapes of the components.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class IteratorResource(Resource):
 
     Args:
       name: in its container.
-      types, shapes: of the components.
+      types, shapes: types and shapes of the components.
       make: makes the dataset at first use; None if it is assigned by an initializer.
       owner: returns its owner while that is alive; its threads end with the owner.
     """

@@ -100,7 +100,7 @@ class ShardSource(DerivedSource):
 
     Args:
       number: n.
-      index: of the first.
+      index: index of the first.
     Raises: InvalidArgumentError: not 0 <= index < number.
     """
 

@@ -145,7 +145,7 @@ class PrefetchStream(Stream):
 
     Args:
       stream: the stream to prefetch.
-      size: of the buffer, as for `PrefetchSource`.
+      size: size of the buffer, as for `PrefetchSource`.
       owner: returns the owner of the thread while it is alive.
     """
 

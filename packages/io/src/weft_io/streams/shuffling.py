@@ -49,7 +49,7 @@ class ShuffleSource(Source):
     """Elements in a random order.
 
     Args:
-      size: of the buffer that the next element is chosen from.
+      size: size of the buffer that the next element is chosen from.
       seeds: two numbers; both 0 for an order that differs each time.
       reshuffles: whether each pass has an order of its own.
     Raises: InvalidArgumentError: the size is below 1.

@@ -116,7 +116,7 @@ class RangeSource(Source):
 
     Args:
       start, stop, step: as for `range`.
-      dtype: of the elements.
+      dtype: element type.
     Raises: InvalidArgumentError: the step is 0.
     """
 

@@ -103,7 +103,7 @@ def decode(data: bytes) -> Any:
     """Return the value in `data`; tensors of rank 0 are NumPy scalars.
 
     Raises:
-      InvalidArgumentError: it is no state of an iterator, or of a newer version.
+      InvalidArgumentError: it is not a state of an iterator, or of a newer version.
       DataLossError: it is damaged.
     """
     _SEAL.check(data)

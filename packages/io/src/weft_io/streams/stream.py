@@ -265,8 +265,8 @@ def fields(state: Any, *types: type | None) -> list[Any]:
     """Return the fields of a list in a state, checked.
 
     Args:
-      types: of each; None for any.
-    Raises: InvalidArgumentError: it is no list, or of other fields.
+      types: element type of each component; None for any.
+    Raises: InvalidArgumentError: it is not a list, or of other fields.
     """
     if (
         not isinstance(state, list)

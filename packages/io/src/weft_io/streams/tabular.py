@@ -86,7 +86,7 @@ class CsvRecords:
       header: leave out the first record.
       delimiter: one byte, where fields may be in quotes.
     Attributes:
-      offset: of the first record that was not returned.
+      offset: offset of the first record that was not returned.
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class CsvSource(Source):
     """The records of files of comma-separated values, one file after another.
 
     Args:
-      paths: of the files.
+      paths: paths of the files.
       compression: "", "ZLIB" or "GZIP".
       header: whether each file begins with a record that is none.
-      decoder: of the records.
+      decoder: decoder of the records.
       defaults: per column the default of a missing field, or None if it is required.
     """
 

@@ -283,8 +283,8 @@ class SparseBatchSource(Source):
     """Elements of different sizes in batches that are sparse tensors.
 
     Args:
-      size: of a batch.
-      row_shape: of the rows; -1 for the largest size in the batch.
+      size: size of a batch.
+      row_shape: shape of the rows; -1 for the largest size in the batch.
     Raises: InvalidArgumentError: the size is below 1.
     """
 

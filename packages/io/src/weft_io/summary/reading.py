@@ -20,7 +20,7 @@ class summary_iterator(Iterator["proto.Event"]):  # noqa: N801 - TensorFlow's pu
     At the end of a file that is still being written, iterating may go on when there is more.
 
     Args:
-      path: of the file, or a URL that fsspec knows.
+      path: path of the file, or a URL that fsspec knows.
     Raises:
       NotFoundError: there is no such file.
       DataLossError: a record is damaged or cut short; it is not passed over.

@@ -112,7 +112,7 @@ class Checkpoint(Composite):
         """Save under a prefix, neither counted nor noted as the latest checkpoint.
 
         Args:
-          file_prefix: of the checkpoint's files; its directory is made if it is missing.
+          file_prefix: prefix of the checkpoint's files; its directory is made if it is missing.
           session: the default session by default.
         Returns: the prefix.
         Raises: FailedPreconditionError: a variable has no value, or there is no session.
@@ -127,7 +127,7 @@ class Checkpoint(Composite):
         """Count `save_counter` up, save under "<prefix>-<counter>", and note that as the latest.
 
         Args:
-          file_prefix: of the checkpoint's files.
+          file_prefix: prefix of the checkpoint's files.
           session: the default session by default.
         Returns: the prefix with its number.
         Raises: as `write`.

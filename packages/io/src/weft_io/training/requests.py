@@ -48,7 +48,7 @@ def collect_requests(
     """Collect the additions of all hooks to a step, in order.
 
     Args:
-      context: of the step, with the program's request.
+      context: context of the step, with the program's request.
       graph: the session's.
       options: the program's RunOptions or None; not modified.
     Raises:

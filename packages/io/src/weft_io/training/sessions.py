@@ -103,8 +103,8 @@ class CoordinatedSession:
     Args:
       raw: the session, without hooks.
       hooks: called around its steps.
-      coord: of the threads.
-      stop_grace_period_secs: seconds that they may take to stop.
+      coord: the coordinator of the threads.
+      stop_grace_period_secs: number of seconds to wait for the threads to stop.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class CoordinatedSessionCreator:
 
     Args:
       session_creator: creates the sessions.
-      hooks: of each of them.
+      hooks: hooks of each of them.
       graph: its queue runners are started.
       stop_grace_period_secs: seconds that threads may take to stop.
     """

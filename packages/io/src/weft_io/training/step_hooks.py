@@ -33,7 +33,7 @@ class StopAtStepHook(SessionRunHook):
     Args:
       num_steps: how many more steps than the session begins with; or
       last_step: the global step to end at.
-    Raises: InvalidArgumentError: none or both are given; InvalidTypeError: it is no integer.
+    Raises: InvalidArgumentError: none or both are given; InvalidTypeError: it is not an integer.
 
     Examples:
       >>> step = wf.train.get_or_create_global_step().assign_add(1)
@@ -94,7 +94,7 @@ class GlobalStepWaiterHook(SessionRunHook):
 
     Args:
       wait_until_step: the global step.
-    Raises: InvalidTypeError: it is no integer.
+    Raises: InvalidTypeError: it is not an integer.
 
     Examples:
       >>> advance = wf.train.get_or_create_global_step().assign_add(1)

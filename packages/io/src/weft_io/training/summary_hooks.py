@@ -42,7 +42,7 @@ class StepCounterHook(SessionRunHook):
       output_dir: directory of the event file; or
       summary_writer: a `FileWriter`. Without either they are logged only.
     Raises: InvalidArgumentError: not exactly one of `every_n_steps` and `every_n_secs` is given, or
-      it is too small; InvalidTypeError: it is no number.
+      it is too small; InvalidTypeError: it is not a number.
 
     Examples:
       >>> hook = wf.train.StepCounterHook(every_n_steps=10, output_dir="./counts")
@@ -121,7 +121,7 @@ class SummarySaverHook(SessionRunHook):
       summary_op: string, serialized summaries; one or a list of them.
     Raises: InvalidArgumentError: not exactly one of `save_steps` and `save_secs` is given, or not
       exactly one of `scaffold` and `summary_op`; or the interval is too small. InvalidTypeError: it
-      is no number.
+      is not a number.
 
     Examples:
       >>> summary = wf.summary.scalar("x", 1.0)

@@ -17,7 +17,7 @@ from weft_lite.watching import Timed, profile
 
 
 def add(actions: Any) -> None:
-    """Add the three to a parser."""
+    """Add the subcommands `run`, `bench` and `profile` to a parser."""
     parser = actions.add_parser("run", help="run a file once; show or save its outputs")
     common(parser, run)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Calibration: the ranges that values have on samples, and the scales of int8 that have them."""
+"""Calibration: measure the range of each value over samples, and derive its int8 scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft_lite.schema.enums import DataType, OpKind
 from weft_tensor import errors
 
 TRAINED: Final = "trained"
-"""Ranges are those of fake-quant ops alone."""
+"""The method that takes all ranges from fake-quant ops."""
 
 RANGES: Final = ("extremes", "percentile", "average", TRAINED)
 CUT: Final = 0.01
@@ -196,7 +196,11 @@ _COMPARING: Final = (OpKind.Softmax, OpKind.LogSoftmax, OpKind.Max, OpKind.ArgMa
 
 
 def _scores(lowered: Lowered) -> set[Value]:
-    """Return the values that ops compare elements of, and those that they are combined of."""
+    """Return the values whose large negative elements have no effect on results.
+
+    These are the inputs of comparing ops such as Softmax, and the values from which combining ops
+    such as Add compute these inputs.
+    """
     scores: set[Value] = set()
     for graph in lowered.graphs():
         for op in reversed(graph.ops):
@@ -206,10 +210,10 @@ def _scores(lowered: Lowered) -> set[Value]:
 
 
 def _masked(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
-    """Return True if a range is so much wider than the scores in it that they become few numbers.
+    """Return True if a mask value widens a range so much that int8 cannot resolve the scores in it.
 
-    Such are scores from -5 to 5 with -1e9 where a mask hides one: they lie at one end of the range,
-    or both ends, and spread over less than 8 of its `steps`.
+    An example is scores from -5 to 5 in which a mask replaces elements by -1e9. The scores are then
+    at one end of the range, or at both ends, and spread over fewer than 8 of its `steps`.
     """
     middle = joined.low / 2 + joined.high / 2
     halves = [half for span in spans for half in span.halves]
@@ -223,7 +227,7 @@ def _masked(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
 
 
 def _joined(spans: Sequence[_Span], method: str) -> Range:
-    """Join the ranges of samples; the extremes where outliers are all that varies."""
+    """Join the ranges of samples; return the extremes if only outliers vary."""
     extremes = _union([span.extremes for span in spans])
     if not np.isfinite(extremes).all():
         return extremes

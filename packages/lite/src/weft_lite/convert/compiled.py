@@ -1,4 +1,4 @@
-"""Compiled models behind `weft_lite.h`: libraries that apps link in the place of the runtime's."""
+"""Compiled models behind `weft_lite.h`: libraries that apps link instead of the runtime."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ class Converter:
         """Return a converter of the graph of a checkpoint, with the values of the checkpoint.
 
         Args:
-          prefix: of the checkpoint, as `Saver.save` returned it; `<prefix>.meta` has the graph.
+          prefix: checkpoint prefix, as returned by `Saver.save`. `<prefix>.meta` has the graph.
           inputs: names of the tensors to feed; ":0" may be omitted.
           outputs: names of the tensors to compute.
           bounds: as for the class.
@@ -289,19 +289,19 @@ class Converter:
         Args:
           samples: values of inputs by name, for the check; omitted floats are random normal
             numbers, and others zeros.
-          limit: how far an output may differ from the graph's: the largest difference relative to
-            its largest value, for integers and booleans the fraction of unequal elements. The
-            default is 1e-3, 1e-2 for outputs of float16, and 0.1 in int8.
+          limit: maximum difference of an output from the graph's, relative to its largest value;
+            for integers and booleans the maximum fraction of unequal elements. The default is 1e-3,
+            1e-2 for outputs of float16, and 0.1 in int8.
           calibration: samples of all inputs, by name; if given, the file computes in int8 where
             possible, with the ranges of values on these samples. Inputs and outputs keep their
             types. Without `samples`, up to 16 of them are used for the check.
           keep_float: names of inputs, results or ops that stay in float, such as those that `noise`
             or an error lists; for an input, the ops that read it.
-          weights: how the file stores the weights of float ops: "float32", "float16" (half the
+          weights: storage of the weights of float ops: "float32", "float16" (half the
             size), or "int8" with a scale per channel (a quarter). With "dynamic", int8 weights are
             multiplied by int8 activations in convolutions, dense layers and recurrent cells: each
             incoming image or row is quantized with its own scale.
-          ranges: how calibration determines ranges: "extremes" of all samples; "percentile",
+          ranges: calibration method: "extremes" of all samples; "percentile",
             without the lowest and the highest hundredth of a percent of each sample; or the
             "average" of the samples' extremes. The range of a fake-quant op takes precedence. With
             "trained" these give all ranges, and the file computes in int8 without calibration.

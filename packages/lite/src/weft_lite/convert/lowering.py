@@ -127,7 +127,7 @@ def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Sh
         try:
             other = _shape_on(source, bounds, expected, 1)
         except errors.OpError:
-            return shape  # ones are no indices there, for example
+            return shape  # ones are not indices there, for example
         if shape != other:
             told = f"it is {shape} on zeros and {other} on ones"
             raise NotInLiteError(_require_bound(output, told))
@@ -250,7 +250,7 @@ def _missing_reason(node: Node) -> str:
 
 
 def _unwritten_value(output: Output) -> Value:
-    """Return a value that is never written, in the place of one that lite cannot compute."""
+    """Return a value that is never written, to replace one that lite cannot compute."""
     kind = TYPES.get(output.dtype.base_dtype.name, TYPES["float32"])
     shape = tuple(size or 1 for size in output.dims or ())
     return Value(output.name, kind, shape, shape)

@@ -193,7 +193,7 @@ class Quantiser:
       source: the float graph, which is changed.
       ranges: ranges of values, as `calibration.measure` returns them.
       names: names of inputs and results that stay in float.
-      trained: whether fake-quant ops must give all ranges.
+      trained: True if fake-quant ops must provide all ranges.
       activations: one of `ACTIVATIONS`.
     """
 

@@ -78,7 +78,7 @@ class Builder:
 
     Args:
       shapes: the shapes of outputs, with open sizes at their bound.
-      open_sizes: whether sizes may be open.
+      open_sizes: True if sizes may be open.
     Attributes:
       scope: the graph that ops are added to: the whole, or a branch or a body of it.
       arrays: values of TensorArrays, whose elements lie along the first axis.

@@ -1,7 +1,7 @@
 """Sources of a conversion: a frozen graph, its named inputs and outputs, and its variables.
 
 Every source goes through `weft_graph.freezing.specialize_graph`: calls of functions are inlined,
-placeholders that are no inputs are bound to values or to their defaults, and the conditionals that
+placeholders that are not inputs are bound to values or to their defaults, and the conditionals that
 these decide are folded.
 """
 
@@ -115,9 +115,9 @@ def specialized(
     """Return the part of a graph between inputs and outputs, with all other placeholders bound.
 
     Args:
-      values: by tensor, by the name of a tensor, or by the name of an input, which is no input of
-        the file then. Placeholders that are in neither have their defaults.
-      shapes: of inputs by name; what follows from them is known before anything runs.
+      values: values by tensor, by the name of a tensor, or by the name of an input, which is then
+        not an input of the file. Other placeholders that are not inputs have their defaults.
+      shapes: shapes of inputs by name; sizes that follow from them are known at conversion.
     Raises:
       NotFoundError: there is no tensor of a name, or no input.
       InvalidArgumentError: a value does not fit its tensor, or an output is computed only in a

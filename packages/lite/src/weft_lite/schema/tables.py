@@ -123,7 +123,7 @@ class ResizeOptions:
 
 @dataclass
 class CellOptions:
-    """Of recurrent cells. `forget_bias` is added to the forget gate; `cell_clip` 0 is no clip."""
+    """Of recurrent cells. `forget_bias` is added to the forget gate; 0 disables `cell_clip`."""
 
     forget_bias: Float = 0.0
     cell_clip: Float = 0.0

@@ -88,8 +88,8 @@ def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Ax
     """Return the window geometry along the spatial axes.
 
     Args:
-      shape: of the input, in the op's layout.
-      taps: of a window.
+      shape: shape of the input, in the op's layout.
+      taps: number of taps of a window.
     """
     layout = op.attr("data_format")
     explicit = op.attr("explicit_paddings") if "explicit_paddings" in op.node.attrs else ()
@@ -519,7 +519,7 @@ def call_by_rows(
     """Emit a convolution as calls for a row of windows, for an image or for a batch.
 
     Args:
-      shape: of the result.
+      shape: shape of the result.
       call: maps an image, a row, and the numbers of both to the call.
     """
     y, x = axes

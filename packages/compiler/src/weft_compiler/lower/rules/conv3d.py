@@ -140,7 +140,7 @@ class _Slices:
 
     Attributes:
       op: the convolution.
-      shape: of the volumes, (N, D, H, W, C).
+      shape: shape of the volumes, (N, D, H, W, C).
       axes: the geometry along the three axes.
     """
 
@@ -168,7 +168,7 @@ class _Slices:
         """Return the result of the image convolution `kind`.
 
         Args:
-          shape: of the result.
+          shape: shape of the result.
         """
         graph, op = Graph(), self.op
         sources = []

@@ -24,7 +24,7 @@ class _Band:
       longest: the size of the rows that store diagonals.
 
     Args:
-      shape: of the matrices.
+      shape: shape of the matrices.
       operand: the position of the operand that selects the diagonals.
     """
 

@@ -98,7 +98,7 @@ def _axes(
     """Return the sampling positions along the rows and the columns of all crops.
 
     Args:
-      shape: of the images.
+      shape: shape of the images.
       first: the position of the boxes operand; the image indices follow it.
     """
     boxes, which = op.inputs[first : first + 2]

@@ -92,7 +92,7 @@ def product_of(
 
     Args:
       a, b: the operands; floats narrower than float32 are computed in float32.
-      shape: of the result.
+      shape: shape of the result.
     """
     if a.dtype in NARROW:
         total = sums_of(f"{name}_wide", a, b, shape, transpose_a, transpose_b)

@@ -26,7 +26,7 @@ class _Windows:
 
     Attributes:
       x, taps: images (N, H, W, C) and filter (KH, KW, C), in the type of the sums.
-      shape: of the windows, (N, rows, columns, C).
+      shape: shape of the windows, (N, rows, columns, C).
       step: for both axes, the stride, the rate and the padding before.
       least: a number smaller than all sums.
     """
@@ -38,7 +38,7 @@ class _Windows:
     least: Expr
 
     def place(self, position: tuple[Expr, ...], tap: tuple[Expr, ...]) -> list[Expr]:
-        """Return the row and the column that a tap meets."""
+        """Return the row and the column that a tap reads."""
         return [
             minus(plus(times(i, stride), times(k, rate)), first)
             for i, k, (stride, rate, first) in zip(position[1:3], tap, self.step, strict=True)

@@ -27,7 +27,7 @@ class _Images:
     """Images and per-channel vectors, in float32 if the images are narrower.
 
     Attributes:
-      axis: of the channels.
+      axis: axis of the channels.
       count: the number of elements of each channel.
     """
 

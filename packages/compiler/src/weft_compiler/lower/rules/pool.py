@@ -45,7 +45,7 @@ class _Windows:
     """Window geometry of a pooling op.
 
     Attributes:
-      shape: of the input.
+      shape: shape of the input.
       counts: the number of windows along each axis.
       axes: the axes along which windows have several positions.
     """

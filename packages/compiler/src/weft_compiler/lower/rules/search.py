@@ -96,7 +96,7 @@ class _Kept:
     """Writer of a top-k scan, which keeps the k largest elements in order.
 
     Args:
-      dtype: of the elements.
+      dtype: element type.
       size, count: the number of elements, and k.
     """
 

@@ -121,7 +121,7 @@ def _added(
     """Return rows added at given positions.
 
     Args:
-      shape: of the result.
+      shape: shape of the result.
       places: the position of each row, a vector.
       element: maps a function that loads elements of `values`, the number of a row and the indices
         in it to the term to add.

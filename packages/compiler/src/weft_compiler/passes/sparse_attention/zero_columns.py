@@ -27,7 +27,7 @@ COLUMN: Final = Variable(INDEX, "*column")
 """The variable of any loop over columns."""
 
 
-class MatchFailure(Exception):  # noqa: N818 - it is no error of a program
+class MatchFailure(Exception):  # noqa: N818 - it is not an error of a program
     """A failed requirement of a rewrite; its text is the reason."""
 
 

@@ -21,7 +21,7 @@ def alexnet_v2_arg_scope(weight_decay: float = 0.0005) -> Any:
     """Return the default layer arguments of `alexnet_v2`.
 
     Args:
-      weight_decay: of the weights of all layers.
+      weight_decay: weight decay of the weights of all layers.
     Returns: an argument for `arg_scope`.
 
     Examples:
@@ -58,9 +58,9 @@ def alexnet_v2(
       inputs: floating, shape (B, H, W, 3); H and W of 224 for `spatial_squeeze`.
       num_classes: how many logits.
       is_training: whether there is dropout.
-      dropout_keep_prob: of the two wide layers.
+      dropout_keep_prob: keep probability of the two wide layers.
       spatial_squeeze: whether the logits lose their axes of space.
-      scope: of the variables.
+      scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
 
     Examples:

@@ -43,7 +43,7 @@ def inception_arg_scope(
     """Return the default layer arguments of these networks.
 
     Args:
-      weight_decay: of all weights.
+      weight_decay: weight decay of all weights.
       use_batch_norm: whether convolutions are normalized.
       batch_norm_var_collection: collection of the moving means and variances.
     Returns: an argument for `arg_scope`.
@@ -172,7 +172,7 @@ def inception_v1_base(
     Args:
       inputs: floating, shape (B, H, W, 3).
       final_endpoint: the last layer.
-      scope: of the variables.
+      scope: scope of the variables.
     Returns: the last layer, and all of them by name.
     Raises: InvalidArgumentError: there is no such layer.
 
@@ -230,8 +230,8 @@ def inception_v1(
       dropout_keep_prob: before the last layer.
       prediction_fn: from logits to predictions.
       spatial_squeeze: whether the logits lose their axes of space.
-      reuse: of the variables.
-      scope: of the variables.
+      reuse: reuse mode of the variables.
+      scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
 
     Examples:
@@ -328,7 +328,7 @@ def inception_v3_base(
       final_endpoint: the last layer.
       min_depth: the fewest channels of a layer.
       depth_multiplier: times the channels of each layer.
-      scope: of the variables.
+      scope: scope of the variables.
     Returns: the last layer, and all of them by name.
     Raises: InvalidArgumentError: there is no such layer, or the multiplier is not positive.
 
@@ -402,8 +402,8 @@ def inception_v3(
       min_depth, depth_multiplier: as `inception_v3_base`.
       prediction_fn: from logits to predictions.
       spatial_squeeze: whether the logits lose their axes of space.
-      reuse: of the variables.
-      scope: of the variables.
+      reuse: reuse mode of the variables.
+      scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
 
     Examples:

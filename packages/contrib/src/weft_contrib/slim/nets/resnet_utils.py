@@ -49,7 +49,7 @@ def subsample(inputs: Any, factor: int, scope: str | None = None) -> Any:
     Args:
       inputs: shape (B, H, W, C).
       factor: 1 for all.
-      scope: of the pooling.
+      scope: scope of the pooling.
 
     Examples:
       >>> from weft_contrib.slim.nets import resnet_utils
@@ -141,8 +141,8 @@ def resnet_arg_scope(
     """Return the default layer arguments of a residual network.
 
     Args:
-      weight_decay: of the weights of convolutions.
-      batch_norm_decay, batch_norm_epsilon, batch_norm_scale: of the normalizations.
+      weight_decay: weight decay of the weights of convolutions.
+      batch_norm_decay, batch_norm_epsilon, batch_norm_scale: parameters of the normalizations.
     Returns: an argument for `arg_scope`.
 
     Examples:
@@ -255,7 +255,7 @@ def of_layers(
 def root(inputs: Any, output_stride: int | None) -> tuple[Any, int | None]:
     """Apply the first layers, which reduce an image by 4; return the rest of the stride.
 
-    Raises: InvalidArgumentError: the stride is no multiple of 4.
+    Raises: InvalidArgumentError: the stride is not a multiple of 4.
     """
     if output_stride is not None:
         if output_stride % 4:

@@ -55,7 +55,7 @@ def bottleneck(
       stride: by how much the result is smaller.
       rate: of dilation, of the second convolution.
       outputs_collections: collections that the result is added to.
-      scope: of the variables.
+      scope: scope of the variables.
     Returns: shape (B, ceil(H / stride), ceil(W / stride), depth).
 
     Examples:
@@ -98,8 +98,8 @@ def resnet_v2(
       output_stride: the most by which the last block is smaller than `inputs`, a multiple of 4;
         layers are dilated from there on. None for no limit.
       include_root_block: whether it begins with a convolution and a pooling of stride 2.
-      reuse: of the variables.
-      scope: of the variables.
+      reuse: reuse mode of the variables.
+      scope: scope of the variables.
     Returns: the last layer, shape (B, h, w, C), and all layers by name.
     Raises: InvalidArgumentError: there is no such output_stride.
 
@@ -128,7 +128,7 @@ def resnet_v2_block(scope: str, base_depth: int, num_units: int, stride: int) ->
       scope: its name.
       base_depth: channels of the bottlenecks; a quarter of those of the results.
       num_units: how many units.
-      stride: of the last unit.
+      stride: stride of the last unit.
 
     Examples:
       >>> from weft_contrib.slim.nets import resnet_v2

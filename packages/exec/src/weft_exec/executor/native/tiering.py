@@ -10,8 +10,8 @@ kernels are the rent, and the compile time is the price. `TierUpPolicy` decides 
   need the interpreter.
 - Without an idle core, compiling may delay the process by a tenth in total, and by three tenths if
   earlier processes have paid the whole price. Time that compiled code saves counts as earned.
-  Compiling pauses when the budget is used up. The objects compiled so far are on the disk, so that
-  the next process continues.
+  Compiling pauses when the budget is exhausted. The objects compiled so far are on the disk, so the
+  next process continues.
 - If earlier processes ran so long that compiled code will save its price, nothing limits it.
 - Code that turns out slower than its kernels is dropped, and not compiled by later processes.
 """
@@ -698,7 +698,7 @@ def compilation() -> Compilation:
 def _started(work: Callable[[_Chosen], None], chosen: _Chosen) -> threading.Thread:
     """Return a thread that does some work.
 
-    It is no thread of a pool: the interpreter waits for those before it ends the main thread, so
+    It is not a thread of a pool: the interpreter waits for those before it ends the main thread, so
     they could not tell that the program has ended.
     """
     thread = threading.Thread(target=work, args=(chosen,), name="weft-compiler")

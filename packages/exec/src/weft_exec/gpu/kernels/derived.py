@@ -203,7 +203,7 @@ def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
 
 
 def _written(source: Elements, chain: KernelFunction, node: Node, device: Device) -> KernelFunction:
-    """Return a CUDA kernel, with the chain as the fallback for broadcasting."""
+    """Return a CUDA kernel, with `chain` as the fallback for broadcasting."""
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
     definition = node.op_def.traits.scalar
     one_shape = definition is not None and definition.one_shape

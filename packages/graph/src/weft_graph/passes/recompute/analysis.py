@@ -26,9 +26,9 @@ class Group(NamedTuple):
     """Nodes that are computed again together.
 
     Attributes:
-      members: places of nodes, inputs first.
-      start: the place of the first gradient node that needs them.
-      trigger: the place of the node that they wait for.
+      members: indices of nodes, inputs first.
+      start: the index of the first gradient node that needs them.
+      trigger: the index of the node that they wait for.
     """
 
     members: tuple[int, ...]
@@ -53,14 +53,15 @@ class Analysis:
     """The nodes of a step in order, with facts by position.
 
     Attributes:
-      nodes: in the order in which they run.
-      place: of each node.
-      backward: whether a node computes gradients, or waits for some.
-      latest: the last place of a forward node that a node waits for, or its own.
-      movable: whether it may be copied: of what is on a device that would need too much, or hinted.
-      saved: bytes that are not kept any more if gradients do not use its values.
-      readers: the places of nodes that take a node's outputs.
-      values: numbered.
+      nodes: the nodes in execution order.
+      place: the index of each node.
+      backward: True for each node that computes gradients, or depends on some.
+      latest: for each node, the last index of a forward node that it depends on, or its own.
+      movable: True for each node that may be copied, because its device exceeds the limit or it
+        has a hint.
+      saved: for each node, the bytes that are freed if gradients do not use its values.
+      readers: for each node, the indices of the nodes that read its outputs.
+      values: the numbered values.
     """
 
     def __init__(
@@ -166,8 +167,9 @@ class Analysis:
         """Return the group of allowed nodes that gradients need again, or None if it saves nothing.
 
         Args:
-          allowed: places, in order.
-          first: of them those that gradients are to take anew; all that save something by default.
+          allowed: indices of nodes, in order.
+          first: the allowed nodes whose values gradients read from the copies; by default all that
+            save memory.
         """
         start = len(self.nodes)
         while True:

@@ -1,13 +1,13 @@
-"""Recomputation: values that only gradients wait for are computed again, not kept (paper, 4.1).
+"""Rematerialization: values that only gradients need are recomputed, not kept (paper, 4.1).
 
-Copies of forward nodes (`node/recomputed`) give gradient nodes what they need.  Nodes are copied in
-groups.  A group starts where its first gradient does: it waits for a node that came after the
-group's originals, so that its values are not there while the rest of the forward pass is computed.
+Gradient nodes read copies of forward nodes (`node/recomputed`). Nodes are copied in groups. A group
+starts when its first gradient does: it waits for a node that comes after the group's originals, so
+its values do not take memory during the rest of the forward pass.
 
-Groups are runs of cheap nodes, or the segments between checkpoints: the values that cross from one
-segment to the next are kept, and all within is computed again.  Cuts are put where least crosses,
-and the number of segments is the one that is estimated to need the least memory, which for a chain
-is about the square root of its length.
+Groups are runs of cheap nodes, or the segments between checkpoints. Values that cross from one
+segment to the next are kept, and all others are recomputed. Segments end where the fewest bytes
+cross. Their number is chosen to minimize the estimated memory; for a chain it is about the square
+root of its length.
 
 Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
 """
@@ -35,15 +35,14 @@ def recompute(
 ) -> int:
     """Make gradient nodes use recomputed values.
 
-    Stateful nodes, what is fed or fetched, and what is in branches and loops are never copied.
-    Hints are followed wherever some node tells that gradients are near; other groups are formed
-    only where less memory is needed then.
+    Stateful, fed and fetched nodes, and nodes in branches and loops, are never copied. Hints are
+    followed wherever the step has gradients; other groups are formed only if they save memory.
 
     Args:
-      candidates: what may be computed again.
+      candidates: the nodes that may be recomputed.
       scope: name scope of gradient nodes that are not marked as such.
-      memory: what the step should need at most; then of the plans that do the one with the least
-        work is chosen. None for as little memory as possible.
+      memory: memory limits of the step; the plan with the least work within them is chosen. None to
+        minimize memory.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they will run; as they are by default.
     Returns: the number of nodes copied.

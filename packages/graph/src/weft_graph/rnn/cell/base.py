@@ -27,8 +27,8 @@ class RNNCell(Layer):
 
     Args:
       trainable: whether the variables are trainable.
-      name: of the cell and its variable scope; made from the class by default.
-      dtype: of the variables; that of the first input by default.
+      name: name of the cell and its variable scope; made from the class by default.
+      dtype: element type of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
 
     Examples:
@@ -205,7 +205,7 @@ class LayerRNNCell(RNNCell):
     def _input_depth(self, input_shape: Any) -> int:
         """Return the last size of the input, which is expected of all later ones too.
 
-        Raises: InvalidArgumentError: it is not known, or the element type is no floating one.
+        Raises: InvalidArgumentError: it is not known, or the element type is not a floating one.
         """
         dims = as_dims(input_shape)
         if not dims or dims[-1] is None:

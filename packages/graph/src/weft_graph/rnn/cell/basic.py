@@ -30,8 +30,8 @@ class BasicRNNCell(LayerRNNCell):
       num_units: H, size of the state.
       activation: function, or its name; tanh by default.
       reuse: the variables of a previous cell of that name.
-      name: of the cell and its variable scope.
-      dtype: of the variables; that of the first input by default.
+      name: name of the cell and its variable scope.
+      dtype: element type of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
 
     Examples:
@@ -97,8 +97,8 @@ class GRUCell(LayerRNNCell):
       reuse: the variables of a previous cell of that name.
       kernel_initializer: of both kernels; the variable scope's by default.
       bias_initializer: of both biases; ones for the gates and zeros for the candidate by default.
-      name: of the cell and its variable scope.
-      dtype: of the variables; that of the first input by default.
+      name: name of the cell and its variable scope.
+      dtype: element type of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
     Source: Cho et al. 2014.
 

@@ -71,8 +71,8 @@ class BasicLSTMCell(LayerRNNCell):
       state_is_tuple: whether the state is an LSTMStateTuple, or c and h side by side: (B, 2 H).
       activation: function, or its name; tanh by default.
       reuse: the variables of a previous cell of that name.
-      name: of the cell and its variable scope.
-      dtype: of the variables; that of the first input by default.
+      name: name of the cell and its variable scope.
+      dtype: element type of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Zaremba et al. 2014.
 
@@ -154,7 +154,7 @@ class LSTMCell(LayerRNNCell):
       num_units: C, size of c.
       use_peepholes: whether the gates see c.
       cell_clip: clip c' to [-cell_clip, cell_clip]; None for no limit.
-      initializer: of kernels and peepholes; the variable scope's by default.
+      initializer: initializer of kernels and peepholes; the variable scope's by default.
       num_proj: H, size of h and of the output; that of c, without a projection, by default.
       proj_clip: clip h' to [-proj_clip, proj_clip] where there is a projection.
       num_unit_shards, num_proj_shards: number of parts, along the rows, of kernel and projection;
@@ -163,8 +163,8 @@ class LSTMCell(LayerRNNCell):
       state_is_tuple: whether the state is an LSTMStateTuple, or c and h side by side: (B, C + H).
       activation: function, or its name; tanh by default.
       reuse: the variables of a previous cell of that name.
-      name: of the cell and its variable scope.
-      dtype: of the variables; that of the first input by default.
+      name: name of the cell and its variable scope.
+      dtype: element type of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Sak et al. 2014.
 

@@ -22,9 +22,9 @@ class MultiRNNCell(RNNCell):
 
     Args:
       cells: at least one, the first nearest to the input.
-      state_is_tuple: whether the state is a tuple of theirs, or all side by side in one tensor.
+      state_is_tuple: True for a tuple of states, False for one tensor of all states.
     Raises:
-      InvalidTypeError: `cells` is no list or tuple.
+      InvalidTypeError: `cells` is not a list or tuple.
       InvalidArgumentError: it is empty, or `state_is_tuple` is False and the state of a cell is no
         single tensor.
 

@@ -59,8 +59,8 @@ def concat_sizes(prefix: Size, suffix: Size) -> Any:
       prefix: usually the batch size.
       suffix: usually the size of a state or an output.
     Returns: a tuple of integers where all are known, else an int32 vector.
-    Raises: InvalidArgumentError: a shape that is no tensor has unknown sizes, or a tensor of sizes
-      has another rank than 0 and 1.
+    Raises: InvalidArgumentError: a static shape has unknown sizes, or a tensor of sizes has a rank
+      other than 0 and 1.
     """
     dims = concat_dims(prefix, suffix)
     if is_fully_defined(dims):
@@ -152,7 +152,7 @@ def lengths_of(sequence_length: Any) -> Output:
     Fractions of floats are cut off.
 
     Raises:
-      InvalidTypeError: they are no numbers.
+      InvalidTypeError: they are not numbers.
       InvalidArgumentError: they have another rank.
     """
     lengths = convert_to_tensor(sequence_length, name="sequence_length")

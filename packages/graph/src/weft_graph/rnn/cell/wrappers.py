@@ -29,7 +29,7 @@ class RNNCellWrapper(RNNCell):
     Args:
       cell: the cell inside.
       **kwargs: those of RNNCell.
-    Raises: InvalidTypeError: `cell` is no cell.
+    Raises: InvalidTypeError: `cell` is not a cell.
     """
 
     def __init__(self, cell: Any, **kwargs: Any) -> None:
@@ -84,14 +84,14 @@ class DropoutWrapper(RNNCellWrapper):
       variational_recurrent: whether all steps of a Run, and all examples, share one mask.
       input_size: of the inputs, in their structure; needed for `variational_recurrent` where
         inputs are dropped out.
-      dtype: of inputs, state and output; needed for `variational_recurrent`.
-      seed: of the random choices.
+      dtype: element type of inputs, state and output; needed for `variational_recurrent`.
+      seed: seed of the random choices.
       dropout_state_filter_visitor: function of a part of the state that says whether to drop it
         out: a Boolean, or a structure of depth 1 of Booleans. By default all but the c of an
         LSTMStateTuple.
       **kwargs: those of RNNCell.
     Raises:
-      InvalidTypeError: `cell` is no cell, or the visitor no function.
+      InvalidTypeError: `cell` is not a cell, or the visitor is not callable.
       InvalidArgumentError: a probability is out of range, or an argument is missing for
         `variational_recurrent`.
     Source: Srivastava et al. 2014; Gal and Ghahramani 2016.

@@ -49,7 +49,7 @@ def _centred(
     """Numbers without their zero point, as floats.
 
     Args:
-      shape: of the zero point where it is a vector.
+      shape: shape of the zero point where it is a vector.
     """
     result, offset = operation.in_floats(value, dtype), operation.get(zero)
     if offset is None:
@@ -134,7 +134,7 @@ def _called(
     """Return a call of a function whose place an op may take.
 
     Args:
-      name: of the function.
+      name: name of the function.
       marks: as `mark` gives them.
       values: what it is called with.
       body: what it computes.
@@ -194,7 +194,7 @@ def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
     """Return the product of matrices of 8 bits, by a function whose place `MatMulInteger` may take.
 
     Args:
-      name: of the function.
+      name: name of the function.
       values: two matrices, and what stands for 0 in each, of int32.
       wide: floats in which sums are exact.
     """

@@ -244,7 +244,7 @@ def slide(
 
     Args:
       kernel: taps along each spatial axis.
-      sizes: of the input along these.
+      sizes: sizes of the input along these.
     """
     strides = [int(export.attribute("strides")[axis]) for axis in places.spatial]
     given = export.attribute("dilations") or [1] * (len(places.spatial) + 2)

@@ -66,7 +66,7 @@ class Trees:
       missing: where a NaN passes the test.
       members: for MEMBER the values that pass, padded with NaN.
       roots: the row of each tree's root.
-      weights: of leaves, (rows, targets); NaN if a leaf has no weight for a target.
+      weights: weights of leaves, (rows, targets); NaN if a leaf has no weight for a target.
     """
 
     feature: Array

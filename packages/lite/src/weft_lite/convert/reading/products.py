@@ -172,7 +172,7 @@ def _multiply_int8(
 
 
 def _quantize_rows(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
-    """Return real numbers as bytes, and their scale for each place of the other axes."""
+    """Return real numbers as int8, and their scale for each index of the other axes."""
     limit = node("Max", node("Abs", x), np.array(axes, np.int32), keep_dims=True)
     step = node("Div", limit, np.float32(127))
     tiny = node("Less", step, np.finfo(np.float32).tiny)
