@@ -55,7 +55,7 @@ worker, master = server._worker, server.master
 print(server.target, flush=True)
 for line in sys.stdin:
     told = [len(master.open_sessions), len(worker._signatures),
-            len(worker._scopes._of), worker.running_steps, threading.active_count()]
+            len(worker._scopes._by_session), worker.running_steps, threading.active_count()]
     print(json.dumps(told), flush=True)
 """
 
