@@ -270,7 +270,7 @@ def feed_what_does_not_fit(link: RemoteLink, segment: np.ndarray) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=f"1 feeds, got {count} values"):
             run([fits] * count)
     for name in (fed[:-1] + "1", fed[:-1] + "-1", f"{fed};0", "x:0"):
-        with pytest.raises(errors.OpError, match="no feed 1|is not a feed"):
+        with pytest.raises(errors.OpError, match=r"no feed 1|is not a feed"):
             advance(name, [fits])
     with pytest.raises(errors.InvalidArgumentError, match="not planned for partial runs"):
         link.begin_partial(RunStep(session, plain.signature))

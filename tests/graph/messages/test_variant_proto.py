@@ -174,7 +174,9 @@ def test_variants_of_other_processes_are_refused() -> None:
     with pytest.raises(TypeError, match="a variant cannot leave its process"):
         value_from_bytes(tensor(ROWS, 2).SerializeToString())
     graph = imported(tensor(ROWS, 2)).graph
-    with pytest.raises(errors.InvalidArgumentError, match="tensors of variant cannot be serialized"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="tensors of variant cannot be serialized"
+    ):
         graph_to_bytes(graph)
 
 
