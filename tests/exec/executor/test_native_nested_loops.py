@@ -244,7 +244,7 @@ def test_jit_check_compares_what_inner_loops_push(
         return [(value + 1.0, own) for value, own in keep(self, outputs)]
 
     monkeypatch.setattr(native_loops.Place, "beside", wrong)
-    with pytest.raises(errors.InternalError, match="StackPushV2 gives"):
+    with pytest.raises(errors.InternalError, match="StackPushV2 returns"):
         _results(_varying, feeds, "now", monkeypatch, **config)
 
     def close(self: Any, outputs: Any) -> Any:
