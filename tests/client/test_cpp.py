@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import runpy
 import struct
 import sys
@@ -204,6 +205,14 @@ def test_rows_of_the_op_table_agree(build: Path, target: str, tmp_path: Path) ->
 
 
 # -------------------------------------------------------------------------------- functions
+
+
+def test_items_of_another_graph_are_refused(build: Path, target: str) -> None:
+    *refused, value = run(build / "suite", "graphs", target).splitlines()
+    assert len(refused) == 7
+    for line in refused:
+        assert re.match(r"INVALID_ARGUMENT: 'x(:0)?' belongs to another graph", line), line
+    assert value == "50"
 
 
 def test_functions_are_shared_with_python(build: Path, target: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-// Programs in C++ that the tests run: train, conformance, connect, lose, functions.
+// Programs in C++ that the tests run: train, conformance, connect, lose, graphs, functions.
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -274,6 +274,37 @@ int run_by_line(const std::string& target, int milliseconds) {
   return 0;
 }
 
+/// Uses items of another graph, which are refused, and assigns a session to another one.
+int mix_graphs(const std::string& target) {
+  const Scope root = Scope::NewRoot(), other = Scope::NewRoot();
+  const auto mine = ops::Const(root.WithOpName("x"), 1.0f);
+  const auto foreign = ops::Const(other.WithOpName("x"), 50.0f);
+  Session session(Client::Connect(target), root);
+  const auto capture = [&](const Scope& scope, const std::vector<Output>& arguments) {
+    return std::vector<Output>{ops::Mul(scope, arguments[0], foreign)};
+  };
+  const std::vector<std::function<void()>> uses = {
+      [&] { ops::Neg(root, foreign); },
+      [&] { ops::NoOp(root.WithControlDependencies({foreign.operation()})); },
+      [&] { root.ColocateWith(foreign.operation()); },
+      [&] { session.Run(foreign); },
+      [&] { session.Run({{foreign, Tensor(2.0f)}}, {mine}); },
+      [&] { session.AddGradients({mine}, {foreign}); },
+      [&] { DefineFunction(root, "Captures", {{"y", WEFT_FLOAT32, {}}}, capture); },
+  };
+  for (const auto& use : uses) {
+    try {
+      use();
+      std::cout << "accepted\n";
+    } catch (const Error& error) {
+      std::cout << error.code_name() << ": " << error.what() << "\n";
+    }
+  }
+  session = Session(Client::Connect(target), other);
+  std::cout << session.Run(foreign).scalar<float>() << "\n";
+  return 0;
+}
+
 // ----------------------------------------------------------------------------- functions
 
 /// Loads a function that Python saved, calls it twice, trains through it, and saves one of its own.
@@ -320,6 +351,7 @@ int main(int argc, char** argv) {
     if (words.at(0) == "conformance") return conformance(words.at(1), words.at(2), words.at(3));
     if (words.at(0) == "connect") return try_to_connect(words.at(1), std::stoi(words.at(2)));
     if (words.at(0) == "lines") return run_by_line(words.at(1), std::stoi(words.at(2)));
+    if (words.at(0) == "graphs") return mix_graphs(words.at(1));
     if (words.at(0) == "functions") return functions(words.at(1), words.at(2), words.at(3));
     std::cerr << "unknown program\n";
   } catch (const Error& error) {

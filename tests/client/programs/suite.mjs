@@ -124,6 +124,26 @@ async function values(target) {
   assert((await session.run(parts.length ? parts : parts.output))[1].data[1] === 4, "several outputs");
   const shape = await session.shapeOf(ops.placeholder(root, "float32", { shape: [null, 5] }));
   assert(shape.dtype === "float32" && shape.shape.join() === "-1,5", "shape");
+  const foreign = constant(Scope.root().withName("Neg"), 50);
+  const uses = [
+    () => ops.neg(root, foreign),
+    () => ops.noOp(root.withControls([foreign.operation])),
+    () => root.colocateWith(foreign.operation),
+    () => session.run([foreign]),
+    () => session.run([negative], { feeds: [[foreign, 1]] }),
+    () => session.gradients([joined], [foreign]),
+    () => defineFunction(
+      root, "Captures", [{ name: "y", dtype: "float32" }], (scope, y) => ops.mul(scope, y, foreign)),
+  ];
+  for (const [i, use] of uses.entries()) {
+    let message = "accepted";
+    try {
+      await use();
+    } catch (error) {
+      message = error.message;
+    }
+    assert(message.includes("belongs to another graph"), `use ${i} of another graph: ${message}`);
+  }
   const queue = ops.fifoQueueV2(root.withName("queue"), ["float32"]);
   const taken = ops.queueDequeueV2(root, queue, ["float32"]).components;
   const waiting = Promise.all([session.run(taken), session.run(taken)]);

@@ -6,26 +6,41 @@ import { Tensor } from "./tensor.mjs";
 
 const GRAPH_DEF_VERSION = 134;
 
-/** A node. */
+/** A node of `graph`, or of any graph without it. */
 export class Operation {
-  constructor(name) {
+  constructor(name, graph = null) {
     this.name = name;
+    Object.defineProperty(this, "graph", { value: graph });
   }
 
   output(index) {
-    return new Output(`${this.name}:${index}`);
+    return new Output(`${this.name}:${index}`, this.graph);
   }
 }
 
-/** A result of a node: "node:0". */
+/** A result of a node, "node:0", of `graph`, or of any graph without it. */
 export class Output {
-  constructor(name) {
+  constructor(name, graph = null) {
     this.name = name.includes(":") ? name : `${name}:0`;
+    Object.defineProperty(this, "graph", { value: graph });
   }
 
   get operation() {
-    return new Operation(this.name.slice(0, this.name.lastIndexOf(":")));
+    return new Operation(this.name.slice(0, this.name.lastIndexOf(":")), this.graph);
   }
+}
+
+/**
+ * Return the name of an operation or an output of a graph. Names are unique within a graph only, so
+ * a name of another graph would silently refer to a different node.
+ */
+export function nameIn(graph, item) {
+  if (item.graph && item.graph !== graph) {
+    throw new WeftError(
+      "INVALID_ARGUMENT",
+      `'${item.name}' belongs to another graph or function body; pass it as an argument`);
+  }
+  return item.name;
 }
 
 /** The nodes and functions of a graph, in parts; sessions send those that are new. */
@@ -93,7 +108,7 @@ export class Scope {
   }
 
   colocateWith(operation) {
-    return this.#with({ colocation: operation.name });
+    return this.#with({ colocation: nameIn(this.state, operation) });
   }
 
   withControls(operations) {
@@ -114,12 +129,12 @@ export function constant(scope, value, dtype, shape) {
   const name = scope.state.uniqueName(scope.nameFor("Const"));
   const tensor = Tensor.from(value, dtype, shape);
   scope.state.current().constants.push({ name, tensor, device: scope.device });
-  return new Output(`${name}:0`);
+  return new Output(`${name}:0`, scope.state);
 }
 
 function inputName(scope, value, dtype) {
-  if (value instanceof Output) return value.name;
-  if (value?.output instanceof Output) return value.output.name;
+  if (value instanceof Output) return nameIn(scope.state, value);
+  if (value?.output instanceof Output) return nameIn(scope.state, value.output);
   if (value === undefined || value === null) {
     throw new WeftError("INVALID_ARGUMENT", `an input of ${scope.nameFor("a node")} is missing`);
   }
@@ -142,7 +157,7 @@ export function addNode(scope, op, inputs, attrs) {
     counts.push(values.length);
     hasLists ||= isList;
   }
-  for (const control of scope.controls) parts.push(bytes(3, `^${control.name}`));
+  for (const control of scope.controls) parts.push(bytes(3, `^${nameIn(scope.state, control)}`));
   if (scope.device) parts.push(bytes(4, scope.device));
   if (scope.colocation) parts.push(attribute("_class", "list(string)", [`loc:@${scope.colocation}`]));
   if (hasLists) parts.push(attribute("_input_counts", "list(int)", counts));
@@ -151,7 +166,7 @@ export function addNode(scope, op, inputs, attrs) {
   }
   const name = scope.state.uniqueName(wanted);
   scope.state.current().nodes.push(bytes(1, Buffer.concat([bytes(1, name), ...parts])));
-  return new Operation(name);
+  return new Operation(name, scope.state);
 }
 
 /** Outputs of a node from number `first` on. */
@@ -178,7 +193,7 @@ export function defineFunction(scope, name, args, build, results = []) {
   scope.state.parts.push({
     kind: "function", isSealed: true, name, results,
     inputs: placeholders.map((each) => each.operation.name),
-    outputs: built.map((each) => each.name),
+    outputs: built.map((output) => nameIn(body.state, output)),
     nodes: body.state.parts.flatMap((part) => part.nodes), constants,
   });
   return name;

@@ -6,7 +6,7 @@ import { Connection } from "./connection.mjs";
 import { loadCredentials } from "./credentials.mjs";
 import { readTable, writeTable } from "./encoding.mjs";
 import { WeftError } from "./errors.mjs";
-import { Output } from "./graph.mjs";
+import { Output, nameIn } from "./graph.mjs";
 import { Tensor, nameOf } from "./tensor.mjs";
 
 const METHODS = {
@@ -120,12 +120,14 @@ function targetOf(child, program, timeout) {
   });
 }
 
-/** The name of an output that is given as one, as an op, or as a name. */
-function nameOfOutput(value) {
+/** Return the name of an output of a graph: an output, an op with one output, or a name. */
+function nameOfOutput(graph, value) {
   if (typeof value === "string") return new Output(value).name;
-  const name = (value?.output ?? value)?.name;
-  if (typeof name !== "string") throw new WeftError("INVALID_ARGUMENT", `${value} is no output`);
-  return name;
+  const output = value?.output instanceof Output ? value.output : value;
+  if (!(output instanceof Output)) {
+    throw new WeftError("INVALID_ARGUMENT", `${value} is not an output`);
+  }
+  return nameIn(graph, output);
 }
 
 /** A session: a graph on the devices of a cluster. Calls may overlap. */
@@ -142,6 +144,10 @@ export class Session {
     this.#scope = scope;
     this.#number = number;
     this.devices = devices;
+  }
+
+  #nameOf(output) {
+    return nameOfOutput(this.#scope.state, output);
   }
 
   #call(method, fields, values, deadline) {
@@ -195,10 +201,10 @@ export class Session {
    */
   async run(fetches, { feeds = [], targets = [], timeout } = {}) {
     const deadline = this.#deadline(timeout);
-    const fed = Array.from(feeds, ([output]) => nameOfOutput(output));
+    const fed = Array.from(feeds, ([output]) => this.#nameOf(output));
     const values = Array.from(feeds, ([, value]) => Tensor.from(value));
-    const names = fetches.map(nameOfOutput);
-    const nodes = targets.map((target) => (target.operation ?? target).name);
+    const names = fetches.map((fetch) => this.#nameOf(fetch));
+    const nodes = targets.map((target) => nameIn(this.#scope.state, target.operation ?? target));
     await this.#extend(deadline);
     const signature = await this.#plan(fed, names, nodes, deadline);
     const meta = Buffer.alloc(33);
@@ -236,18 +242,18 @@ export class Session {
     const deadline = this.#deadline(timeout);
     await this.#extend(deadline);
     const scope = this.#scope.state.uniqueName("gradients");
-    const fields = [this.#number, ys.map(nameOfOutput), xs.map(nameOfOutput),
-      gradYs.map(nameOfOutput), scope, !sparse, false, milliseconds(deadline)];
+    const fields = [this.#number, ys.map((y) => this.#nameOf(y)), xs.map((x) => this.#nameOf(x)),
+      gradYs.map((y) => this.#nameOf(y)), scope, !sparse, false, milliseconds(deadline)];
     const reply = await this.#call(METHODS.differentiate, fields, [], deadline);
     const [values, indices] = readTable(reply.meta, (table) => [table.texts(0), table.texts(1)]);
-    const output = (name) => (name ? new Output(name) : null);
+    const output = (name) => (name ? new Output(name, this.#scope.state) : null);
     return values.map((name, i) =>
       sparse ? { values: output(name), indices: output(indices[i]) } : output(name));
   }
 
   /** The element type and static shape of an output; null for an unknown rank, -1 for a size. */
   async shapeOf(output, { timeout } = {}) {
-    const { values } = await this.#ask(METHODS.shapes, [nameOfOutput(output)], timeout);
+    const { values } = await this.#ask(METHODS.shapes, [this.#nameOf(output)], timeout);
     const [types, ranks, sizes] = values;
     const shape = ranks.data[0] < 0 ? null : Array.from(sizes.data, Number);
     return { dtype: nameOf(types.data[0]), shape };

@@ -50,7 +50,7 @@ inline FunctionName DefineFunction(const Scope& scope, const std::string& name,
   for (const Output& placeholder : placeholders) names.push_back(placeholder.operation().name());
   std::vector<const char*> inputs, fetched, titles;
   for (const std::string& input : names) inputs.push_back(input.c_str());
-  for (const Output& output : outputs) fetched.push_back(output.name().c_str());
+  for (const Output& output : outputs) fetched.push_back(body.state()->NameOf(output).c_str());
   for (const std::string& result : results) titles.push_back(result.c_str());
   detail::Status status;
   status.check(weft_graph_function(scope.graph(), name.c_str(), body.graph(), inputs.data(),

@@ -2,6 +2,7 @@
 #ifndef WEFT_SCOPE_HPP
 #define WEFT_SCOPE_HPP
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,11 +18,15 @@ namespace weft {
 class Operation {
  public:
   Operation() = default;
-  explicit Operation(std::string name) : name_(std::move(name)) {}
+  /// A node by its name; without `graph_id`, of any graph.
+  explicit Operation(std::string name, std::uint64_t graph_id = 0)
+      : name_(std::move(name)), graph_id_(graph_id) {}
   const std::string& name() const { return name_; }
+  std::uint64_t graph_id() const { return graph_id_; }
 
  private:
   std::string name_;
+  std::uint64_t graph_id_ = 0;
 };
 
 /// A result of a node.
@@ -29,26 +34,50 @@ class Output {
  public:
   Output() = default;
   Output(const Operation& operation, int index)
-      : name_(operation.name() + ":" + std::to_string(index)) {}
-  /// An output by its name: "node:0"; ":0" may be left out.
-  explicit Output(const std::string& name)
-      : name_(name.empty() || name.find(':') != std::string::npos ? name : name + ":0") {}
+      : name_(operation.name() + ":" + std::to_string(index)), graph_id_(operation.graph_id()) {}
+  /// An output by its name: "node:0"; ":0" may be left out. Without `graph_id`, of any graph.
+  explicit Output(const std::string& name, std::uint64_t graph_id = 0)
+      : name_(name.empty() || name.find(':') != std::string::npos ? name : name + ":0"),
+        graph_id_(graph_id) {}
 
   /// "node:0"; "" for no output, such as the gradient of an unconnected input.
   const std::string& name() const { return name_; }
-  Operation operation() const { return Operation(name_.substr(0, name_.rfind(':'))); }
+  std::uint64_t graph_id() const { return graph_id_; }
+  Operation operation() const {
+    return Operation(name_.substr(0, name_.rfind(':')), graph_id_);
+  }
   explicit operator bool() const { return !name_.empty(); }
 
  private:
   std::string name_;
+  std::uint64_t graph_id_ = 0;
 };
 
 namespace detail {
 
 /// The state that all scopes of one graph share.
 struct GraphState {
-  GraphState() : graph(weft_graph_new(), weft_graph_free) {}
+  GraphState() : graph(weft_graph_new(), weft_graph_free), id(NextId()) {}
+  static std::uint64_t NextId() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+  }
+
+  /// Return the name of an operation or an output.
+  ///
+  /// Names are unique within a graph only, so a name of another graph would silently refer to a
+  /// different node. Throws Error (INVALID_ARGUMENT) for such an item.
+  template <typename Item>
+  const std::string& NameOf(const Item& item) const {
+    if (item.graph_id() != 0 && item.graph_id() != id)
+      throw Error(WEFT_INVALID_ARGUMENT,
+                  "'" + item.name() +
+                      "' belongs to another graph or function body; pass it as an argument");
+    return item.name();
+  }
+
   std::unique_ptr<weft_graph, void (*)(weft_graph*)> graph;
+  std::uint64_t id;
   std::vector<Operation> initializers;
 };
 
@@ -97,7 +126,7 @@ class Scope {
   /// The device of another node.
   Scope ColocateWith(const Operation& operation) const {
     Scope scope = *this;
-    scope.colocation_ = operation.name();
+    scope.colocation_ = state_->NameOf(operation);
     return scope;
   }
 
@@ -136,7 +165,7 @@ inline Output Const(const Scope& scope, const Tensor& value) {
   const char* device = scope.device().empty() ? nullptr : scope.device().c_str();
   const char* name = weft_graph_constant(scope.graph(), scope.NameFor("Const").c_str(),
                                          value.get(), device, status);
-  return Output(Operation(status.check(name)), 0);
+  return Output(Operation(status.check(name), scope.state()->id), 0);
 }
 
 template <typename T>
@@ -188,7 +217,7 @@ class Input {
   Input(const std::vector<std::string>& texts) : value_(texts) {}
 
   std::string Name(const Scope& scope) const {
-    return value_ ? ops::Const(scope, value_).name() : output_.name();
+    return value_ ? ops::Const(scope, value_).name() : scope.state()->NameOf(output_);
   }
 
  private:
@@ -325,7 +354,7 @@ class NodeBuilder {
       : scope_(scope), name_(scope.NameFor(op)),
         node_(weft_node_new(scope.graph(), op, name_.c_str()), weft_node_cancel) {
     for (const Operation& control : scope.controls())
-      weft_node_control(node_.get(), control.name().c_str());
+      weft_node_control(node_.get(), scope.state()->NameOf(control).c_str());
     if (!scope.device().empty()) weft_node_device(node_.get(), scope.device().c_str());
     if (!scope.colocation().empty()) weft_node_colocate(node_.get(), scope.colocation().c_str());
   }
@@ -352,7 +381,8 @@ class NodeBuilder {
   }
   Operation Finish() {
     detail::Status status;
-    return Operation(status.check(weft_node_finish(node_.release(), status)));
+    const char* name = status.check(weft_node_finish(node_.release(), status));
+    return Operation(name, scope_.state()->id);
   }
 
  private:

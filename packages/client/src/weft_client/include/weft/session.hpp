@@ -112,6 +112,15 @@ class Session {
                                                  config.size(), timeout.milliseconds(), status)));
   }
 
+  Session(Session&&) = default;
+  /// The old session is closed before its client.
+  Session& operator=(Session&& other) noexcept {
+    session_ = std::move(other.session_);
+    state_ = std::move(other.state_);
+    client_ = std::move(other.client_);
+    return *this;
+  }
+
   std::vector<std::string> devices() const {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < weft_session_num_devices(session_.get()); i++)
@@ -131,11 +140,12 @@ class Session {
     std::vector<const char*> feed_names, fetch_names, target_names;
     std::vector<weft_tensor*> fed, fetched(fetches.size() + 1);
     for (const auto& feed : feeds) {
-      feed_names.push_back(feed.first.name().c_str());
+      feed_names.push_back(state_->NameOf(feed.first).c_str());
       fed.push_back(feed.second.get());
     }
-    for (const Output& fetch : fetches) fetch_names.push_back(fetch.name().c_str());
-    for (const Operation& target : targets) target_names.push_back(target.name().c_str());
+    for (const Output& fetch : fetches) fetch_names.push_back(state_->NameOf(fetch).c_str());
+    for (const Operation& target : targets)
+      target_names.push_back(state_->NameOf(target).c_str());
     detail::Status status;
     status.check(weft_session_run(session_.get(), feed_names.data(), fed.data(), fed.size(),
                                   fetch_names.data(), fetched.data(), fetches.size(),
@@ -157,7 +167,7 @@ class Session {
     int rank = 0;
     std::int64_t dims[WEFT_MAX_RANK];
     detail::Status status;
-    status.check(weft_session_shape(session_.get(), output.name().c_str(), &dtype, &rank, dims,
+    status.check(weft_session_shape(session_.get(), state_->NameOf(output).c_str(), &dtype, &rank, dims,
                                     timeout.milliseconds(), status));
     return {dtype, rank < 0 ? PartialShape() : PartialShape(Shape(dims, dims + rank))};
   }
@@ -216,9 +226,9 @@ class Session {
     if (!grad_ys.empty() && grad_ys.size() != ys.size())
       throw Error(WEFT_INVALID_ARGUMENT, "there must be one of grad_ys for each y");
     std::vector<const char*> y_names, x_names, grad_names;
-    for (const Output& y : ys) y_names.push_back(y.name().c_str());
-    for (const Output& x : xs) x_names.push_back(x.name().c_str());
-    for (const Output& grad : grad_ys) grad_names.push_back(grad.name().c_str());
+    for (const Output& y : ys) y_names.push_back(state_->NameOf(y).c_str());
+    for (const Output& x : xs) x_names.push_back(state_->NameOf(x).c_str());
+    for (const Output& grad : grad_ys) grad_names.push_back(state_->NameOf(grad).c_str());
     weft_names* indices = nullptr;
     detail::Status status;
     weft_names* values = status.check(weft_session_gradients(
@@ -228,7 +238,8 @@ class Session {
     std::vector<std::string> names = take(values), rows = take(indices);
     std::vector<Gradient> gradients;
     for (std::size_t i = 0; i < names.size(); i++)
-      gradients.push_back({Output(names[i]), rows.empty() ? Output() : Output(rows[i])});
+      gradients.push_back({Output(names[i], state_->id),
+                           rows.empty() ? Output() : Output(rows[i], state_->id)});
     return gradients;
   }
 
