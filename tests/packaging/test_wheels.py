@@ -30,6 +30,7 @@ PACKAGES = [
     "io",
     "contrib",
     "distrib",
+    "trace",
     "weft",
 ]
 APART = "lite"  # with a library for one machine in it, and nothing that it brings along
@@ -47,12 +48,13 @@ IO = (
     | {"weftml-io", "pillow", "simplejpeg", "isal", "xxhash", "fsspec", "google-crc32c"}
 )
 CONTRIB = IO | {"weftml-contrib"}
+TRACE = {"weftml-trace", "numpy"}
 DISTRIB = IO | {"weftml-distrib", "grpcio", "typing-extensions"}
 WEFT = DISTRIB | {"weftml", "absl-py"}
 BRINGS = dict(
     zip(
         PACKAGES,
-        [TENSOR, GRAPH, AUTODIFF, CLIENT, COMPILER, EXEC, IO, CONTRIB, DISTRIB, WEFT],
+        [TENSOR, GRAPH, AUTODIFF, CLIENT, COMPILER, EXEC, IO, CONTRIB, DISTRIB, TRACE, WEFT],
         strict=True,
     )
 )

@@ -92,7 +92,7 @@ def test_every_package_is_complete(package: Path) -> None:
 @pytest.mark.parametrize("name", ["LICENSE", "hatch_build.py"])
 def test_copies_are_equal(name: str) -> None:
     copies = [*ROOT.glob(f"packages/*/{name}"), *ROOT.glob(name)]
-    assert len(copies) >= len(PACKAGES) - 3  # tensor, lite and client require no siblings
+    assert len(copies) >= len(PACKAGES) - 4  # tensor, trace, lite and client require no siblings
     assert len({path.read_bytes() for path in copies}) == 1
 
 

@@ -1,0 +1,40 @@
+"""Trace files: what every thread, link and kernel of a program did, and when."""
+
+from weft_trace.errors import TraceError
+from weft_trace.reader import Trace, load
+from weft_trace.schema import (
+    EVENT,
+    NO_STEP,
+    SAMPLE,
+    SERIES,
+    Crossing,
+    Flag,
+    Iteration,
+    Kind,
+    Lane,
+    LaneKind,
+    Node,
+    Process,
+    Step,
+)
+from weft_trace.writer import Writer
+
+__all__ = [
+    "EVENT",
+    "NO_STEP",
+    "SAMPLE",
+    "SERIES",
+    "Crossing",
+    "Flag",
+    "Iteration",
+    "Kind",
+    "Lane",
+    "LaneKind",
+    "Node",
+    "Process",
+    "Step",
+    "Trace",
+    "TraceError",
+    "Writer",
+    "load",
+]

@@ -1,0 +1,244 @@
+r"""The bytes of a trace file.
+
+A file is a header of 16 bytes and a sequence of chunks; all numbers are little-endian.
+
+    file header   8s magic "WEFTTRC\n", u32 version, u32 zero
+    chunk header  4s magic "CHNK", u32 CRC-32 of the rest of the header and the stored payload,
+                  u8 type, u8 compression (0 none, 1 zlib), u16 zero, u32 stored bytes,
+                  u32 bytes before compression, u32 rows, i64 first time, i64 last time
+
+A file whose writer was killed ends inside a chunk; all chunks before that one are whole. The
+payload of a RECORDS chunk is a JSON object, whose keys are the names of tables and whose values are
+lists of rows. The payload of an EVENTS or SAMPLES chunk is a table of packed columns:
+
+    u8 number of columns, then for each column, in the order of the dtype's fields:
+    u8 width in bytes (0, 1, 2, 4 or 8), i64 base, rows × width bytes
+
+Each value of a packed column is the base plus an unsigned number. Rows are sorted by time. The
+columns of times are stored as differences, which need fewer bytes: `start` and a sample's `time`
+from the row before (from 0 in the first row), `end` from `start`, and `ready` backwards from
+`start`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft_trace.errors import TraceError
+
+VERSION: Final = 1
+
+_FILE: Final = struct.Struct("<8sII")
+_CHUNK: Final = struct.Struct("<4sIBBHIIIqq")
+_COLUMN: Final = struct.Struct("<Bq")
+_MAGIC: Final = b"WEFTTRC\n"
+_MARK: Final = b"CHNK"
+_CHECKED: Final = 8  # offset in the header of the first byte that the checksum covers
+_MAX_CHUNK: Final = 1 << 28  # bytes; larger sizes are damage
+
+FILE_HEADER: Final = _FILE.pack(_MAGIC, VERSION, 0)
+
+
+class ChunkType(IntEnum):
+    """What a chunk contains. Readers skip types that they do not know."""
+
+    RECORDS = 1
+    EVENTS = 2
+    SAMPLES = 3
+    LEVELS = 4
+
+
+class Chunk(NamedTuple):
+    """A chunk of a file.
+
+    Attributes:
+      type: a `ChunkType`, or a number from a newer version.
+      rows: number of rows in the payload.
+      first, last: the interval of time that the rows cover, in nanoseconds since the epoch.
+      payload: the bytes after decompression.
+    """
+
+    type: int
+    rows: int
+    first: int
+    last: int
+    payload: bytes
+
+
+def encode_chunk(chunk: Chunk, level: int = 1) -> bytes:
+    """Return the header and the stored payload of a chunk.
+
+    Args:
+      level: of zlib's compression, from 0 for none to 9. The payload is stored without compression
+        if that is smaller.
+    """
+    stored = zlib.compress(chunk.payload, level) if level else chunk.payload
+    is_compressed = len(stored) < len(chunk.payload)
+    if not is_compressed:
+        stored = chunk.payload
+    fields = (
+        chunk.type, is_compressed, 0, len(stored), len(chunk.payload), chunk.rows, chunk.first,
+        chunk.last,
+    )  # fmt: skip
+    header = _CHUNK.pack(_MARK, 0, *fields)
+    checksum = zlib.crc32(stored, zlib.crc32(header[_CHECKED:]))
+    return _CHUNK.pack(_MARK, checksum, *fields) + stored
+
+
+def check_file_header(data: bytes, path: str) -> None:
+    """Raise TraceError unless `data` begins a trace file of a known version."""
+    if len(data) < _FILE.size or not data.startswith(_MAGIC):
+        raise TraceError(f"{path} is not a trace of weft: it does not begin with {_MAGIC!r}")
+    _, version, _ = _FILE.unpack_from(data)
+    if version > VERSION:
+        raise TraceError(
+            f"{path} has version {version} of the trace format; this weftml-trace reads versions "
+            f"up to {VERSION}: install a newer one"
+        )
+
+
+class Damage(NamedTuple):
+    """The place at which a file stops being readable.
+
+    Attributes:
+      offset: in bytes from the start of the file.
+      reason: what is wrong there.
+    """
+
+    offset: int
+    reason: str
+
+
+def read_chunks(data: memoryview) -> Iterator[Chunk | Damage]:
+    """Yield the chunks of a file, and last its damage if it does not end with a whole chunk.
+
+    Args:
+      data: the whole file, whose header was checked.
+    """
+    offset = _FILE.size
+    while offset < len(data):
+        header = bytes(data[offset : offset + _CHUNK.size])
+        if len(header) < _CHUNK.size:
+            yield Damage(offset, "the file ends inside the header of a chunk")
+            return
+        mark, checksum, kind, compression, _, stored_size, size, rows, first, last = _CHUNK.unpack(
+            header
+        )
+        begin = offset + _CHUNK.size
+        stored = data[begin : begin + stored_size]
+        if mark != _MARK or compression > 1 or max(stored_size, size) > _MAX_CHUNK:
+            yield Damage(offset, "there is no chunk here")
+            return
+        if len(stored) < stored_size:
+            yield Damage(offset, "the file ends inside a chunk")
+            return
+        if zlib.crc32(stored, zlib.crc32(header[_CHECKED:])) != checksum:
+            yield Damage(offset, "the checksum of the chunk does not match its bytes")
+            return
+        payload = _decompress(stored, size) if compression else bytes(stored)
+        if payload is None or len(payload) != size:
+            yield Damage(offset, "the chunk cannot be decompressed")
+            return
+        yield Chunk(kind, rows, first, last, payload)
+        offset = begin + stored_size
+
+
+def _decompress(stored: memoryview, size: int) -> bytes | None:
+    """Return `size` bytes, or None if the data is not compressed to exactly that size."""
+    inflater = zlib.decompressobj()
+    try:
+        payload = inflater.decompress(stored, size + 1)
+    except zlib.error:
+        return None
+    return payload if len(payload) == size else None
+
+
+def pack_rows(rows: NDArray[Any]) -> bytes:
+    """Return rows, sorted by time, as packed columns."""
+    columns = _to_differences(rows)
+    parts = [bytes([len(columns)])]
+    for column in columns:
+        base = int(column.min()) if len(column) else 0
+        spread = (int(column.max()) if len(column) else 0) - base
+        width = next(w for w in (0, 1, 2, 4, 8) if spread < 1 << 8 * w)
+        parts.append(_COLUMN.pack(width, base))
+        if width:
+            parts.append((column - base).astype(f"<u{width}").tobytes())
+    return b"".join(parts)
+
+
+def unpack_rows(payload: bytes, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the rows of packed columns. Raises: TraceError: the columns do not fit the dtype."""
+    assert dtype.names is not None
+    result = np.zeros(rows, dtype)
+    if not payload or payload[0] < len(dtype.names):
+        raise TraceError(
+            f"a chunk has {payload[0] if payload else 0} of {len(dtype.names)} columns"
+        )
+    offset = 1
+    for name in dtype.names:
+        if offset + _COLUMN.size > len(payload):
+            raise TraceError(f"a chunk ends before column {name!r}")
+        width, base = _COLUMN.unpack_from(payload, offset)
+        offset += _COLUMN.size
+        if width not in (0, 1, 2, 4, 8) or offset + rows * width > len(payload):
+            raise TraceError(f"a chunk has a damaged column {name!r}")
+        column = np.full(rows, base, np.int64)
+        if width:
+            column += np.frombuffer(payload, f"<u{width}", rows, offset).astype(np.int64)
+        result[name] = column
+        offset += rows * width
+    _from_differences(result)
+    return result
+
+
+def _to_differences(rows: NDArray[Any]) -> list[NDArray[np.int64]]:
+    assert rows.dtype.names is not None
+    columns = {name: rows[name].astype(np.int64) for name in rows.dtype.names}
+    for name in ("start", "time"):
+        if name in columns:
+            columns[name] = np.diff(columns[name], prepend=0)
+    if "end" in columns:
+        columns["end"] -= rows["start"]
+        columns["ready"] = rows["start"] - columns["ready"]
+    return list(columns.values())
+
+
+def _from_differences(rows: NDArray[Any]) -> None:
+    assert rows.dtype.names is not None
+    for name in ("start", "time"):
+        if name in rows.dtype.names:
+            rows[name] = np.cumsum(rows[name])
+    if "end" in rows.dtype.names:
+        rows["end"] += rows["start"]
+        rows["ready"] = rows["start"] - rows["ready"]
+
+
+def encode_records(tables: Mapping[str, Sequence[Any]]) -> bytes:
+    """Return the payload of a RECORDS chunk."""
+    return json.dumps(tables, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_records(payload: bytes) -> dict[str, list[list[Any]]]:
+    """Return the tables of a RECORDS chunk.
+
+    Raises: TraceError: it is not a JSON object of lists of lists.
+    """
+    try:
+        tables = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"the records of a chunk cannot be read: {error}") from error
+    if not isinstance(tables, dict) or not all(
+        isinstance(rows, list) and all(isinstance(row, list) for row in rows)
+        for rows in tables.values()
+    ):
+        raise TraceError("the records of a chunk must be an object of lists of lists")
+    return tables
