@@ -39,7 +39,7 @@ def convert_variables_to_constants(
     Bodies take the place of calls of functions, which would be given handles.
 
     Args:
-      sess: a session that has initialised the variables.
+      sess: a session that has initialized the variables.
       input_graph_def: its graph.
       output_node_names: what to keep.
       variable_names_whitelist: the variables to freeze; all by default.

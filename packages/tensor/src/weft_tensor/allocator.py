@@ -1,15 +1,15 @@
 """Allocators: pooled memory for arrays, with a limit and statistics.
 
-How a block lives. The pool maps regions of address space. A request is cut from the smallest free
-range that holds it and handed out as an ordinary array whose `base` is a `_Block`, a thin array
-with a finaliser. NumPy keeps the chain view -> array -> block for any view of a view, because the
-types along it differ, so the block's finaliser runs when the last array over it dies, in whatever
-thread and at whatever moment that is, perhaps while that very thread is inside the allocator.
-Hence it only appends to a deque, which is atomic, and the next request drains the deque.
+Life of a block: the pool maps regions of address space. A request is cut from the smallest free
+range that fits and handed out as an ordinary array whose `base` is a `_Block`, a thin array
+with a finalizer. NumPy keeps the chain view -> array -> block for any view of a view, because the
+types along it differ, so the block's finalizer runs when the last array over it dies. This can
+happen in any thread and at any moment, even while that thread is inside the allocator. The
+finalizer therefore only appends to a deque, which is atomic; the next request drains the deque.
 
-A freed block stays whole at first, in a list of its exact size: a training step asks for the same
-sizes again and again, and gets them back in a microsecond. Only when nothing fits are these blocks
-merged with their free neighbours, before any new region is mapped.
+A freed block is first kept whole, in a list of blocks of its exact size: a training step requests
+the same sizes repeatedly and gets them back in a microsecond. If no block fits, free neighbors are
+merged before a new region is mapped.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class AllocatorStatistics(NamedTuple):
     bytes_in_use: int
     """Bytes in blocks that some array refers to."""
     peak_bytes_in_use: int
-    """The most that `bytes_in_use` was."""
+    """Highest value of `bytes_in_use` so far."""
     bytes_reserved: int
-    """Address space mapped; pages become memory when they are first touched."""
+    """Mapped address space; a page uses memory from its first access on."""
     bytes_limit: int | None
-    """The most that may be reserved, None without a limit."""
+    """Limit of `bytes_reserved`; None if there is none."""
     largest_free_block: int
     """The largest request that can be served without merging or mapping."""
     num_allocs: int
     """Requests served from the pool so far."""
     largest_alloc: int
-    """The largest of them."""
+    """Size of the largest request served so far."""
 
 
 class Holder(NamedTuple):
@@ -85,19 +85,19 @@ class Allocator(Protocol):
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], label: str | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return an uninitialised array; its memory returns when the last view of it dies."""
+        """Return an uninitialized array; its memory is freed with the last view of it."""
         ...
 
     def allocate(self, nbytes: int, label: str | None = None) -> Buffer:
-        """Return an uninitialised buffer."""
+        """Return an uninitialized buffer."""
         ...
 
     def statistics(self) -> AllocatorStatistics:
-        """Return the counters now."""
+        """Return the current counters."""
         ...
 
     def trim(self) -> int:
-        """Return unused memory to the system; return how many bytes."""
+        """Return unused memory to the system; return the number of bytes."""
         ...
 
 
@@ -130,9 +130,9 @@ class _Block(np.ndarray[Any, Any]):
 class _End(weakref.ref[_Block]):
     """A weak reference that records the end of a block through its callback.
 
-    The callback is a method of a deque and no function of Python's. Python handles signals when a
-    function begins, and an exception in a finalizer is discarded. A `__del__` would lose a Ctrl-C
-    that comes while a long operation runs whose end frees an array, and the span with it.
+    The callback is a method of a deque, not a Python function. Python handles signals when a
+    function begins, and discards exceptions raised in a finalizer. With `__del__`, a Ctrl-C that
+    arrives just before a finalizer runs would be lost, and the span with it.
     """
 
     __slots__ = ("span",)
@@ -148,24 +148,24 @@ class CpuAllocator:
     powers of two, and a huge request gets a region of its own; regions that become free are
     returned by `trim`, or when the system refuses another.
 
-    Arrays of no elements, and arrays of Python objects (strings), are ordinary NumPy arrays that
-    the pool neither holds nor counts.
+    Empty arrays and arrays of Python objects (strings) are ordinary NumPy arrays outside of the
+    pool and its counters.
     """
 
     def __init__(self, limit_bytes: int | None = None, name: str = "cpu") -> None:
         """Make an empty pool; nothing is mapped yet.
 
         Args:
-          limit_bytes: the most to reserve, at least 64; None for no limit.
-          name: how messages call it.
+          limit_bytes: largest number of bytes to reserve, at least 64; None for no limit.
+          name: name of the allocator in messages.
         Raises:
-          InvalidArgumentError: the limit is too small to hold anything.
+          InvalidArgumentError: the limit is below 64.
         """
         if limit_bytes is not None and limit_bytes < ALIGNMENT:
             raise InvalidArgumentError(f"limit_bytes must be at least 64, got {limit_bytes}")
         self.name = name
         self._limit = None if limit_bytes is None else limit_bytes // ALIGNMENT * ALIGNMENT
-        # Re-entered when the collector runs finalisers that allocate; _busy marks those calls.
+        # Re-entered when the collector runs finalizers that allocate; _busy marks those calls.
         self._lock = threading.RLock()
         self._busy = False
         self._dead: deque[_End] = deque()
@@ -185,11 +185,11 @@ class CpuAllocator:
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], label: str | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return an uninitialised, C-contiguous array, 64-byte aligned.
+        """Return an uninitialized, C-contiguous array, 64-byte aligned.
 
         Args:
           shape: sizes, each at least 0.
-          dtype: NumPy dtype (or what `as_dtype` takes, more slowly).
+          dtype: NumPy dtype, or anything that `as_dtype` accepts (slower).
           label: name of the holder, for the report of the largest ones.
         Raises:
           ResourceExhaustedError: the limit, or the system's memory, does not allow it.
@@ -226,7 +226,7 @@ class CpuAllocator:
             raise InvalidArgumentError(f"no array has the shape {shape}: {error}") from None
 
     def allocate(self, nbytes: int, label: str | None = None) -> Buffer:
-        """Return an uninitialised buffer of `nbytes` bytes, 64-byte aligned.
+        """Return an uninitialized buffer of `nbytes` bytes, 64-byte aligned.
 
         Raises:
           ResourceExhaustedError: the limit, or the system's memory, does not allow it.
@@ -235,7 +235,7 @@ class CpuAllocator:
         return Buffer(self.empty((nbytes,), _BYTE, label))
 
     def statistics(self) -> AllocatorStatistics:
-        """Return the counters now."""
+        """Return the current counters."""
         with self._lock:
             largest = self._ranges.largest()
             if not self._busy:
@@ -268,9 +268,9 @@ class CpuAllocator:
             return [_holder(span) for span in spans]
 
     def coalesce(self) -> None:
-        """Merge recently freed blocks with their free neighbours.
+        """Merge recently freed blocks with their free neighbors.
 
-        Requests do so by themselves when nothing else fits.
+        Requests do this automatically when nothing else fits.
         """
         with self._lock:
             if not self._busy:
@@ -282,13 +282,13 @@ class CpuAllocator:
         Regions that are wholly free are unmapped; whole pages of other free ranges lose their
         content and their memory, but stay reserved.
 
-        Returns: bytes of both.
+        Returns: the number of bytes returned.
         """
         with self._lock:
             return 0 if self._busy else self._exclusively(self._trim)
 
     def check_integrity(self) -> None:
-        """Recompute the contents of the tables from scratch and compare.
+        """Recompute the tables from scratch and compare them with the stored ones.
 
         Raises:
           InternalError: they disagree.
@@ -330,7 +330,7 @@ class CpuAllocator:
             self._busy = False
 
     def _cut(self, size: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Span | None:
-        """Find a span when no recent one has the size; None for a finaliser inside the pool."""
+        """Find a span if no recently freed one has the size; None if called by a finalizer."""
         for attempt in range(2):
             with self._lock:
                 if self._busy:
@@ -369,7 +369,7 @@ class CpuAllocator:
                 self._ranges.give(span.index, span.offset, span.size)
 
     def _grow(self, size: int) -> bool:
-        """Map a region that holds `size` bytes; False if limit or system refuse."""
+        """Map a region of at least `size` bytes; return False if that is not possible."""
         free = self._ranges.free_regions()
         if sum(self._regions[index].nbytes for index in free) >= size:
             self._unmap_free()  # enough is free, but in pieces: remap rather than grow
@@ -486,7 +486,7 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an array that the pool has no part in: without elements, or of Python objects."""
+    """Return an array outside of the pool: an empty one, or one of Python objects."""
     try:
         if dtype.kind == "O":
             return np.full(shape, b"", dtype)
@@ -496,7 +496,7 @@ def _ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, A
 
 
 def _unpooled(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
-    """Return an aligned array for a finaliser that asks while its thread is inside the pool."""
+    """Return an aligned array for a finalizer that runs while its thread is inside the pool."""
     memory = np.empty(size + ALIGNMENT, _BYTE)
     return np.ndarray(shape, dtype, memory, -memory.ctypes.data % ALIGNMENT)
 

@@ -46,7 +46,7 @@ def integer(value: Any, label: str, minimum: int = -INT64_MAX - 1, limit: int = 
 
 
 def whole(value: Any, label: str, least: int = -INT64_MAX - 1, limit: int = INT64_MAX) -> int:
-    """`integer`, and a float without a fraction: programs divide sizes.
+    """Return an integer, or a float without a fraction, as `int`: programs divide sizes.
 
     Raises: as `integer`.
     """
@@ -72,14 +72,14 @@ def number(value: Any, label: str, minimum: float = -math.inf, limit: float = ma
 
 
 def text(value: Any, label: str) -> str:
-    """`value`, which must be a `str`. Raises: InvalidTypeError: it is not."""
+    """Return `value`, which must be a `str`. Raises: InvalidTypeError: it is not."""
     if not isinstance(value, str):
         raise errors.InvalidTypeError(f"{label} must be text, got {value!r}")
     return value
 
 
 def optional_function(value: Any, label: str) -> Callable[..., Any] | None:
-    """`value`, which must be callable or None. Raises: InvalidTypeError: it is neither."""
+    """Return `value`, which must be callable or None. Raises: InvalidTypeError: it is neither."""
     if value is not None and not callable(value):
         raise errors.InvalidTypeError(f"{label} must be a function or None, got {value!r}")
     function: Callable[..., Any] | None = value
@@ -91,7 +91,7 @@ def function(value: Any, label: str, count: int | None = None) -> Callable[..., 
 
     The number is not checked for built-in functions without a signature.
 
-    Raises: InvalidTypeError: it is not callable, or takes another number of arguments.
+    Raises: InvalidTypeError: it is not callable, or requires another number of arguments.
     """
     if not callable(value):
         raise errors.InvalidTypeError(f"`{label}` must be callable, got {value!r}")

@@ -14,8 +14,8 @@ class Buffer:
     """A contiguous piece of memory that lives as long as anything refers to it.
 
     A buffer holds one reference to its memory; each array, view or tensor over it holds another.
-    When the last goes, the memory returns to where it came from: to the allocator's pool, or to
-    the owner of a borrowed array. `memoryview(buffer.array)` exports it; on Python 3.12 and later
+    When the last reference is dropped, the memory returns to the allocator's pool, or to the owner
+    of a borrowed array. `memoryview(buffer.array)` exports it; on Python 3.12 and later
     `memoryview(buffer)` does too.
     """
 
@@ -25,7 +25,7 @@ class Buffer:
         """Refer to the memory of `array`, which must be C-contiguous.
 
         Raises:
-          ValueError: the array has gaps, or holds Python objects.
+          ValueError: the array is not contiguous, or its elements are Python objects.
         """
         if array.dtype.hasobject:
             raise ValueError(
@@ -70,7 +70,7 @@ class Buffer:
         Args:
           shape: sizes of the result.
           dtype: NumPy dtype of the result, without objects.
-          offset: byte where it begins.
+          offset: offset of the first element in bytes.
         Raises:
           ValueError: the part is not inside the buffer.
         """

@@ -1,8 +1,8 @@
-"""DLPack on both sides, bfloat16 included, which NumPy's own exchange refuses.
+"""DLPack export and import, including bfloat16, which NumPy's own exchange rejects.
 
-NumPy sees bfloat16 as two plain bytes, so it travels as uint16 through NumPy's exchange and only
-the type code in the capsule's descriptor is changed, in place (the layout is that of dlpack.h,
-versions 0 and 1).
+NumPy sees bfloat16 as two plain bytes. It is passed through NumPy's exchange as uint16, and the
+type code in the capsule's descriptor is then changed in place (layout of dlpack.h, versions 0 and
+1).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def to_capsule(array: np.ndarray[Any, Any], **options: Any) -> Any:
 
     Args:
       array: numeric or bool; bfloat16 works too.
-      options: `stream`, `max_version`, `dl_device`, `copy`, as the protocol has them.
+      options: `stream`, `max_version`, `dl_device`, `copy`, as defined by the protocol.
     Raises:
-      BufferError: strings can not be exchanged, or the consumer's wishes can not be met.
+      BufferError: the array has strings, or an option of the consumer cannot be met.
     """
     if array.dtype.hasobject:
         raise BufferError("DLPack has no strings; exchange offsets and bytes instead")
@@ -46,12 +46,12 @@ def to_capsule(array: np.ndarray[Any, Any], **options: Any) -> Any:
 
 
 def from_capsule(source: Any) -> np.ndarray[Any, Any]:
-    """Return an array over the memory of an object that speaks DLPack, without copying.
+    """Return an array over the memory of an object that supports DLPack, without copying.
 
     Args:
       source: a tensor of PyTorch, JAX, CuPy, NumPy, ... in CPU memory.
     Raises:
-      InvalidTypeError: it does not speak DLPack, or its element type is unknown here.
+      InvalidTypeError: it does not support DLPack, or its element type is unknown here.
       InvalidArgumentError: it is in another device's memory.
     """
     if not (hasattr(source, "__dlpack__") and hasattr(source, "__dlpack_device__")):
@@ -70,7 +70,7 @@ def from_capsule(source: Any) -> np.ndarray[Any, Any]:
 
 
 class _Relay:
-    """Passes NumPy's request on to the producer, and shows it bfloat16 as uint16."""
+    """Adapter that passes NumPy's request to the producer and presents bfloat16 as uint16."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -90,7 +90,7 @@ class _Relay:
 
 
 def _retype(capsule: Any, old: int, new: int) -> bool:
-    """Change a 16-bit type code in a capsule's descriptor; return whether it was `old`."""
+    """Replace the 16-bit type code `old` in a capsule's descriptor; return False if it differs."""
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer

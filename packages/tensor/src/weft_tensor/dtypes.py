@@ -1,9 +1,9 @@
 """Element types: one interned `DType` per type, with TensorFlow's names and enum numbers.
 
-bfloat16 is `ml_dtypes.bfloat16`; a string is an object array of bytes; quantised types are stored
+bfloat16 is `ml_dtypes.bfloat16`; a string is an object array of bytes; quantized types are stored
 as the plain integers of their width, so `as_dtype(np.int8)` is `int8` and never `qint8`. Integers
-of 2 and 4 bits and floats of 4 and 8 are for storage, a byte for each element: they are converted,
-moved, sliced and saved, and nothing is computed with them. Each type has a reference twin
+of 2 and 4 bits and floats of 4 and 8 bits are storage types, with one byte per element: ops can
+convert, move, slice and save them, but not compute with them. Each type has a reference twin
 (`float32_ref`), the type of a mutable variable's output.
 """
 
@@ -55,22 +55,22 @@ _BY_NUMPY: dict[np.dtype[Any], DType] = {}
 
 
 class DType:
-    """An element type. `DType(enum)` and `as_dtype` return the one instance there is of each.
+    """An element type. `DType(enum)` and `as_dtype` return the only instance of each type.
 
-    Two types are equal when they are the same one; a type also equals whatever `as_dtype` turns
-    into it: a NumPy dtype, a scalar class, a name, an enum number.
+    A type equals itself and every value that `as_dtype` converts to it: a NumPy dtype, a scalar
+    class, a name, an enum number.
 
     Attributes:
       name: "float32", "string", "float32_ref", ...
-      numpy: the NumPy dtype that holds the elements (object for string, resource and variant).
-      as_numpy_dtype: the NumPy scalar class of the same.
+      numpy: the NumPy dtype of the elements (object for string, resource and variant).
+      as_numpy_dtype: the NumPy scalar class of `numpy`.
       as_datatype_enum: TensorFlow's DataType number; references are 100 above their base.
       size: bytes per element; 8 for strings and 1 for handles, as in TensorFlow.
       is_floating: float16, bfloat16, float32 or float64.
       is_integer: a plain integer, signed or not.
       is_complex: complex64 or complex128.
       is_bool: bool.
-      is_quantized: one of the q types.
+      is_quantized: qint8, quint8, qint16, quint16 or qint32.
       is_unsigned: a plain unsigned integer.
       is_numpy_compatible: neither a resource nor a variant.
       is_ref: the type of a mutable reference.
@@ -126,7 +126,7 @@ class DType:
         """Return the type with TensorFlow's DataType number `type_enum`.
 
         Raises:
-          InvalidTypeError: there is no type of this number.
+          InvalidTypeError: no type has this number.
         """
         try:
             return _BY_ENUM[type_enum]
@@ -148,10 +148,10 @@ class DType:
 
     @property
     def min(self) -> Any:
-        """Lowest finite value, as a NumPy scalar's Python or ml_dtypes counterpart.
+        """Lowest finite value, as a Python number or an ml_dtypes scalar.
 
         Raises:
-          InvalidTypeError: the type has no order: bool, string, complex, quantised or a handle.
+          InvalidTypeError: the type has no order: bool, string, complex, quantized or a handle.
         """
         return _range(self, "min")
 
@@ -160,7 +160,7 @@ class DType:
         """Highest finite value.
 
         Raises:
-          InvalidTypeError: the type has no order: bool, string, complex, quantised or a handle.
+          InvalidTypeError: the type has no order: bool, string, complex, quantized or a handle.
         """
         return _range(self, "max")
 
@@ -169,7 +169,7 @@ class DType:
         """Intensity range of an image of this type: (0, 1) for floats, (0, max) for integers.
 
         Raises:
-          InvalidTypeError: images have no such type.
+          InvalidTypeError: images cannot have this type.
         """
         if self.is_bool:
             return False, True
@@ -180,7 +180,7 @@ class DType:
     def is_compatible_with(self, other: Any) -> bool:
         """Return True if a value of type `other` can be used as this type.
 
-        A reference can be used as its base; a base can not be used as a reference.
+        A reference can be used as its base; a base cannot be used as a reference.
         """
         dtype = as_dtype(other)
         return dtype is self or dtype.base_dtype is self
@@ -344,7 +344,7 @@ ALL_DTYPES: Final = tuple(d for d in _BY_ENUM.values() if not d.is_ref)
 """Every type without its reference, in the order of TensorFlow's numbers."""
 
 QUANTIZED_DTYPES: Final = frozenset(d for d in _BY_ENUM.values() if d.is_quantized)
-"""The quantised types and their references."""
+"""The quantized types and their references."""
 
 
 def _finish_tables() -> None:
@@ -379,7 +379,7 @@ _finish_tables()
 
 
 def _find(value: Any) -> DType | None:
-    """Return the type that `value` means, or None; the slow path of `as_dtype`."""
+    """Return the type that `value` stands for, or None; the slow path of `as_dtype`."""
     try:
         dtype = _LOOKUP.get(value)
     except TypeError:
@@ -416,14 +416,14 @@ def _find_numpy(dtype: np.dtype[Any]) -> DType | None:
 
 
 def as_dtype(type_value: Any) -> DType:
-    """Return the element type that `type_value` means.
+    """Return the element type that `type_value` stands for.
 
     Args:
       type_value: a `DType`, a NumPy dtype or scalar class, a Python class (float is float32, int is
         int32, str and bytes are string), a name ("float32", "half", "float32_ref"), TensorFlow's
-        enum number, or anything with such a `dtype`.
+        enum number, or an object whose `dtype` is one of these.
     Raises:
-      InvalidTypeError: it means no element type.
+      InvalidTypeError: no element type corresponds to it.
 
     Examples:
       >>> wf.as_dtype(np.float32), wf.as_dtype("string")
@@ -443,10 +443,10 @@ def as_dtype(type_value: Any) -> DType:
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType:
-    """Return the element type held by arrays of a NumPy dtype; any byte order counts as native.
+    """Return the element type of arrays of a NumPy dtype; any byte order counts as native.
 
     Raises:
-      InvalidTypeError: no element type is held that way (dates, records, long doubles, ...).
+      InvalidTypeError: no element type corresponds to it (dates, records, long doubles, ...).
     """
     try:
         return _BY_NUMPY[dtype]

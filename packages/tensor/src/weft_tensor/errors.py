@@ -1,9 +1,9 @@
-"""Error classes of weft: TensorFlow's canonical codes, with the place of the failure.
+"""Error classes of weft: TensorFlow's canonical codes, with the location of the failure.
 
-Every error that a program can meet while it builds or runs a graph is an `OpError`. Its subclasses
-stand for one cause each; their docstrings say when they are raised and what to do. An error carries
-the op, the node, the device, the inputs and the user's line, as far as they are known, and crosses
-process borders whole through `OpError.to_dict` and `OpError.from_dict`.
+Every error that a program can meet while it builds or runs a graph is an `OpError`. Each subclass
+stands for one cause; its docstring says when it is raised and what to do. An error has the op, the
+node, the device, the inputs and the user's line, if they are known. `OpError.to_dict` and
+`OpError.from_dict` transfer it to another process without loss.
 """
 
 from __future__ import annotations
@@ -74,25 +74,25 @@ _CLASSES: dict[str, type[OpError]] = {}
 
 
 class OpError(Exception):
-    """A node of a graph could not be built or run, for a cause without a more specific class.
+    """A node could not be built or run, and no more specific class fits the cause.
 
-    Raised as itself only for codes that this version does not know; catch it to catch every error
-    of this package. Read `message`, then `node` and `line` to find the place in the program.
+    Raised directly only for codes that this version does not know; catch it to catch every error of
+    weft. Read `message`, then `node` and `line` to locate the cause in the program.
 
     Both constructors work: `InvalidArgumentError("message", op="MatMul")` and TensorFlow's
     positional `InvalidArgumentError(node_def, op, message)`.
 
     Attributes:
-      message: what was required and what was got.
-      op: the operation, where a session has raised it for one of its graph; else as `op_type`.
+      message: what was required and what was received.
+      op: the operation if a session raised the error for one of its graph, else `op_type`.
       op_type: op type, such as "MatMul", or None.
       node: node name, such as "dense/MatMul", or None.
       device: device name, or None.
-      line: the user's line that made the node, such as "train.py:12 in main", or None.
+      line: the user's line that created the node, such as "train.py:12 in main", or None.
       inputs: the inputs of the node, such as ("float32[2,3]", "float32[4,5]").
       details: plain data about the cause (numbers, strings, lists and dicts of them).
-      node_def: of the operation, or what TensorFlow's positional form was given; else None.
-        Neither it nor the operation cross the wire.
+      node_def: the operation's definition, or the one passed in TensorFlow's positional form; else
+        None. `to_dict` omits it and the operation.
     """
 
     code: ClassVar[int] = UNKNOWN
@@ -120,9 +120,9 @@ class OpError(Exception):
         """Accept a message (first or by name), or TensorFlow's `(node_def, op, message)`.
 
         Args:
-          *args: `(message,)`, or `(node_def, op, message)` with an error code after it or not.
-          message: the text, when not in `args`.
-          op: op type name; an operation (with `type` and `name`) gives the node's name as well.
+          *args: `(message,)`, or `(node_def, op, message)`, optionally followed by an error code.
+          message: the text, unless it is in `args`.
+          op: op type name; an operation (with `type` and `name`) also sets the node's name.
           node: node name.
           device: device name.
           line: "file.py:12 in f".
@@ -163,7 +163,7 @@ class OpError(Exception):
         return self.op_type if self._operation is None else self._operation
 
     def of_operation(self: _E, operation: Any) -> _E:
-        """Record the failed operation if it is known; return the error itself."""
+        """Record the failed operation; return the error itself."""
         self._operation = operation
         return self
 
@@ -194,15 +194,15 @@ class OpError(Exception):
         return self
 
     def in_iteration(self: _E, frame: str, iteration: int) -> _E:
-        """Note the iteration of a loop in which it was raised, inner ones first; returns itself."""
+        """Record the loop iteration, inner loops first; return the error itself."""
         self.details.setdefault("iterations", []).append([frame, iteration])
         return self
 
     def copy(self: _E) -> _E:
         """Return a copy of the error, so that each of several receivers has its own.
 
-        What is raised grows a traceback and is told its place; the copy has neither that traceback
-        nor, later, the other receivers' place. Its cause is the same object.
+        Raising an error adds a traceback and a location. A copy does not share these with the
+        copies of other receivers. Its cause is the same object.
         """
         counterpart = type(self).__new__(type(self))
         counterpart.__dict__.update(self.__dict__)
@@ -319,8 +319,8 @@ class CancelledError(OpError):
     """The work was cancelled before it was done.
 
     Raised by a step whose session was closed, by waiting queue operations when the queue is closed
-    with `cancel_pending_enqueues`, and by a step that was asked to stop. Usually expected during
-    shutdown: stop the loop that met it.
+    with `cancel_pending_enqueues`, and by a canceled step. It is usually expected during shutdown:
+    end the loop that received it.
     """
 
     code = CANCELLED
@@ -330,17 +330,17 @@ class UnknownError(OpError):
     """A kernel or a peer failed in a way that fits no other class.
 
     Raised when foreign code (a Python function in the graph, a server's status) fails with an
-    exception that says nothing about its kind. The message carries the original text.
+    exception that fits no other class. The message includes the original text.
     """
 
     code = UNKNOWN
 
 
 class InvalidArgumentError(OpError, ValueError):
-    """An argument is wrong whatever the state of the system: a value, a shape, a name.
+    """An argument is wrong regardless of the state of the system: a value, a shape, a name.
 
-    Raised at construction wherever the mistake can be seen there, otherwise by the kernel. The
-    message gives what was required and what was got; correct the program at `line`.
+    Raised at graph construction if the mistake is visible then, otherwise by the kernel. The
+    message says what was required and what was received; correct the program at `line`.
     """
 
     code = INVALID_ARGUMENT
@@ -355,18 +355,18 @@ class InvalidTypeError(InvalidArgumentError, TypeError):
 
 
 class DeadlineExceededError(OpError):
-    """The time allowed ran out before the work was done.
+    """The deadline passed before the work was done.
 
     Raised by a step past its `timeout_in_ms` and by remote calls. The step has stopped; variables
-    may have been updated by the part that ran. Allow more time, or find what waits: often a queue
-    that nobody fills.
+    may have been updated by the part that ran. Allow more time, or find the operation that waits:
+    often a dequeue from a queue that nothing fills.
     """
 
     code = DEADLINE_EXCEEDED
 
 
 class NotFoundError(OpError, KeyError):
-    """Something asked for by name does not exist: a file, a checkpoint's tensor, a resource.
+    """A named file, tensor of a checkpoint, resource or op does not exist.
 
     Check the name; for checkpoints, compare the graph's variables with the file's.
     """
@@ -375,7 +375,7 @@ class NotFoundError(OpError, KeyError):
 
 
 class AlreadyExistsError(OpError):
-    """Something to be created exists already: a file, a resource in a container.
+    """A file, or a resource in a container, exists already and cannot be created.
 
     Choose another name, share the existing one through `shared_name`, or reset the container.
     """
@@ -386,18 +386,18 @@ class AlreadyExistsError(OpError):
 class PermissionDeniedError(OpError):
     """The caller is known but may not do this: write a file, use a device.
 
-    Change the permissions or the path; trying again does not help.
+    Change the permissions or the path; retrying does not help.
     """
 
     code = PERMISSION_DENIED
 
 
 class ResourceExhaustedError(OpError):
-    """No room is left: memory under an allocator's limit, a quota, the disk.
+    """A limited resource is exhausted: an allocator's memory, a quota, the disk.
 
     Raised by allocators with the request, the statistics and the largest holders in the message
-    and, as numbers, in `details`. Make the batch smaller, raise the limit, or free what the list
-    of holders shows.
+    and, as numbers, in `details`. Make the batch smaller, raise the limit, or free some of the
+    listed holders.
     """
 
     code = RESOURCE_EXHAUSTED
@@ -407,7 +407,7 @@ class FailedPreconditionError(OpError, RuntimeError):
     """The system is not in the state that the operation needs.
 
     Raised most often by reading a variable that was not initialized: run its initializer first.
-    Trying again without changing the state does not help.
+    Retrying without changing the state does not help.
     """
 
     code = FAILED_PRECONDITION
@@ -416,16 +416,16 @@ class FailedPreconditionError(OpError, RuntimeError):
 class AbortedError(OpError):
     """The operation was aborted from elsewhere, such as by a failure in another part of the step.
 
-    Trying again at a higher level (restore the checkpoint, run the step again) may succeed.
+    Retrying at a higher level (restore the checkpoint, run the step again) may succeed.
     """
 
     code = ABORTED
 
 
 class OutOfRangeError(OpError):
-    """The end was reached: of a queue that is closed and empty, of a dataset, of a file.
+    """The end of a dataset, of a file, or of a closed and empty queue was reached.
 
-    It is how an input pipeline says that the epoch is over; loops catch it and stop.
+    An input pipeline signals the end of an epoch with it; loops catch it and stop.
     """
 
     code = OUT_OF_RANGE
@@ -443,8 +443,8 @@ class UnimplementedError(OpError, NotImplementedError):
 class InternalError(OpError):
     """An invariant of weft itself is broken.
 
-    It is a defect of this software and not of the program; report it with the message and, if
-    possible, with the graph.
+    This is a bug in weft, not in the program; report it with the message and, if possible, with the
+    graph.
     """
 
     code = INTERNAL
@@ -453,8 +453,8 @@ class InternalError(OpError):
 class UnavailableError(OpError):
     """A task or service cannot be reached now.
 
-    Raised for lost connections and tasks that restarted. Trying again later, from the last
-    checkpoint, may succeed.
+    Raised for lost connections and tasks that restarted. Retrying later, from the last checkpoint,
+    may succeed.
     """
 
     code = UNAVAILABLE
@@ -472,7 +472,7 @@ class DataLossError(OpError):
 class UnauthenticatedError(OpError):
     """The caller is not authenticated: no certificate, no token, or a wrong one.
 
-    Give the credentials that the server was started with.
+    Pass the credentials that the server was started with.
     """
 
     code = UNAUTHENTICATED
@@ -506,9 +506,9 @@ class IntegerRangeError(InvalidTypeError, OverflowError):
 
 
 class PaddingError(DataLossError, InvalidArgumentError):
-    """An element is larger than the shape that `padded_batch` pads to.
+    """An element is larger than the shape to which `padded_batch` pads.
 
-    Allow larger shapes, or cut the elements. It is a DataLossError too, as in TensorFlow.
+    Pad to a larger shape, or slice the elements. It is a DataLossError too, as in TensorFlow.
     """
 
 
@@ -522,8 +522,8 @@ class UnsupportedResultError(InternalError, InvalidArgumentError):
 class UnknownNameError(NotFoundError, ValueError):
     """A graph has no node or output of that name.
 
-    The message lists near names. It is a KeyError as in TensorFlow's lookups of a graph, and a
-    ValueError as for fetches.
+    The message lists similar names. It is also a KeyError, as TensorFlow's graph lookups raise, and
+    a ValueError, as its fetches raise.
     """
 
 
@@ -549,12 +549,12 @@ def from_code(code: int) -> type[OpError]:
 
 
 def exception_type_from_error_code(error_code: int) -> type[OpError]:
-    """Return the class for a canonical code, as TensorFlow's function of this name does.
+    """Return the error class of a canonical code.
 
     Args:
       error_code: a canonical code, such as `wf.errors.NOT_FOUND`.
     Raises:
-      NotFoundError: the code has no class.
+      NotFoundError: no class has this code.
 
     Examples:
       >>> wf.errors.exception_type_from_error_code(wf.errors.NOT_FOUND)

@@ -1,6 +1,6 @@
 """Coefficients of series expansions of special functions.
 
-Those named `..._SMALL` and `..._LARGE` are of Chebyshev polynomials, computed in 50 digits.
+`..._SMALL` and `..._LARGE` are coefficients of Chebyshev polynomials, computed with 50 digits.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ I1E_SMALL: Final = (
     1.55363195773620047e-16,
     -2.11142121435816608e-17,
 )
-"""The same of order 1, over x."""
+"""Expansion of exp(-x) I1(x) / x in x / 8, for x up to 8."""
 
 I0E_LARGE: Final = (
     0.402245205507054416,
@@ -129,7 +129,7 @@ I1E_LARGE: Final = (
     4.41434832307170795e-18,
     7.51729631084210481e-18,
 )
-"""The same of order 1."""
+"""Expansion of sqrt(x) exp(-x) I1(x) in 8 / x, for x beyond 8."""
 
 LGAMMA: Final = (
     0.422784335098467139,
@@ -178,7 +178,7 @@ DIGAMMA: Final = (
     -0.443259803921568627,
     3.05395433027011974,
 )
-"""B(2k) / 2k, of even powers of 1 / x in the series of its derivative."""
+"""B(2k) / 2k, of even powers of 1 / x in the series of digamma(x)."""
 
 ZETA: Final = (
     0.0833333333333333333,
@@ -194,7 +194,7 @@ ZETA: Final = (
     5.50900282836022952e-18,
     -1.39544646858125233e-19,
 )
-"""B(2k) / (2k)!, of the Euler-Maclaurin sum."""
+"""B(2k) / (2k)!, coefficients of the Euler-Maclaurin sum of the zeta function."""
 
 TEMME: Final = (
     (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515),

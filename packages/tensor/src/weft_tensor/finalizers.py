@@ -2,9 +2,9 @@
 
 Python discards every exception that leaves a finalizer: `__del__`, the callback of a weak
 reference, `weakref.finalize`. It also handles signals when any Python function begins, so a Ctrl-C
-that arrives while a long operation runs, whose end frees an object, would be raised in the
-finalizer of that object and vanish. Here the collector only calls a method of a queue, which is
-written in C. A thread takes the work from the queue; signals are never handled in it.
+could be raised inside a finalizer and vanish. Here the collector only calls a method of a queue,
+which is written in C. A background thread, in which signals are never handled, takes the work from
+the queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME: Final = "weft-finalizers"
 
 
 class Finalizer(weakref.ref[Any]):
-    """A function that is called when an object has gone; `call_when_gone` makes it."""
+    """A function to call after an object was freed; created by `call_when_gone`."""
 
     __slots__ = ("arguments", "function")
 
@@ -30,7 +30,7 @@ class Finalizer(weakref.ref[Any]):
     arguments: tuple[Any, ...]
 
     def cancel(self) -> None:
-        """Drop the call; canceling twice is allowed."""
+        """Cancel the call; it may be canceled twice."""
         _pending.pop(id(self), None)
 
 
@@ -43,12 +43,12 @@ _started = False
 def call_when_gone(owner: Any, function: Callable[..., object], *arguments: Any) -> Finalizer:
     """Call a function soon after an object was freed.
 
-    The calls are made one after the other in a thread, so they must not wait for long. Those that
-    are left when the process ends are not made.
+    One thread makes the calls in sequence, so they must not block for long. Calls that are pending
+    when the process ends are dropped.
 
     Args:
       owner: an object to which neither the function nor its arguments refer.
-      function: what it raises is logged.
+      function: its exceptions are logged.
     """
     _start()
     finalizer = Finalizer(owner, _gone.put)
@@ -64,8 +64,8 @@ class _Owner:
 def settle() -> None:
     """Wait until the functions of all objects that were freed before this call have run.
 
-    For whoever counts what such functions give back. It must not be called with a lock that one of
-    them takes.
+    Call it before counting resources that such functions release. The caller must not hold a lock
+    that one of the functions acquires.
     """
     if threading.current_thread().name == _NAME:
         return

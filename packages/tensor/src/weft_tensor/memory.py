@@ -12,14 +12,14 @@ import numpy as np
 from weft_tensor.errors import InvalidArgumentError, ResourceExhaustedError
 
 _SMALL = 2**28
-"""Bytes that are asked for without a look at the machine."""
+"""Requests up to this many bytes skip the check of the machine's memory."""
 
 
 def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Return an array with uninitialized elements.
 
     Raises:
-      InvalidArgumentError: no array has that shape, as its bytes overflow 64 bits.
+      InvalidArgumentError: the array's size in bytes overflows 64 bits.
       ResourceExhaustedError: the machine has less memory.
     """
     nbytes = math.prod(shape) * dtype.itemsize
@@ -34,7 +34,7 @@ def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any
 
 
 def copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy of an array, elements in the same order.
+    """Return a copy of an array with the same element order.
 
     Raises: ResourceExhaustedError: the machine has less memory.
     """
@@ -47,7 +47,7 @@ def copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _machine_bytes() -> int:
-    """The memory of the machine; a system may promise more, and end the process that uses it."""
+    """Return the machine's memory in bytes; larger requests fail even if the system grants them."""
     if not hasattr(os, "sysconf"):
         return 2**63
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""Nested Python values that are too deep for Python's stack, or contain themselves."""
+"""Messages about Python values that are nested too deeply or contain themselves."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def shown(value: Any) -> str:
 
 
 def too_deep(value: Any) -> InvalidArgumentError:
-    """Return the error for a nested value whose traversal met a RecursionError.
+    """Return the error for a nested value whose traversal raised RecursionError.
 
-    The traversal catches it at each level: only the outer ones have stack left to make an error.
+    The traversal catches it at each level, because only the outer levels have enough stack left to
+    build a message.
     """
     return InvalidArgumentError(
         "a structure may be nested as deep as Python's stack allows, which is "

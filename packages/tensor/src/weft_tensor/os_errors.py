@@ -1,4 +1,4 @@
-"""Errors of the operating system or a remote store as an `OpError` that names the file."""
+"""Conversion of file errors, local or of remote stores, to an `OpError` with the file name."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ _NUMBERS: Final[dict[type[errors.OpError], tuple[str, ...]]] = {
     errors.CancelledError: ("ECANCELED",),
     errors.DataLossError: ("EIO",),
 }
-"""TensorFlow's table of POSIX error numbers, with these differences:
+"""Error classes by POSIX error number, as in TensorFlow except:
 
-- EFBIG is not OutOfRangeError, which would end a loop over data without a message.
-- EPIPE and ESHUTDOWN are UnavailableError, as all lost connections are.
-- EIO and ELOOP, which have no class of their own there, are DataLossError and
-  InvalidArgumentError.
+- EFBIG is not OutOfRangeError, because that would silently end a loop over data.
+- EPIPE and ESHUTDOWN are UnavailableError, like all lost connections.
+- EIO and ELOOP, which TensorFlow does not map, are DataLossError and InvalidArgumentError.
 """
 
 _BY_NUMBER: Final = {
@@ -65,11 +64,12 @@ _BY_CLASS: Final[tuple[tuple[type[OSError], type[errors.OpError]], ...]] = (
     (TimeoutError, errors.DeadlineExceededError),
     (ConnectionError, errors.UnavailableError),
 )
-"""Classes of errors without a number: remote stores raise FileNotFoundError(path)."""
+"""Error classes by exception class, for errors without a number: remote stores raise
+FileNotFoundError(path)."""
 
 
 def error_class(error: OSError) -> type[errors.OpError]:
-    """Return the class of weft's errors that means the same as an OSError."""
+    """Return weft's error class that corresponds to an OSError."""
     cls = _BY_NUMBER.get(error.errno or 0)
     if cls is None:
         cls = next(
@@ -80,13 +80,13 @@ def error_class(error: OSError) -> type[errors.OpError]:
 
 @contextmanager
 def reported(doing: str, path: str) -> Iterator[None]:
-    """Turn an error of a file system into an OpError.
+    """Convert an error of a file system to an OpError.
 
     Args:
       doing: "reading", the start of the message.
-      path: the file that it is about.
-    Raises: NotFoundError, AlreadyExistsError, PermissionDeniedError, FailedPreconditionError (a
-      directory, or none), ResourceExhaustedError (a full disk), DeadlineExceededError,
+      path: the file concerned.
+    Raises: NotFoundError, AlreadyExistsError, PermissionDeniedError, FailedPreconditionError (is or
+      is not a directory), ResourceExhaustedError (a full disk), DeadlineExceededError,
       UnavailableError (no connection), ...; UnknownError for the rest.
     """
     try:
@@ -98,7 +98,7 @@ def reported(doing: str, path: str) -> Iterator[None]:
 
 
 def _reason(error: OSError, path: str) -> str:
-    """Return the reason, and the other file if the error concerns another one."""
+    """Return the reason, and the file if the error concerns another one."""
     reason = error.strerror or f"{type(error).__name__}: {error}"
     name = error.filename
     if not isinstance(name, str | bytes) or not name or os.fsdecode(name) == path:

@@ -1,8 +1,8 @@
 """Promotion and casting rules.
 
-Between tensors nothing is promoted: the operands of an op have the same element type or the op is
-refused. Python scalars and nested lists have no type of their own: next to a tensor they take its
-type, alone they take `default_dtype`. A cast between tensors is explicit and follows `can_cast`.
+Tensors are never promoted: the operands of an op must have the same element type. Python scalars
+and nested lists have no type of their own: next to a tensor they get its type, alone they get
+`default_dtype`. A cast between tensors is explicit and follows `can_cast`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def can_cast(source: Any, target: Any, lossless: bool = True) -> bool:
     """Return True if elements of type `source` may be cast to `target`.
 
     Args:
-      source: an element type, or what `as_dtype` takes; references count as their base.
+      source: an element type, or anything that `as_dtype` accepts; references count as their base.
       target: the same.
-      lossless: True asks whether every value arrives exactly; False asks whether the Cast op takes
-        the pair at all: any two of the numeric types and bool, and a quantised type with the plain
-        integer that stores it.
+      lossless: if True, require that every value is represented exactly. If False, require only
+        that the Cast op supports the pair: any two of the numeric types and bool, or a quantized
+        type and the plain integer that stores it.
     """
     a, b = dtypes.as_dtype(source).base_dtype, dtypes.as_dtype(target).base_dtype
     if a is b:
@@ -84,7 +84,7 @@ def common_dtype(operands: Iterable[Any], label: str = "operands") -> DType:
 
     Args:
       operands: element types, or anything with a `dtype`; at least one.
-      label: how the message calls them.
+      label: name of the operands in messages.
     Raises:
       InvalidTypeError: they differ, or there are none.
     """
@@ -106,11 +106,11 @@ def default_dtype(value: Any) -> DType:
 
     float is float32; int is int32, or int64 or uint64 when it does not fit; bool is bool; complex
     is complex128; str and bytes are string. An array, a NumPy scalar or a tensor keeps its own
-    type. A nested list has the type that holds all its leaves, counted as Python values: a float
-    among integers makes it float32. An empty list is float32.
+    type. A nested list has the smallest type that represents all its leaves, counted as Python
+    values: one float among integers makes it float32. An empty list is float32.
 
     Raises:
-      InvalidTypeError: a leaf is none of these, or the leaves do not go together.
+      InvalidTypeError: a leaf is not one of these, or the leaves have no common type.
       InvalidArgumentError: the list is ragged.
     """
     dtype = getattr(value, "dtype", None)
@@ -159,7 +159,7 @@ def _default_of_list(values: Any) -> DType:
 
 
 def nested_array(values: Any) -> np.ndarray[Any, Any]:
-    """Return a nested list as NumPy sees it, with strings and mixtures as an object array.
+    """Convert a nested list with NumPy; strings and mixtures become an object array.
 
     Raises:
       InvalidArgumentError: the list is ragged.
@@ -180,7 +180,7 @@ def nested_array(values: Any) -> np.ndarray[Any, Any]:
 
 
 def _with_sizes(values: Any) -> Any:
-    """Return a nested list with integers instead of sizes of shapes."""
+    """Return a nested list in which each `Dimension` is replaced by an integer."""
     if isinstance(values, list):
         return [_with_sizes(value) for value in values]
     return int(values) if isinstance(values, Dimension) else values
@@ -191,13 +191,13 @@ def _all_strings(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _all_integers(values: Any) -> bool:
-    """Return True if a list that NumPy converted to floats has integers only, some beyond int64."""
+    """Return True if a list that NumPy converted to floats has only integers, some beyond int64."""
     leaves = np.asarray(values, dtype=object)
     return all(isinstance(leaf, numbers.Integral) for leaf in leaves.flat)
 
 
 def _default_of_leaves(array: np.ndarray[Any, Any]) -> DType:
-    """Type of leaves that NumPy has no common type for: it exists if all have the same one."""
+    """Return the type of leaves without a common NumPy type, which must all have the same type."""
     leaf_types = {default_dtype(leaf) for leaf in array.flat}
     if len(leaf_types) != 1:
         names = ", ".join(sorted(dtype.name for dtype in leaf_types))

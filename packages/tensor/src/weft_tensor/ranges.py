@@ -1,7 +1,7 @@
 """Free ranges of memory: best fit with coalescing, as plain bookkeeping over numbers.
 
-Nothing here touches memory or locks; `CpuAllocator` feeds it, and tests drive it alone. A region
-is a piece of address space of its own; ranges of different regions never merge.
+Nothing here touches memory or locks: `CpuAllocator` uses it, and tests exercise it alone. A region
+is a separate piece of address space; ranges of different regions never merge.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FreeRanges:
     __slots__ = ("_by_size", "_ends", "_sizes", "_starts", "free_bytes")
 
     def __init__(self) -> None:
-        """Start without any region."""
+        """Create an instance without regions."""
         self._by_size: list[_Entry] = []
         self._sizes: dict[int, int] = {}
         self._starts: dict[tuple[int, int], int] = {}
@@ -50,10 +50,10 @@ class FreeRanges:
         del self._sizes[region]
 
     def take(self, size: int) -> tuple[int, int] | None:
-        """Take `size` bytes from the smallest range that has them; return (region, offset).
+        """Take `size` bytes from the smallest range that fits; return (region, offset).
 
-        Of equal ranges the oldest region's lowest offset is taken. None if no range is large
-        enough.
+        Of equal ranges it takes the one in the oldest region at the lowest offset. It returns None
+        if no range is large enough.
         """
         index = bisect_left(self._by_size, (size,))
         if index == len(self._by_size):
@@ -82,7 +82,7 @@ class FreeRanges:
         return [region for region, size in self._sizes.items() if starts.get((region, 0)) == size]
 
     def largest(self) -> int:
-        """Return size of the largest free range, 0 if there is none."""
+        """Return the size of the largest free range, 0 if there is none."""
         return self._by_size[-1][0] if self._by_size else 0
 
     def ranges(self) -> list[tuple[int, int, int]]:

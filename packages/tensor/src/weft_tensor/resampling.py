@@ -1,6 +1,6 @@
 """Resampling along one axis: the input positions of each output position and their weights.
 
-Every way to resize an image is two of these, one for the rows and one for the columns.
+Each method of resizing an image uses two of these, one for the rows and one for the columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 _F32: Final = np.float32
 _TABLE: Final = 1 << 10
-"""Into how many steps TensorFlow divides the distance of two pixels for cubic weights."""
+"""Number of steps into which TensorFlow divides the distance of two pixels for cubic weights."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class Taps:
       index: int64, shape (out, K): positions in the input.
       weight: float32, shape (out, K).
       size: size of the input along the axis.
-      between: there are two each, whose weights add up to 1.
+      between: True if each output position has two input positions whose weights add up to 1.
     """
 
     index: Array
@@ -47,7 +47,7 @@ class Taps:
         )
 
     def matrix(self) -> Array:
-        """Return the same as a matrix, float32, shape (out, size)."""
+        """Return the taps as a matrix, float32, shape (out, size)."""
         result = np.zeros((len(self.index), self.size), np.float32)
         rows = np.broadcast_to(np.arange(len(self.index))[:, None], self.index.shape)
         np.add.at(result, (rows, self.index), self.weight)
@@ -86,7 +86,7 @@ def _centers(size: int, count: int, align_corners: bool, half_pixel: bool) -> Ar
 
 @lru_cache(maxsize=128)
 def linear_taps(size: int, count: int, align_corners: bool, half_pixel: bool) -> Taps:
-    """Return the two neighbours of each position, weighted by their distances."""
+    """Return the two neighbors of each position, weighted by their distances."""
     centers = _centers(size, count, align_corners, half_pixel)
     floor = np.floor(centers)
     low = np.clip(floor.astype(np.int64), 0, size - 1)
@@ -97,7 +97,7 @@ def linear_taps(size: int, count: int, align_corners: bool, half_pixel: bool) ->
 
 @lru_cache(maxsize=128)
 def nearest_index(size: int, count: int, align_corners: bool, half_pixel: bool) -> Array:
-    """Return the one position that each output position shows; never decreasing."""
+    """Return the input position that each output position copies; never decreasing."""
     places = np.arange(count, dtype=np.float32)
     scale = scale_of(size, count, align_corners)
     centers = (places + _F32(0.5)) * scale if half_pixel else places * scale
@@ -109,7 +109,7 @@ def nearest_index(size: int, count: int, align_corners: bool, half_pixel: bool) 
 
 @lru_cache(maxsize=4)
 def _cubic_table(a: float) -> Array:
-    """The weights of the near and the far neighbour, by steps of the distance; shape (2, steps)."""
+    """Return the weights of the near and the far neighbor by distance; shape (2, steps)."""
     x = np.arange(_TABLE + 1) / _TABLE
     y = x + 1
     near = ((a + 2) * x - (a + 3)) * x * x + 1
@@ -119,10 +119,10 @@ def _cubic_table(a: float) -> Array:
 
 @lru_cache(maxsize=128)
 def cubic_taps(size: int, count: int, align_corners: bool, half_pixel: bool) -> Taps:
-    """Return the four neighbours of each position, weighted by Keys' cubic function.
+    """Return the four neighbors of each position, weighted by Keys' cubic function.
 
-    With half pixels a is -1/2 and positions outside are ignored; else a is -3/4 and positions
-    outside take the value of the outermost pixel.
+    With half-pixel centers a is -1/2 and positions outside the image are ignored; otherwise a is
+    -3/4 and positions outside use the outermost pixel.
     """
     centers = _centers(size, count, align_corners, half_pixel)
     base = np.floor(centers)
@@ -203,14 +203,14 @@ FILTERS: Final[dict[str, tuple[float, Filter]]] = {
     "keyscubic": (2.0, _keys),
     "mitchellcubic": (2.0, _mitchell),
 }
-"""Radius and weight by distance of each kind."""
+"""Radius and weight function (by distance) of each filter."""
 
 
 @lru_cache(maxsize=128)
 def filter_taps(
     size: int, count: int, scale: float, translation: float, kind: str, antialias: bool
 ) -> Taps:
-    """Return the taps of a filter, scaled and translated; none where the centre is outside."""
+    """Return a filter's scaled and translated taps; none if its center is outside the image."""
     radius, weigh = FILTERS[kind]
     inverse = _F32(1) / _F32(scale)
     f32 = max(inverse, _F32(1)) if antialias else _F32(1)

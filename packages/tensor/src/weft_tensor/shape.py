@@ -1,7 +1,7 @@
 """Static shapes: sizes that may be unknown, in a rank that may be unknown.
 
-Rules work on `Dims`, a plain tuple of ints and Nones, or None where even the rank is unknown.
-`TensorShape` and `Dimension` are what programs see, with TensorFlow 1.15's behaviour.
+Shape rules use `Dims`: a plain tuple of ints and Nones, or None if the rank is unknown.
+`TensorShape` and `Dimension` are what programs see, with TensorFlow 1.15's behavior.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft_tensor.nesting import shown
 Dims: TypeAlias = tuple[int | None, ...] | None
 
 _LARGEST = 2**63 - 1
-"""Sizes travel as int64."""
+"""Sizes are stored as int64."""
 
 
 def merge_dims(a: Dims, b: Dims) -> Dims:
@@ -48,9 +48,9 @@ def compatible_dims(a: Dims, b: Dims) -> bool:
 
 
 def broadcast_dims(a: Dims, b: Dims) -> Dims:
-    """Shape of an elementwise op over `a` and `b`, by NumPy's rule.
+    """Return the shape of an elementwise op over `a` and `b`, by NumPy's broadcasting rule.
 
-    An unknown size beside 1 stays unknown; beside a size over 1 it is that size.
+    An unknown size and 1 give an unknown size; an unknown size and a size above 1 give that size.
 
     Raises:
       InvalidArgumentError: two sizes differ and neither is 1.
@@ -77,7 +77,7 @@ def broadcast_dims(a: Dims, b: Dims) -> Dims:
 
 
 def num_elements(dims: Dims) -> int | None:
-    """Number of elements, or None if a size is unknown (and none is 0)."""
+    """Return the number of elements, or None if a size is unknown and none is 0."""
     if dims is None:
         return None
     if 0 in dims:
@@ -103,12 +103,12 @@ def format_dims(dims: Dims) -> str:
 
 
 def as_size(value: Any) -> int | None:
-    """Return one size as a plain int of at least 0, or None where it is unknown.
+    """Return one size as a plain int of at least 0, or None if it is unknown.
 
     Args:
       value: an int, anything with `__index__`, a `Dimension`, or None.
     Raises:
-      InvalidTypeError: it is not a whole number.
+      InvalidTypeError: it is not an integer.
       InvalidArgumentError: it is negative, or does not fit in int64.
     """
     if value is None:
@@ -127,7 +127,7 @@ def as_size(value: Any) -> int | None:
 
 
 def as_dims(value: Any) -> Dims:
-    """Return the sizes that `value` means.
+    """Return the sizes that `value` describes.
 
     Args:
       value: None (unknown rank), a `TensorShape`, one size (rank 1), an iterable of sizes, or a
@@ -169,7 +169,8 @@ message_of: Callable[[Dims], Any] | None = None
 class Dimension:
     """One size of a shape, which may be unknown.
 
-    Arithmetic with an unknown operand is unknown; a comparison with one is None, which is false.
+    Arithmetic with an unknown operand gives an unknown size; a comparison gives None, which is
+    false.
 
     Args:
       value: int, or None.
@@ -190,12 +191,12 @@ class Dimension:
         return self._value
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Return True if both can be the size of one axis."""
+        """Return True if both sizes can describe the same axis."""
         size = as_size(other)
         return self._value is None or size is None or self._value == size
 
     def assert_is_compatible_with(self, other: Any) -> None:
-        """Check that both can be the size of one axis.
+        """Check that both sizes can describe the same axis.
 
         Raises:
           InvalidArgumentError: both are known and differ.
@@ -204,7 +205,7 @@ class Dimension:
             raise InvalidArgumentError(f"Dimensions {self} and {other} are not compatible")
 
     def merge_with(self, other: Any) -> Dimension:
-        """Return the size that both describe.
+        """Return the known one of two compatible sizes.
 
         Raises:
           InvalidArgumentError: both are known and differ.
@@ -305,8 +306,8 @@ def _combine(combine: Callable[[int, int], int], a: Any, b: Any) -> Any:
 class TensorShape:
     """The static shape of a tensor: fully known, partly known, or of unknown rank.
 
-    Two shapes are equal when they know the same: (2, ?) equals (2, ?), and it may describe the
-    same tensor as (2, 3) without being equal to it; ask `is_compatible_with` for that.
+    Two shapes are equal if the same sizes are known and equal: (2, ?) equals (2, ?) but not (2, 3),
+    although both can describe one tensor. `is_compatible_with` tests the latter.
 
     Args:
       dims: list of ints, Dimensions and Nones; a TensorShape; or None for an unknown rank.
@@ -323,7 +324,7 @@ class TensorShape:
     _dims: Dims
 
     def __init__(self, dims: Any) -> None:
-        """Convert whatever `as_dims` accepts: None, sizes, one size, a shape or its message."""
+        """Convert a value that `as_dims` accepts: None, sizes, one size, a shape or its message."""
         self._dims = as_dims(dims)
 
     @property
@@ -375,7 +376,7 @@ class TensorShape:
         return TensorShape(merge_dims(self._dims, dims))
 
     def most_specific_compatible_shape(self, other: Any) -> TensorShape:
-        """Return the most that is true of tensors of both shapes."""
+        """Return the most specific shape that is compatible with both."""
         dims = as_dims(other)
         if self._dims is None or dims is None or len(self._dims) != len(dims):
             return TensorShape(None)
@@ -383,12 +384,12 @@ class TensorShape:
         return TensorShape(tuple(x if x == y else None for x, y in pairs))
 
     def concatenate(self, other: Any) -> TensorShape:
-        """Return the sizes of both in one shape; of unknown rank if either is."""
+        """Return the concatenated sizes of both shapes; unknown rank if either rank is unknown."""
         dims = as_dims(other)
         return TensorShape(None if self._dims is None or dims is None else self._dims + dims)
 
     def with_rank(self, rank: int) -> TensorShape:
-        """Return the shape with this rank, all sizes unknown if nothing was known.
+        """Return the shape, which must have this rank; unknown sizes if its rank was unknown.
 
         Raises:
           InvalidArgumentError: the rank is another one.
@@ -453,7 +454,7 @@ class TensorShape:
         """Check that the rank and every size are known.
 
         Raises:
-          InvalidArgumentError: something is unknown.
+          InvalidArgumentError: the rank or a size is unknown.
         """
         if not self.is_fully_defined():
             raise InvalidArgumentError(f"Shape {self} is not fully defined")
@@ -524,7 +525,7 @@ class TensorShape:
 
 
 def _slice_unknown(key: slice) -> Dims:
-    """Slice a shape of unknown rank: [2:5] has rank 3 for any rank, [2:] has an unknown one."""
+    """Slice a shape of unknown rank: [2:5] gives rank 3, [2:] an unknown rank."""
     if key.step not in (None, 1):
         raise InvalidArgumentError(
             f"a shape of unknown rank can only be sliced with step 1, got {key.step}"
@@ -543,12 +544,12 @@ def _text(dims: Dims) -> str:
 
 
 def as_shape(value: Any) -> TensorShape:
-    """Return `value` itself if it is a `TensorShape`, else the shape that it means."""
+    """Return `value` itself if it is a `TensorShape`, else convert it to one."""
     return value if isinstance(value, TensorShape) else TensorShape(value)
 
 
 def as_dimension(value: Any) -> Dimension:
-    """Return `value` itself if it is a `Dimension`, else the one that it means."""
+    """Return `value` itself if it is a `Dimension`, else convert it to one."""
     return value if isinstance(value, Dimension) else Dimension(value)
 
 
@@ -566,7 +567,7 @@ def dimension_value(dimension: Dimension | int | None) -> int | None:
 
 
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
-    """Return the size at `index`, unknown where the rank is unknown.
+    """Return the size at `index`; it is unknown if the rank is.
 
     Args:
       shape: a TensorShape.
@@ -580,7 +581,7 @@ def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
 
 
 def unknown_shape(rank: int | None = None) -> TensorShape:
-    """Return a shape of unknown sizes, of the given rank or of unknown rank."""
+    """Return a shape of unknown sizes, of rank `rank` or of unknown rank."""
     return TensorShape(None if rank is None else (None,) * rank)
 
 

@@ -1,6 +1,6 @@
-"""Tensor: an element type and a shape over memory, at the borders of the API and of devices.
+"""Tensor: an element type and a shape over memory, for the API and for transfers between devices.
 
-Inside an executor values are plain arrays; a `Tensor` wraps one without copying it.
+The executor uses plain arrays; a `Tensor` wraps one without copying it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Tensor:
         Args:
           buffer: the memory.
           shape: known sizes.
-          dtype: element type with a NumPy counterpart, no string.
-          offset: byte where it begins.
+          dtype: element type with a NumPy counterpart, except string.
+          offset: offset of the first element in bytes.
         Raises:
           InvalidTypeError: elements of this type are not plain memory.
           InvalidArgumentError: the part is not inside the buffer.
@@ -54,14 +54,14 @@ class Tensor:
 
     @classmethod
     def empty(cls, shape: Any, dtype: Any, allocator: Allocator | None = None) -> Tensor:
-        """Return an uninitialised tensor (of empty strings, if it is one of strings).
+        """Return an uninitialized tensor; a string tensor has empty strings.
 
         Args:
           shape: known sizes.
-          dtype: any element type but the handles.
-          allocator: where the memory comes from; None takes the process's own.
+          dtype: any element type except resource and variant.
+          allocator: source of the memory; None for the allocator of the process.
         Raises:
-          ResourceExhaustedError: the allocator has no room.
+          ResourceExhaustedError: the allocator's memory is exhausted.
         """
         kind = dtypes.as_dtype(dtype).base_dtype
         if not kind.is_numpy_compatible:
@@ -73,14 +73,14 @@ class Tensor:
     def from_numpy(cls, array: np.ndarray[Any, Any], copy: bool = False) -> Tensor:
         """Return a tensor over the memory of a NumPy array.
 
-        Arrays that no element type describes as they are (text, fixed-size bytes, foreign byte
-        order) are converted, hence copied, whatever `copy` says.
+        Text, fixed-size bytes and foreign byte order are always converted and therefore copied,
+        even if `copy` is False.
 
         Args:
           array: any shape and strides.
-          copy: True copies always.
+          copy: copy the array even if it need not be converted.
         Raises:
-          InvalidTypeError: no element type corresponds.
+          InvalidTypeError: no element type corresponds to the array.
         """
         source = np.asarray(array)
         kind = dtypes.from_numpy(source.dtype)
@@ -91,7 +91,7 @@ class Tensor:
 
     @classmethod
     def from_value(cls, value: Any, dtype: Any = None) -> Tensor:
-        """Return a tensor of a Python value or nested lists, by the rules of `to_array`.
+        """Convert a Python value or nested lists by the rules of `to_array`.
 
         Raises:
           InvalidTypeError: the value is not of this type.
@@ -108,7 +108,7 @@ class Tensor:
         """Return a tensor over the memory of another framework's CPU tensor.
 
         Raises:
-          InvalidTypeError: it does not speak DLPack, or its element type is unknown here.
+          InvalidTypeError: it does not support DLPack, or its element type is unknown here.
           InvalidArgumentError: it is in another device's memory.
         """
         return cls.from_numpy(dlpack.from_capsule(source))
@@ -157,7 +157,8 @@ class Tensor:
         """The memory of a contiguous tensor, shared.
 
         Raises:
-          InvalidArgumentError: the tensor has strides or holds strings; copy it first.
+          InvalidArgumentError: the tensor is not contiguous, or its elements are strings; copy it
+            first.
         """
         try:
             return Buffer(self._array)
@@ -165,7 +166,7 @@ class Tensor:
             raise InvalidArgumentError(str(error)) from None
 
     def get_shape(self) -> TensorShape:
-        """Return the shape, as TensorFlow's tensors do."""
+        """Return the shape, like the method of TensorFlow's tensors."""
         return self.shape
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -182,7 +183,7 @@ class Tensor:
         """Return the elements in another shape: a view if the strides allow it, else a copy.
 
         Args:
-          *shape: sizes, or one sequence of them; one may be -1 and follows from the others.
+          *shape: sizes, or one sequence of them; one may be -1 and is then inferred.
         Raises:
           InvalidArgumentError: the number of elements differs.
         """
@@ -199,7 +200,7 @@ class Tensor:
         """Return the only element as a Python value.
 
         Raises:
-          InvalidArgumentError: there is not exactly one.
+          InvalidArgumentError: the number of elements is not 1.
         """
         if self._array.size != 1:
             raise InvalidArgumentError(f"expected one element, got shape {list(self.dims)}")
@@ -263,7 +264,7 @@ class Tensor:
 
 
 def _scalar_view(array: np.ndarray[Any, Any], key: Any, selected: Any) -> np.ndarray[Any, Any]:
-    """Rank 0 over the same memory, where NumPy's indexing hands out a scalar."""
+    """Return an array of rank 0 over the same memory; NumPy's indexing returns a scalar."""
     axes = key if isinstance(key, tuple) else (key,)
     try:
         return np.asarray(array[(*axes, Ellipsis)])

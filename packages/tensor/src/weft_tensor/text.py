@@ -17,7 +17,7 @@ complex_types: Final = (Complex, np.number)
 
 
 def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") -> bytes:
-    """Return bytes unchanged, text encoded.
+    """Return bytes unchanged, and text encoded.
 
     Args:
       bytes_or_text: bytes or text.
@@ -58,7 +58,7 @@ as_str = as_text
 
 
 def as_str_any(value: Any) -> str:
-    """Return bytes decoded, anything else through `str`.
+    """Return bytes decoded, and any other object converted by `str`.
 
     Args:
       value: any object; bytes are UTF-8.
@@ -74,7 +74,7 @@ def path_to_str(path: Any) -> Any:
     """Return the text of a path object; return other objects unchanged.
 
     Args:
-      path: any object; what has `__fspath__` is a path.
+      path: any object; objects with `__fspath__` count as paths.
 
     Examples:
       >>> import pathlib

@@ -14,7 +14,7 @@ from weft_tensor.nesting import shown
 from weft_tensor.promotion import default_dtype, nested_array
 
 Lost = Callable[[str], None]
-"""Callback that receives a description of what a numeric conversion loses."""
+"""Callback that receives a description of the information that a numeric conversion loses."""
 
 
 def to_array(
@@ -24,18 +24,19 @@ def to_array(
 
     Kinds are not converted: a float or complex is not accepted as an integer, a complex not as a
     float, a number not as a bool, and a bool not as a number; cast explicitly. An integer must
-    fit. Floats round. A string array becomes objects of bytes. Foreign byte order is converted.
-    If nothing changes, the result is the array itself, not a copy.
+    fit. Floats round. A string array becomes an object array of bytes. Foreign byte order is
+    converted. If nothing changes, the array itself is returned, not a copy.
 
     Args:
       value: an array, a Python value, nested lists of them, or anything with `__array__` or
         `__array_interface__`.
-      dtype: the type wanted; None takes `default_dtype`.
-      lost: numbers of any kind become those of another where this is given: fractions are cut, what
-        is not 0 is True. It is called if that loses something, with what.
+      dtype: element type of the result; None for `default_dtype`.
+      lost: if passed, numbers are converted to any numeric kind: floats are truncated, nonzero
+        numbers become True. It is called with a description if that loses information.
     Raises:
-      InvalidTypeError: the value is not of that type, or with `lost` no number.
-      InvalidArgumentError: a list is ragged, an integer does not fit, or text is no UTF-8.
+      InvalidTypeError: the value is not of that type, or, with `lost`, not a number.
+      InvalidArgumentError: a list is ragged, an integer does not fit, or text cannot be encoded as
+        UTF-8.
     """
     if isinstance(value, (np.ndarray, np.generic)):
         return _from_array(np.asarray(value), dtype, lost)
@@ -53,7 +54,7 @@ def to_array(
 def to_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array of strings as objects of bytes; text is encoded as UTF-8.
 
-    An object array that holds bytes only is returned as it is.
+    An object array of bytes is returned unchanged.
 
     Raises:
       InvalidTypeError: an element is neither bytes nor text.
@@ -98,7 +99,7 @@ _EXTENDED: Final = {
     np.dtype(np.longdouble): np.dtype(np.float64),
     np.dtype(np.clongdouble): np.dtype(np.complex128),
 }
-"""Replacement of NumPy's extended precision numbers, which no element type holds."""
+"""Replacements of NumPy's extended-precision types, which have no element type."""
 
 
 def _from_array(
@@ -120,7 +121,7 @@ def _from_array(
 
 
 def _of_one_kind(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Return an object array of numbers with the dtype NumPy infers; others unchanged."""
+    """Return an object array of numbers with its inferred dtype; other arrays unchanged."""
     if dtype.base_dtype is dtypes.string:
         return array
     plain = nested_array(array.tolist())
@@ -154,7 +155,7 @@ def _from_numbers(
 
 
 def _of_kind(array: np.ndarray[Any, Any], dtype: DType, lost: Lost) -> np.ndarray[Any, Any]:
-    """Convert numbers to the kind of `dtype`; resulting integers may be too large for it."""
+    """Convert numbers to the kind of `dtype`; integers may still be too large for `dtype`."""
     result: np.ndarray[Any, Any]
     if dtype.is_bool:
         result = array != 0
@@ -172,7 +173,7 @@ def _of_kind(array: np.ndarray[Any, Any], dtype: DType, lost: Lost) -> np.ndarra
 
 
 def _cut(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Return floats as integers, towards 0."""
+    """Return floats truncated to integers."""
     wide = np.trunc(np.asarray(array, np.float64) if array.dtype.itemsize < 8 else array)
     info = np.iinfo(dtype.numpy)
     fits = (wide >= float(info.min)) & (wide < float(info.max) + 1)

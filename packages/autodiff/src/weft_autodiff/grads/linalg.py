@@ -162,7 +162,7 @@ def _sizes(x: Output, op: str) -> tuple[int, int]:
     return rows, columns
 
 
-# --------------------------------------------------------------------------- factorisations
+# --------------------------------------------------------------------------- factorizations
 
 
 def _differences(values: Output) -> Output:

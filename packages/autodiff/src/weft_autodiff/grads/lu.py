@@ -1,4 +1,4 @@
-"""Gradient of the factorisation with partial pivoting; the order of the rows is taken as fixed."""
+"""Gradient of the factorization with partial pivoting; the order of the rows is taken as fixed."""
 
 from __future__ import annotations
 

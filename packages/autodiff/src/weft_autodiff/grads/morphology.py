@@ -1,4 +1,4 @@
-"""Gradients of greyscale morphology."""
+"""Gradients of grayscale morphology."""
 
 from __future__ import annotations
 

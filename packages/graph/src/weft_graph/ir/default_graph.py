@@ -219,7 +219,7 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextMana
 
 @contextmanager
 def init_scope() -> Iterator[None]:
-    """Lift control inputs and name scopes, for nodes that initialise.
+    """Lift control inputs and name scopes, for nodes that initialize.
 
     Examples:
       >>> with wf.init_scope():

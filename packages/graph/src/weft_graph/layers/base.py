@@ -274,7 +274,7 @@ class Layer:
     ) -> Any:
         """Return a variable of the layer, made or reused; arguments as for `get_variable`.
 
-        Raises: InvalidArgumentError: it is to be trainable, and synchronised when it is read.
+        Raises: InvalidArgumentError: it is to be trainable, and synchronized when it is read.
         """
         if settings.get("synchronization") == VariableSynchronization.ON_READ:
             if trainable:

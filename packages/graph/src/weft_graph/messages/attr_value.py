@@ -79,7 +79,7 @@ def declared_kind(op_def: OpDef, name: str, value: Any) -> str:
 def tensor_dtype(array: np.ndarray, attrs: dict[str, Any]) -> DType:
     """Return the element type of a tensor attribute.
 
-    The array of a quantised constant is of plain integers; only the attribute `dtype` tells.
+    The array of a quantized constant is of plain integers; only the attribute `dtype` tells.
     """
     dtype = attrs.get("dtype")
     if isinstance(dtype, DType) and dtype.numpy == array.dtype:

@@ -149,7 +149,7 @@ def mean_per_class_accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the mean over classes of how often they are recognised.
+    """Return the mean over classes of how often they are recognized.
 
     Args:
       labels, predictions, num_classes, ...: as for `mean_iou`.

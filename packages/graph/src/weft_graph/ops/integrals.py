@@ -50,7 +50,7 @@ def _fresnel_waves(size: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar, S
     first = 1 / (math.pi * far)
     f = first * chebyshev(fits.FRESNEL_F, argument, exact)
     g = scalar.square(first) / far * chebyshev(fits.FRESNEL_G, argument, exact)
-    # From 1e8 on neighbouring numbers are more than a period apart.
+    # From 1e8 on neighboring numbers are more than a period apart.
     quadrant = scalar.trunc_mod(scalar.square(scalar.minimum(far, 1e8)), 4)
     return f, g, scalar.sin((math.pi / 2) * quadrant), scalar.cos((math.pi / 2) * quadrant)
 

@@ -1,4 +1,4 @@
-"""Linear algebra: factorisations, solutions, determinants, diagonals and bands of matrices.
+"""Linear algebra: factorizations, solutions, determinants, diagonals and bands of matrices.
 
 Matrices are in the last two axes; leading axes, written (...), are batches.
 """
@@ -417,14 +417,14 @@ triangular_solve = matrix_triangular_solve
 def matrix_solve_ls(
     matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
 ) -> Output:
-    """x that minimises |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
+    """x that minimizes |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
 
     Args:
       matrix: float32, float64 or complex, shape (..., M, N).
       rhs: same dtype, shape (..., M, K).
       l2_regularizer: float64 scalar, at least 0.
       fast: solve the normal equations, which is accurate for well-conditioned matrices; else use
-        a complete orthogonal factorisation, without the regulariser.
+        a complete orthogonal factorization, without the regularizer.
     Returns: shape (..., N, K).
 
     Examples:

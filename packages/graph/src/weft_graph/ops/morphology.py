@@ -1,4 +1,4 @@
-"""Greyscale morphology: dilation with its gradients, and erosion."""
+"""Grayscale morphology: dilation with its gradients, and erosion."""
 
 from __future__ import annotations
 

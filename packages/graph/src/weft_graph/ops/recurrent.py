@@ -67,6 +67,6 @@ register_op(
 
     Weights are of the type `T`, and `scales` and `zeros` empty. Or they are of 8 bits, and stand
     for `(weights - zeros) * scales`, (directions, 1) or (directions, gates); states are then
-    quantised to 8 bits in each step, each direction's by a scale and a zero point of its own.
+    quantized to 8 bits in each step, each direction's by a scale and a zero point of its own.
     """,
 )

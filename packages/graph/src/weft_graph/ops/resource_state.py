@@ -335,7 +335,7 @@ register_op(
     (),
     {"ignore_lookup_error": "bool = true"},
     traits=WRITES,
-    doc="Deletes the resource; later uses find it uninitialised.",
+    doc="Deletes the resource; later uses find it uninitialized.",
 )
 register_op(
     "DisableCopyOnRead",

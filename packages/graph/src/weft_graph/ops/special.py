@@ -91,7 +91,7 @@ register_op(
     {"T": _WIDE},
     _broadcast_of_three,
     traits=elementwise(scalar.betainc),
-    doc="The regularised incomplete beta function of a and b at x.",
+    doc="The regularized incomplete beta function of a and b at x.",
 )
 register_binary(
     "RandomGammaGrad",
@@ -193,7 +193,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Output:
 
 
 def igamma(a: Any, x: Any, name: str | None = None) -> Output:
-    """Return the regularised lower incomplete gamma function P(a, x); floating, broadcast shape.
+    """Return the regularized lower incomplete gamma function P(a, x); floating, broadcast shape.
 
     Args:
       a, x: floating, of one dtype; their shapes broadcast.
@@ -207,7 +207,7 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Output:
 
 
 def igammac(a: Any, x: Any, name: str | None = None) -> Output:
-    """Return the regularised upper incomplete gamma function Q(a, x); floating, broadcast shape.
+    """Return the regularized upper incomplete gamma function Q(a, x); floating, broadcast shape.
 
     Args:
       a, x: floating, of one dtype; their shapes broadcast.
@@ -280,7 +280,7 @@ def erfcinv(x: Any, name: str | None = None) -> Output:
 
 
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Output:
-    """Return the regularised incomplete beta function, the beta distribution of a and b up to x.
+    """Return the regularized incomplete beta function, the beta distribution of a and b up to x.
 
     Gradients flow to `x` only.
 

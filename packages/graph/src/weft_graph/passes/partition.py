@@ -44,7 +44,7 @@ def partition(
     """Cut a step into one for each device.
 
     Args:
-      step: pruned and optimised; it stays as it is.
+      step: pruned and optimized; it stays as it is.
       nodes: its live nodes, in the order in which they should run.
       device_of: the device of a node that has a kernel.
       home: the device of what could be anywhere.

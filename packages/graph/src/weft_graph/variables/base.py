@@ -30,9 +30,9 @@ from weft_tensor.shape import Dims, TensorShape
 
 
 class VariableSynchronization(IntEnum):
-    """When replicas of a variable are synchronised.
+    """When replicas of a variable are synchronized.
 
-    A variable that is synchronised when it is read is not trainable unless it is said to be.
+    A variable that is synchronized when it is read is not trainable unless it is said to be.
 
     Args:
       value: the number of a member: 0 for AUTO, 1 NONE, 2 ON_WRITE, 3 ON_READ.
@@ -194,7 +194,7 @@ class Variable(Operators, metaclass=_VariableMeta):
       initial_value: what converts to a tensor, or a function without arguments that returns it.
         Its shape, unless `validate_shape` is False, becomes the variable's.
       trainable: whether optimizers change it by default; True by default, but False where it is
-        synchronised when it is read.
+        synchronized when it is read.
       collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
       validate_shape: False leaves the variable's shape open.
       caching_device: device where reads of the value are cached.

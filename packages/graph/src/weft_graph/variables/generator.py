@@ -89,7 +89,7 @@ class Generator:
     """Random numbers by a state that the graph keeps in a variable.
 
     Each draw moves the state on in the same step; so two sessions that restore one checkpoint go
-    on with the same numbers. The variable is initialised and saved like others.
+    on with the same numbers. The variable is initialized and saved like others.
 
     Args:
       copy_from: a generator whose state at initialisation is copied.
@@ -335,7 +335,7 @@ class Generator:
     def split(self, count: int = 1) -> list[Generator]:
         """Return generators that are independent of each other and of this one.
 
-        Their keys follow from the state that this one has when they are initialised, which it
+        Their keys follow from the state that this one has when they are initialized, which it
         keeps, and from how often it was split before.
 
         Args:

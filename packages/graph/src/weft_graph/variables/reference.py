@@ -471,7 +471,7 @@ def report_uninitialized_variables(
     Args:
       var_list: variables; global and local ones by default.
     Returns: string, shape (n,).
-    Returns: string, shape (number of uninitialised variables,).
+    Returns: string, shape (number of uninitialized variables,).
 
     Examples:
       >>> x = wf.Variable(1.0, name="x")

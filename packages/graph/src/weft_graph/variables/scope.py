@@ -314,7 +314,7 @@ def get_variable(
       regularizer: function from the variable to a loss, or None; listed under
         GraphKeys.REGULARIZATION_LOSSES.
       trainable: whether optimizers change it by default; True by default, but False where it is
-        synchronised when it is read.
+        synchronized when it is read.
       collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
       caching_device: device where reads of the value are cached.
       partitioner: function from shape and dtype to the number of parts per axis.
