@@ -29,7 +29,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
       clip_norm: scalar of the same dtype, positive; the largest norm.
       axes: integers; the norm is taken over these axes, all by default.
     Returns: shape and dtype of `t`; its gradient is finite where `t` is zero.
-    Raises: InvalidArgumentError: the result would have another shape than `t`.
+    Raises: InvalidArgumentError: `clip_norm` broadcasts `t` to another shape.
 
     Examples:
       >>> wf.Session().run(wf.clip_by_norm([3.0, 4.0], 1.0))
@@ -49,7 +49,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
-    """`t` scaled down where its L2 norm divided by the number of elements exceeds `clip_norm`.
+    """Scale `t` down if its L2 norm divided by the number of elements exceeds `clip_norm`.
 
     Args:
       t: floating, any shape, or IndexedSlices.
@@ -74,8 +74,8 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Output | None
     """Return the L2 norm of all elements of all tensors together.
 
     Args:
-      t_list: floating, any shapes, IndexedSlices or None, which counts for nothing.
-    Returns: a scalar; None when nothing but None is in the list.
+      t_list: floating, any shapes, IndexedSlices or None, which is ignored.
+    Returns: a scalar; None if all items of the list are None.
     Raises: InvalidTypeError: `t_list` is not a list of tensors.
 
     Examples:
@@ -103,9 +103,9 @@ def clip_by_global_norm(
     Args:
       t_list: floating, any shapes, IndexedSlices or None.
       clip_norm: scalar, positive; the largest global norm.
-      use_norm: scalar, the global norm where it is known already.
-    Returns: the scaled list, None where None was, and the global norm. All are NaN where the norm
-      is not finite.
+      use_norm: scalar, the global norm if it is known already.
+    Returns: the scaled list (None items stay None) and the global norm. All are NaN if the norm is
+      not finite.
     Raises: InvalidTypeError: `t_list` is not a list of tensors.
     Source: Pascanu et al. 2012, "On the difficulty of training recurrent neural networks".
 

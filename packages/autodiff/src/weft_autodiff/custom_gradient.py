@@ -21,16 +21,16 @@ from weft_tensor.nesting import shown
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator for functions that return their result and the function of its gradient.
+    """Decorator for functions that return their result and its gradient function.
 
     `f(*args)` returns `(result, grad_fn)`, and `grad_fn(*grads)`, one per result, returns one
-    gradient per argument.  When `f` reads or makes variables, `grad_fn` must take `variables=` and
-    return `(argument_gradients, variable_gradients)`.
+    gradient per argument.  If `f` reads or creates variables, `grad_fn` must accept `variables=`
+    and return `(argument_gradients, variable_gradients)`.
 
     Args:
-      f: takes tensors, and returns (result, grad_fn).
+      f: function of tensors that returns (result, grad_fn).
     Raises (the decorated function): InvalidTypeError: `f` does not return such a pair, or reads
-      variables that `grad_fn` does not take.
+      variables although `grad_fn` does not accept `variables=`.
     Source: tf.custom_gradient.
 
     Examples:
@@ -128,9 +128,9 @@ def _wrap(
 
 
 def _variables_read(nodes: Sequence[Node], graph: Any) -> list[Any]:
-    """Return the variables in the graph's collections of which the nodes use any output.
+    """Return the variables in the graph's collections whose outputs the nodes use.
 
-    Variables that the nodes made are included: their initializers use them.
+    Variables created among the nodes are included, because their initializers use them.
     """
     owners = {}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES):

@@ -1,4 +1,4 @@
-"""Jacobians by gradients and by finite differences, to compare.
+"""Comparison of Jacobians computed by gradients and by finite differences.
 
 Both have one row per real number in x and one column per real number in y; a complex number is
 two, its real part first.
@@ -43,7 +43,7 @@ def compute_gradient(
       y: floating or complex tensor that depends on x.
       y_shape: its shape.
       x_init_value: array or list of arrays, the point; uniform in [0, 1) by default.
-      delta: half the distance of the differences.
+      delta: step of the central differences.
       init_targets: node or list of nodes to run first.
       extra_feed_dict: values for other tensors that y depends on.
     Returns: the two Jacobians, each of shape (reals in x, reals in y); a list of such pairs when x
@@ -95,8 +95,8 @@ def compute_gradient_error(
     Args:
       x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict: as for
         `compute_gradient`.
-    Returns: the largest absolute difference of two elements; NaN where one of them is; 0.0 where
-      the Jacobians are empty.
+    Returns: the largest absolute difference of two elements; NaN if an element is NaN; 0.0 if the
+      Jacobians are empty.
     Raises:
       FailedPreconditionError: there is no default session.
       InvalidArgumentError: the shape of `x_init_value` is not `x_shape`.
@@ -121,7 +121,7 @@ def compute_gradient_error(
 
 
 class _Probe:
-    """A function of one of the xs at a time, whose result is one y at one point."""
+    """Evaluation of y and of its gradients at one point, as functions of one x."""
 
     def __init__(
         self, session: Any, y: Output, y_shape: tuple[int, ...], feeds: dict[Any, Any]
@@ -133,7 +133,7 @@ class _Probe:
         self.feeds = feeds
 
     def theoretical(self, x: Any, point: Array) -> Array:
-        """Return the row by row of y: one gradient for each real number in y."""
+        """Return the Jacobian row by row: one gradient for each real number in y."""
         dtype = self.y.dtype.base_dtype
         with self.y.graph.as_default():
             seed = builder.constant(np.ones(self.y_shape, dtype.numpy))
@@ -160,7 +160,7 @@ class _Probe:
         return result
 
     def numeric(self, x: Any, point: Array, delta: float) -> Array:
-        """Return column by column of x: one central difference for each real number in x."""
+        """Return the Jacobian column by column: one central difference per real number in x."""
         shifted = point.copy()
         reals = _as_reals(shifted, x.dtype)
         rows = []
@@ -199,7 +199,7 @@ def _start(x: Any, shape: Any, value: Any) -> Array:
 
 
 def _as_reals(array: Array, dtype: DType) -> Array:
-    """Return a flat view of an array's real numbers, real and imaginary parts in turn."""
+    """Return a flat view of an array's real numbers, with alternating real and imaginary parts."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(dtype.base_dtype.real_dtype.numpy)
 

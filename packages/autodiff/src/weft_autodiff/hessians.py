@@ -25,15 +25,15 @@ def hessians(
 ) -> list[Output]:
     """Compute the second derivatives of the sum of `ys` with respect to each of `xs`.
 
-    A gradient is taken of every element of the first one, in a loop.
+    A loop differentiates every element of the first gradient.
 
     Args:
       ys: output or list of outputs, floating, any shape.
       xs: output, variable, or list of these.
       name: name scope of the new nodes.
-      colocate_gradients_with_ops, gate_gradients, aggregation_method: as of `gradients`.
-    Returns: one for each x, of shape `x.shape + x.shape` and the dtype of x; zeros where ys do not
-      depend on it twice.
+      colocate_gradients_with_ops, gate_gradients, aggregation_method: as in `gradients`.
+    Returns: one for each x, of shape `x.shape + x.shape` and the dtype of x; zeros if the second
+      derivative vanishes.
     Raises: as `gradients`.
 
     Examples:

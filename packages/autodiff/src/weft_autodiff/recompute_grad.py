@@ -1,9 +1,9 @@
-"""Functions whose intermediate values are recomputed for their gradient instead of kept.
+"""Rematerialization: functions whose intermediate values are recomputed for their gradient.
 
-The nodes that such a function makes are the template of their own copies: where its gradient is
-built, they are copied behind control inputs from the gradients that arrive, and differentiated
-there.  The Python function itself runs once, so it makes its variables, updates and losses once.
-What a second run could give otherwise, such as random numbers and reads of variables, is kept.
+To build the gradient, the nodes of such a function are copied and the copies are differentiated.
+Control inputs delay the copies until the incoming gradients are available. The Python function
+itself runs once, so it creates its variables, updates and losses once. Values that a second run
+could change, such as random numbers and reads of variables, are saved.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from weft_tensor import errors
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return `f` with a gradient that recomputes the intermediate values of `f`.
 
-    The copies start when the gradients of the results are there, and take the arguments and
-    whatever else `f` uses.  Results that a second run could change are kept as well: random
-    numbers, reads of variables, and results of ops with effects.  Gradients flow to the arguments,
-    to variables, and to all else that `f` uses, and may be differentiated again.
+    The recomputation starts when the gradients of the results are available. It needs the arguments
+    and all other values that `f` uses, and results that a second run could change: random numbers,
+    reads of variables, and results of ops with side effects. Gradients flow to the arguments, to
+    variables, and to all other values that `f` uses. They can be differentiated again.
 
     Args:
-      f: takes tensors, or structures of them, and returns a tensor or a structure of tensors;
+      f: function from tensors, or structures of them, to a tensor or a structure of tensors;
         keyword arguments are passed on.
-    Returns: a function like `f`, which is its `__wrapped__`.
-    Raises: InvalidTypeError: `f` is not callable; (the function returned:) `f` returns what is no
-      tensor.
+    Returns: a function with the signature of `f`; its `__wrapped__` is `f`.
+    Raises: InvalidTypeError: `f` is not callable; or, when the returned function is called, `f`
+      returns a value that is not a tensor.
     Source: tf.recompute_grad; T. Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 
     Examples:
@@ -92,7 +92,7 @@ def _as_tensor(leaf: Any) -> Any:
 
 
 def _wrap(graph: Graph, results: Sequence[Output], new_nodes: Sequence[Node]) -> list[Output]:
-    """Return the results for use outside; their gradient recomputes the nodes of the region."""
+    """Return the results with a gradient that recomputes the nodes of the region."""
     region = _Region(graph, results, new_nodes, current_context(graph))
     count = len(results)
 
@@ -145,19 +145,19 @@ def _parts(grad: Grad) -> list[Output]:
 
 
 class _Region:
-    """The nodes that are recomputed, and their inputs from outside.
+    """The nodes to recompute, and their inputs from outside.
 
-    Conditionals and loops belong to it as wholes or not at all.
+    A conditional or loop is either completely inside or completely outside.
 
     Args:
-      results: what the nodes are for.
+      results: the outputs to recompute.
       candidates: the nodes that may belong to it.
-      home: the context that results are in.
+      home: the context of the results.
     Attributes:
-      graph: that of the nodes.
-      nodes: in the order of construction.
-      uses: what they use of others, and results that others give.
-      end: a node that takes the results, and then all of `uses`; edits of a body keep it right.
+      graph: the graph of the nodes.
+      nodes: the nodes in the order of construction.
+      uses: outputs of other nodes that they read, and results computed by other nodes.
+      end: a node whose inputs are the results, then all of `uses`; edits of a body update it.
     """
 
     end: Node
@@ -181,7 +181,7 @@ class _Region:
         return self.graph.find_node(name)
 
     def _unit(self, node: Node) -> Unit:
-        """Return the conditional or loop that a node is in, or itself."""
+        """Return the outermost conditional or loop that contains a node, or the node itself."""
         if not node.outputs:
             context = node.context
             while context is not None and context.outer is not self.home:
@@ -220,7 +220,7 @@ class _Region:
         return all([self._is_repeatable(node, unit) for node in self._nodes_of(unit)])
 
     def _is_repeatable(self, node: Node, unit: Unit) -> bool:
-        """Return True if a second run of a node has equal results and no side effects."""
+        """Return True if a second run of a node has the same results and no side effects."""
         if node not in self._candidates:  # a constant may be copied if it needs no gradient
             return node.role is Role.CONSTANT and not is_trainable(node.outputs[0])
         if node.role in (Role.PLACEHOLDER, Role.ARGUMENT):  # the caller provides the value
@@ -236,7 +236,7 @@ class _Region:
         return not node.op_def.stateful
 
     def _keep_private(self, new_nodes: Iterable[Node]) -> None:
-        """Keep all that uses a TensorArray or a stack of which something is kept."""
+        """Save all uses of a TensorArray or stack if one of its uses is saved."""
         users: dict[Node, list[Unit]] = {}
         for node in new_nodes:
             if state.is_private(node):
@@ -253,7 +253,7 @@ class _Region:
                     changed = True
 
     def _reach(self, results: Sequence[Output]) -> set[Node]:
-        """Return the nodes behind results that may run again."""
+        """Return the repeatable nodes that the results depend on."""
         inside: set[Node] = set()
         visited: set[Unit] = set()
         stack = [result.node for result in results]
@@ -275,7 +275,7 @@ def _is_handle(output: Output) -> bool:
 
 
 def _members_by_context(nodes: Iterable[Node]) -> dict[ControlFlowContext, list[Node]]:
-    """Return the nodes in each context, those in inner ones included."""
+    """Return the nodes in each context, including nested contexts."""
     members: dict[ControlFlowContext, list[Node]] = {}
     for node in nodes:
         context = innermost(node)
@@ -286,7 +286,7 @@ def _members_by_context(nodes: Iterable[Node]) -> dict[ControlFlowContext, list[
 
 
 class _RegionCopy(BodyCopy):
-    """A copy of a region's nodes where its gradient is built."""
+    """A copy of a region's nodes in the graph of its gradient."""
 
     def __init__(
         self, graph: Graph, region: _Region, arguments: Sequence[Output], prefix: str
@@ -337,7 +337,7 @@ class _RegionCopy(BodyCopy):
 
 
 class _Body:
-    """A region as the body of the function that copies are made of."""
+    """A region as the function body that is copied."""
 
     def __init__(self, region: _Region) -> None:
         self.inputs = region.end.inputs[len(region.end.inputs) - len(region.uses) :]
@@ -351,7 +351,7 @@ class _Body:
 
 
 class _Places:
-    """Places of records, for nodes of the copy that have another output where the record means."""
+    """Indices of nodes and outputs of the copy, for context records."""
 
     def __init__(
         self, nodes: Sequence[Node], copies: dict[Node, Node], outputs: dict[Output, Output]
@@ -362,7 +362,7 @@ class _Places:
         self._more: list[Node] = []
 
     def port(self, port: tuple[int, int]) -> tuple[int, int]:
-        """Return the place of an output in the copy."""
+        """Return the record index of an output of the copy."""
         if port[0] < 0:
             return port
         output = self._outputs[self._nodes[port[0]].outputs[port[1]]]
@@ -370,11 +370,11 @@ class _Places:
         return len(self._nodes) + len(self._more) - 1, output.index
 
     def place(self, place: int) -> int:
-        """Return the place of a node in the copy, or -1 if it has none."""
+        """Return the record index of a node of the copy, or -1 if it has none."""
         return place if place < 0 or self._nodes[place] in self._copies else -1
 
     def node_at(self, place: int) -> Node:
-        """Return the node of the copy at a place."""
+        """Return the node of the copy with a record index."""
         if place >= len(self._nodes):
             return self._more[place - len(self._nodes)]
         return self._copies[self._nodes[place]]

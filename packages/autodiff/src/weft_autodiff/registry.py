@@ -22,7 +22,7 @@ F = TypeVar("F", bound=GradientFunction)
 
 
 def not_differentiable(op: Any, *grads: Any) -> list[None]:
-    """Return the gradient of ops that have none on purpose: nothing flows to any input."""
+    """Gradient function of non-differentiable ops: return no gradient for any input."""
     return [None] * len(op.inputs)
 
 
@@ -31,9 +31,9 @@ class Gradient:
 
     Attributes:
       function: `function(node, *grads)`.
-      accepts_none: it takes None for outputs through which nothing flows back; zeros otherwise.
-      accepts_sparse: it takes IndexedSlices; they are made dense otherwise.
-      accepts_needed: it takes `needed`, one bool for each input.
+      accepts_none: True if it accepts None for outputs without a gradient; else it receives zeros.
+      accepts_sparse: True if it accepts IndexedSlices; else it receives dense gradients.
+      accepts_needed: True if it accepts `needed`, one bool for each input.
     """
 
     __slots__ = ("accepts_needed", "accepts_none", "accepts_sparse", "function")
@@ -61,15 +61,16 @@ _gradients: Registry[Gradient] = Registry(
 class RegisterGradient:
     """Decorator that registers the gradient of an op type, or of an override name.
 
-    The function gets the forward node and one gradient per output, and returns one gradient per
-    input: an output, IndexedSlices, or None where nothing flows; a bare one for a single input.
+    The function receives the forward node and one gradient per output. It returns one gradient per
+    input: an output, IndexedSlices, or None if there is none. For a single input it may return the
+    gradient itself instead of a list.
 
     Args:
       op_type: op type, or a name that `Graph.gradient_override_map` refers to.
-      accepts_none: pass None instead of zeros for outputs through which nothing flows back.
-      accepts_sparse: pass IndexedSlices as they are instead of making them dense.
-      accepts_needed: pass `needed`, one bool for each input: whether its gradient is used, so that
-        one that costs much is left out where it is not.
+      accepts_none: pass None instead of zeros for outputs without a gradient.
+      accepts_sparse: pass IndexedSlices unchanged instead of converting them to dense gradients.
+      accepts_needed: pass `needed`, one bool for each input: whether its gradient is used. The
+        function can then skip expensive gradients that are not.
     Raises: AlreadyExistsError: the op type has a gradient already.
 
     Examples:
@@ -106,9 +107,9 @@ class RegisterGradient:
 
 
 def NotDifferentiable(op_type: str) -> None:  # noqa: N802 - TensorFlow's public name
-    """Declare that no gradient flows through an op type, on purpose.
+    """Declare that an op type is not differentiable.
 
-    A declaration that says `Traits(differentiable=False)` needs none of this.
+    Ops declared with `Traits(differentiable=False)` do not need it.
 
     Args:
       op_type: name of a registered op.
@@ -124,7 +125,7 @@ NoGradient = NotDifferentiable
 
 
 def gradient_of(node: Node) -> Gradient:
-    """Return the gradient that applies to a node, overrides considered.
+    """Return the gradient function of a node, taking overrides into account.
 
     Raises: NotFoundError: neither a gradient nor NotDifferentiable is registered.
     """
@@ -155,14 +156,14 @@ def gradient_of(node: Node) -> Gradient:
 
 
 _FAMILIES = {"resource_state": "state"}
-"""Families of ops whose gradients are in a file named after another family."""
+"""Op families whose gradients are in the file of another family."""
 
 _NONE = Gradient(not_differentiable, accepts_none=True, accepts_sparse=True)
-"""Entry of ops whose declaration says that they are not differentiable."""
+"""Entry of ops that are declared as not differentiable."""
 
 
 def register_in_graph(graph: Graph, name: str, entry: Gradient) -> None:
-    """Register an override that lives and dies with a graph."""
+    """Register an override whose lifetime is that of a graph."""
     graph.gradient_functions[name] = entry
 
 
@@ -171,7 +172,7 @@ _calls = threading.local()
 
 @contextmanager
 def naming_calls(source: str) -> Iterator[None]:
-    """While inside, `gradient_source` is `source`: unique for each call of `gradients`."""
+    """Set `gradient_source` to `source`, unique per call of `gradients`, inside the block."""
     before = gradient_source()
     _calls.source = source
     try:
@@ -181,10 +182,10 @@ def naming_calls(source: str) -> Iterator[None]:
 
 
 def gradient_source() -> str:
-    """Return an identifier of the current call of `gradients` among those of its graph.
+    """Return an identifier of the current call of `gradients`, unique in its graph.
 
-    For gradient functions whose state outlives one node: a TensorArray keeps one gradient array
-    for each of them.
+    It serves gradient functions with state across nodes: a TensorArray has one gradient array for
+    each call.
     """
     return getattr(_calls, "source", "")
 

@@ -37,7 +37,7 @@ _RULES: Final[Mapping[type, Rule]] = {
 
 
 class UnconnectedGradients(Enum):
-    """Result of `gradients` for an x that no y depends on: None, or zeros of its shape.
+    """Option of `gradients` for an x that no y depends on: return None, or zeros of its shape.
 
     Args:
       value: "none" or "zero".
@@ -56,7 +56,7 @@ class UnconnectedGradients(Enum):
 
 
 class AggregationMethod:
-    """Options for summing partial gradients in TensorFlow; here all are summed by one AddN.
+    """TensorFlow's options for summing partial gradients; weft always uses one AddN.
 
     Examples:
       >>> x = wf.constant(3.0)
@@ -90,18 +90,18 @@ def gradients(
       grad_ys: gradients to start from, each of the shape of its y; ones by default.
       name: name scope of the new nodes.
       colocate_gradients_with_ops: request the forward node's device for its gradient.
-      gate_gradients: let no gradient of a node be used before all of them are computed.
-      aggregation_method: accepted for TensorFlow's sake; sums are always one AddN.
-      stop_gradients: outputs through which nothing flows back, taken as constants.
-      unconnected_gradients: "none" or "zero" (or `UnconnectedGradients`): what stands for xs
-        that ys do not depend on.
-    Returns: one per x, with its shape and dtype; IndexedSlices where only some rows are touched;
-      as for one that ys do not depend on, where x is neither floating nor complex.
+      gate_gradients: delay the use of a node's gradients until all of them are computed.
+      aggregation_method: accepted for compatibility and ignored.
+      stop_gradients: outputs treated as constants.
+      unconnected_gradients: "none" or "zero" (or `UnconnectedGradients`): the result for xs that ys
+        do not depend on.
+    Returns: one gradient per x, with its shape and dtype; IndexedSlices if only some rows were
+      read. An x that is neither floating nor complex counts as unconnected.
     Raises:
       InvalidTypeError: a y is neither floating nor complex.
-      InvalidArgumentError: `grad_ys` do not fit `ys`, ys and xs are not in one graph, or one of
-        them is inside a loop that gradients are not taken in.
-      NotFoundError: a node on the way has no registered gradient; the message names it.
+      InvalidArgumentError: `grad_ys` do not match `ys`, ys and xs are in different graphs, or one
+        of them is inside a loop and `gradients` is called outside of it.
+      NotFoundError: a node between ys and xs has no registered gradient; the message names it.
     Source: paper, section 4.1.
 
     Examples:
@@ -167,7 +167,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _source(x: Any) -> Output:
-    """Return the output to differentiate by: for a variable its reference or handle."""
+    """Return the output that represents an x: for a variable, its reference or handle."""
     handle = getattr(x, "handle", None)
     if isinstance(handle, Output):
         return handle

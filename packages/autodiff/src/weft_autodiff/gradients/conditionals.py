@@ -1,4 +1,4 @@
-"""The gradient of a conditional: one on the same predicate, which follows the branch taken."""
+"""The gradient of a conditional: a conditional on the same predicate."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def differentiate_conditional(
     """Propagate gradients of a conditional's outputs to the inputs of its branches.
 
     Args:
-      walk: the pass over the level that the conditional is in.
-      outputs: outputs of the conditional, on the way to targets; values inside a branch may be
-        among them.
-      path: path of that level.
+      walk: the backward pass over the level of the conditional.
+      outputs: outputs of the conditional that lead to targets; values inside a branch may be among
+        them.
+      path: the path in that level.
     """
     graph = walk.graph
     context = current_context(graph)
@@ -65,7 +65,7 @@ def _recall_around(walk: Walk) -> Recall | None:
 def _walk_branch(
     walk: Walk, forward: CondContext, grads: Mapping[Output, Grad | None], path: Path
 ) -> Totals:
-    """Return the gradients of a branch's inputs, given those of its results."""
+    """Return the gradients of a branch's inputs from those of its results."""
     pushed: list[Pushed] = [
         (push, handle)
         for push, handle in walk.pushed
@@ -98,9 +98,9 @@ def _inside(output: Output, branch: CondContext) -> Output | None:
 def _is_passed_on(
     walk: Walk, value: Output, conditional: Conditional, totals: Sequence[Totals]
 ) -> bool:
-    """Pass on the gradient of a value that exists in one branch only; return True if it is one.
+    """If a value exists in one branch only, pass its gradient on and return True.
 
-    These are values inside the branch or inside its forward branch, and stacks.
+    Such values are those inside the branch or its forward branch, and stacks.
     """
     grads = [total[value] for total in totals if value in total]
     places = [
@@ -120,7 +120,7 @@ def _is_stack(grad: Grad) -> bool:
 def _merge(
     walk: Walk, backward: Conditional, values: Sequence[Output], totals: Sequence[Totals]
 ) -> None:
-    """Join the gradients of both branches, zeros where one has none."""
+    """Merge the gradients of both branches; a missing one is zero."""
     sparse = {
         value: next(total[value] for total in totals if value in total)
         for value in values
@@ -143,7 +143,7 @@ def _merge(
 
 
 def _parts(value: Output, grad: Grad | None, like: Grad | None) -> list[Output]:
-    """Return the gradient of a value in one branch, as outputs."""
+    """Return the gradient of a value in one branch as a list of outputs."""
     if isinstance(like, IndexedSlices):
         slices = empty_slices(value, like) if grad is None else grad
         assert isinstance(slices, IndexedSlices)

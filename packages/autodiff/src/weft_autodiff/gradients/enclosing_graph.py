@@ -1,8 +1,8 @@
-"""Gradients that leave the body of a function for the graphs that enclose it.
+"""Gradients that continue from the body of a function into the enclosing graphs.
 
 Some arguments of a body are captures of values of the enclosing graph. The gradients of these
-arguments continue there, node by node. The nodes of the gradient stay in the body, which captures
-the values that they need.
+arguments continue in the enclosing graph, node by node. The gradient's nodes are added to the body,
+which captures the values that they need.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class EnclosingGraph:
 
     Args:
       body: the graph whose gradients are computed.
-      xs: outputs to differentiate by; those of the body itself are ignored.
+      xs: outputs to differentiate with respect to; outputs of the body itself are ignored.
       stops: outputs treated as constants.
     Attributes:
-      arguments: arguments of the body that capture values depending on one of `xs`, with these
-        values.
+      arguments: mapping from the body's arguments that capture values depending on one of `xs` to
+        these values.
       reaches_out: True if one of these values has inputs, so that gradients may continue there.
     """
 
@@ -87,5 +87,5 @@ class _OuterWalk(Walk):
 
     @contextmanager
     def marking(self, node: Node) -> Iterator[None]:
-        """Marks nothing: the node is of another graph."""
+        """Mark nothing, because the node is in another graph."""
         yield

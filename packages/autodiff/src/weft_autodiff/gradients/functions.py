@@ -1,4 +1,4 @@
-"""Functions that compute the gradients of calls of other functions."""
+"""Library functions that compute the gradients of function calls."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Kind = str
 
 
 class Source(NamedTuple):
-    """The origin of an input of a gradient's function.
+    """The origin of an input of a gradient function.
 
     Attributes:
-      what: "input" or "output" of the call, "grad", "values" and "indices" of what flows back into
-        an output, or "captured".
+      what: "input" or "output" of the call; "grad", "values" or "indices" of an output's gradient;
+        or "captured".
       place: which.
-      value: what was captured.
+      value: the captured value.
     """
 
     what: str
@@ -70,11 +70,11 @@ class Source(NamedTuple):
 
 
 class GradientFunction:
-    """A function that computes the gradient of calls of another one.
+    """A function that computes the gradient of calls of another function.
 
     Attributes:
       function: the function.
-      sources: where its inputs come from.
+      sources: the origins of its inputs.
       output_kinds: for each input of the call, Output, IndexedSlices, or None if it has no
         gradient.
     """
@@ -126,7 +126,7 @@ class _Builder:
         self._pending: _Pending | None = None
 
     def build(self) -> GradientFunction:
-        """Return the gradient's function."""
+        """Return the gradient function."""
         function, graph = self._function, self._graph
         with thread_stacks.building_body(graph):
             arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
@@ -154,7 +154,7 @@ class _Builder:
         return self._graph.add_input_like(like, _last(like.node.name))
 
     def _saved_inputs(self) -> dict[Output, Output]:
-        """Return, for values read from state, the inputs that provide them."""
+        """Return the inputs that provide values read from state, by value."""
         function = self._function
         places = saved_values.places_of(function.outputs)
         inputs: dict[Output, Output] = {}
@@ -166,7 +166,7 @@ class _Builder:
         return inputs
 
     def _start(self, place: int, kind: Kind) -> Grad | None:
-        """Return the gradient of an output, as inputs of the function."""
+        """Return the gradient of an output as inputs of the function."""
         like = self._function.outputs[place]
         dtype, dims = like.dtype.base_dtype, like.dims
         if not kind:
@@ -230,8 +230,8 @@ class _Builder:
     def _given(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output]:
         """Return identities of a node's saved values, differentiated by the node's own gradient.
 
-        That gradient leads to the node's inputs, which are therefore inputs of the identities
-        too. The identities are removed when all gradients are built.
+        The identities have the node's inputs as their inputs, because that gradient leads to them.
+        They are removed when all gradients are built.
         """
         values = [self._saved[output] for output in node.outputs]
         name = self._graph.unique_name("Given")
@@ -252,7 +252,7 @@ class _Builder:
         return stand_in.outputs[:count]
 
     def _take_from_inputs(self, copies: BodyCopy) -> None:
-        """Replace the identities of saved values by the values."""
+        """Replace the identities of saved values by the values themselves."""
         outputs: dict[Output, Output] = {}
         for stand_in in self._recomputed:
             for output, value in zip(stand_in.outputs, stand_in.inputs, strict=True):
@@ -346,7 +346,7 @@ class _Pending:
     """The gradient of a recursive function while it is built.
 
     Attributes:
-      used: whether it calls itself.
+      used: True if it calls itself.
     """
 
     def __init__(

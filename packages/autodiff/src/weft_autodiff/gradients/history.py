@@ -1,7 +1,7 @@
-"""Saved forward values of a loop for the loop of its gradient: stacks, and an iteration count.
+"""Saved forward values of a loop for its gradient loop: stacks and an iteration count.
 
-The forward loop gets a counter and pushes, as new nodes; the old ones are not changed.
-Pushes of one iteration come before those of the next, and before the count is known outside.
+A counter and pushes are added to the forward loop as new nodes; its other nodes do not change. The
+pushes of one iteration finish before those of the next, and before the count leaves the loop.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class History:
 
     Args:
       loop: the forward loop.
-      again: whether the gradient's loop may run several times for one run of the forward one.
+      again: True if the gradient loop may run several times per run of the forward loop.
     Attributes:
-      count: how many iterations it ran, where it was entered: int32, rank 0.
+      count: the number of iterations, in the context around the loop: int32, rank 0.
     """
 
     def __init__(self, loop: WhileContext, again: bool = False) -> None:
@@ -44,7 +44,7 @@ class History:
             self.count = self._builder.leave(self._position)
 
     def close(self) -> None:
-        """Finish the counter; nothing can be kept after this."""
+        """Finish the counter; no value can be saved after this."""
         with self.loop.open():
             with self.loop.graph.control_dependencies(waiting_for(self._pushes)):
                 following = self._builder.inside(self._position) + 1
@@ -56,8 +56,8 @@ class History:
         """Return the counterpart of a forward value in a context of the gradient, or None.
 
         Args:
-          context: the gradient of the very branch or body that `output` is in.
-          pops: takes note of what is taken off a stack.
+          context: the gradient context of the branch or body that contains `output`.
+          pops: records the values that are popped.
         """
         home = context_of(output)
         if home is None or home is not context.forward:
@@ -77,7 +77,7 @@ class History:
         return popped
 
     def _copy(self, context: ControlFlowContext, handle: Output, like: Output) -> Output:
-        """Return a copy of a stack, made each time that the loop of the gradient is entered."""
+        """Return a copy of a stack; each run of the gradient loop makes its own copy."""
         copied = self._copies.get(handle)
         if copied is None:
             backward = context.loop
@@ -87,7 +87,7 @@ class History:
         return copied
 
     def _stack(self, output: Output) -> Output:
-        """Return the stack on which the values of an output are kept."""
+        """Return the stack that saves the values of an output."""
         handle = self._stacks.get(output)
         if handle is None:
             loop = self.loop
@@ -103,7 +103,7 @@ class History:
 
 
 def new_stack(loop: WhileContext, like: Output, name: str) -> Output:
-    """Return a new stack for values such as `like`, made each time that a loop is entered."""
+    """Return a stack for values such as `like`; each run of the loop creates its own."""
     with loop.outside():
         return stack.stack_v2(constant(-1, dtypes.int32), like.dtype.base_dtype, name=name)
 

@@ -1,9 +1,9 @@
 """The gradient of a loop: a loop of as many iterations in reverse (paper, section 4.4).
 
-A loop is differentiated as a whole.  Its body is walked once, inside the body of a new loop whose
-variables are the gradients of the old one's, and sums for what does not change.  Values of the
-forward body that are needed come off stacks (`history.py`).  Gradients of what was taken off a
-stack are put onto one themselves, so the same code differentiates its own result.
+A loop is differentiated as one unit. Its body is walked once, inside the body of a new loop. The
+variables of the new loop are the gradients of the forward loop's variables, and a sum for each loop
+invariant. Forward values are popped off stacks (`history.py`). The gradients of popped values are
+pushed onto stacks in turn, so the same code can differentiate its own result.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def differentiate_loop(
     """Propagate gradients of a loop's outputs to its inputs.
 
     Args:
-      walk: the pass over the level that the loop is in.
-      outputs: outputs of the loop, on the way to targets.
-      path: path of that level.
+      walk: the backward pass over the level of the loop.
+      outputs: outputs of the loop that lead to targets.
+      path: the path in that level.
     """
     if not loop.back_prop:
         return
@@ -53,7 +53,7 @@ def differentiate_loop(
 
 
 class BackwardLoop:
-    """The loop that computes the gradient of another one.
+    """The loop that computes the gradient of another loop.
 
     Attributes:
       forward: the loop that is differentiated.
@@ -99,7 +99,7 @@ class BackwardLoop:
         return {*self._parameters(interval), *self.forward.invariants.values()}
 
     def _active_variables(self) -> list[int]:
-        """The variables that depend on sources, and that outputs with gradients depend on."""
+        """Return the variables that depend on sources and affect outputs with gradients."""
         forward = self.forward
         indices = [i for i, m in enumerate(forward.merges) if is_trainable(m.outputs[0])]
         varied = {i for i in indices if self._path.leads_to(initial_value(forward.merges[i]))}
@@ -124,7 +124,7 @@ class BackwardLoop:
     # ------------------------------------------------------------------ building
 
     def build(self) -> None:
-        """Build the loop and let its results flow on."""
+        """Build the loop and propagate its results."""
         if not self._active and not self._invariants:
             return
         forward, graph = self.forward, self._graph
@@ -164,7 +164,7 @@ class BackwardLoop:
         return zeros_for(exit_value) if grad is None else grad
 
     def _body(self, variables: Sequence[int]) -> list[_Sum]:
-        """Walk the body back; the sums that it adds to, and the next values of all of them."""
+        """Walk the body backward; return its sums and the next values of all variables."""
         forward = self.forward
         walk = self._walk.inner(forward, self, self._pushed)
         for i, position in zip(self._active, variables, strict=True):
@@ -215,11 +215,11 @@ class BackwardLoop:
         return self._builder.inside(position)
 
     def left(self) -> Output:
-        """Return the number of iterations that are left, this one included: int32, rank 0."""
+        """Return the number of remaining iterations, including this one: int32, rank 0."""
         return self._builder.inside(0)
 
     def pop(self, handle: Output, like: Output) -> Output:
-        """Return the gradient, of this iteration, of a value that the forward loop pushed."""
+        """Return this iteration's gradient of a value that the forward loop pushed."""
         context = current_context(self._graph)
         assert context is not None
         popped = pop(context, handle, like)
@@ -227,7 +227,7 @@ class BackwardLoop:
         return popped
 
     def push(self, grad: Output) -> Output:
-        """Push a gradient for the loop that pushed the forward value; return its stack."""
+        """Push a gradient for the gradient loop of the pushing loop; return its stack."""
         handle = new_stack(self.context, grad, "b_acc")
         with self._graph.control_dependencies([self._builder.inside(0).node]):
             pushed = stack.stack_push_v2(handle, grad, self.forward.swap_memory)
@@ -238,12 +238,12 @@ class BackwardLoop:
 class _Sum:
     """The gradient of a loop invariant, summed over all iterations.
 
-    Dense gradients are added up; slices are collected and joined after the loop; the stack of
-    gradients of a stack is passed on when all of them are there.
+    Dense gradients are added. Slices are collected and concatenated after the loop. The gradient
+    stack of a stack is passed on when it is complete.
 
     Attributes:
-      output: what it is the gradient of, outside of the forward loop.
-      following: the next values of the variables that it needs.
+      output: the value whose gradient it is, outside of the forward loop.
+      following: the next values of its loop variables.
     """
 
     def __init__(self, loop: BackwardLoop, output: Output, total: Grad) -> None:
@@ -283,7 +283,7 @@ class _Sum:
             self.following.append(array.flow)
 
     def result(self, results: Sequence[Output]) -> Grad:
-        """Return the sum, from the results of the loop."""
+        """Return the sum as computed by the loop."""
         total = self._total
         if isinstance(total, IndexedSlices):
             values, indices = [
@@ -316,7 +316,7 @@ def _with_flow(array: TensorArray, flow: Output) -> TensorArray:
 
 
 def _of_shape(value: Output, dims: Dims) -> Output:
-    """Return `value` with the static shape that its variable keeps."""
+    """Return `value` with the static shape of its variable."""
     if fits(value.dims, dims):
         return value
     shaped = identity.identity(value)

@@ -1,4 +1,4 @@
-"""The units on the way from sources to targets, in the order of construction."""
+"""The units between sources and targets, in the order of construction."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Path:
     """The units on a path from a source to a target, inputs before users.
 
     Attributes:
-      units: in that order.
-      stops: outputs through which nothing flows back.
+      units: the units in that order.
+      stops: outputs that stop gradients.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Path:
                 self._check_back_edges(unit)
 
     def leads_to(self, output: Output) -> bool:
-        """Return True if some source needs a gradient of `output`."""
+        """Return True if a source needs the gradient of `output`."""
         if output in self._sources:
             return True
         if output in self.stops:
@@ -76,7 +76,7 @@ class Path:
         return any([self.leads_to(source) for source in inputs_of(unit)])
 
     def _check_back_edges(self, merge: Node) -> None:
-        """Refuse a loop without a context on the way; back edges are not followed."""
+        """Reject a loop without a context on the path, because back edges are not followed."""
         loop = merge.context
         if isinstance(loop, WhileContext) and merge in loop.merges:
             return
@@ -85,7 +85,7 @@ class Path:
                 raise made_by_hand(merge)
 
     def _note_inside(self, sources: Sequence[Output]) -> None:
-        """Find the conditionals that sources are inside of."""
+        """Record the conditionals that contain sources."""
         for source in sources:
             context = context_of(source)
             while context is not None and context is not self._level:

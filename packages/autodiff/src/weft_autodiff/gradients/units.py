@@ -21,8 +21,8 @@ Level = ControlFlowContext | None
 def unit_of(output: Output, level: Level) -> Unit:
     """Return the unit that produces an output, seen from a branch or loop body, or None.
 
-    The handle of a stack is given by the loop that pushes onto it: gradients of what is popped flow
-    back along it.
+    The handle of a stack counts as an output of the loop that pushes onto it: the gradients of
+    popped values flow back along it.
     """
     node = output.node
     if node.role is Role.STACK:
@@ -48,7 +48,7 @@ def unit_of(output: Output, level: Level) -> Unit:
 
 
 def _shared(context: ControlFlowContext | None, level: Level) -> Level:
-    """Return the innermost context that is or is around both."""
+    """Return the innermost context that contains both contexts."""
     around = level
     while around is not None and (context is None or not context.is_inside(around)):
         around = around.outer
@@ -81,7 +81,7 @@ def initial_value(merge: Node) -> Output:
 
 
 def captured(branch: CondContext) -> dict[Output, Output]:
-    """Return the outer values that a branch captures, with their counterparts inside."""
+    """Return the outer values that a branch captures, with their counterparts in it."""
     return {
         inside.node.inputs[0]: inside
         for inside in branch.captures.values()
@@ -105,7 +105,7 @@ def push_of(handle: Output) -> Node | None:
 
 
 def made_by_hand(node: Node) -> errors.UnimplementedError:
-    """Return the error where a loop has no context, from which its gradient is built."""
+    """Return the error for a loop without a context, which its gradient requires."""
     return errors.UnimplementedError(
         f"the gradient of {node.name!r} requires control flow that was built by cond or "
         "while_loop; its ops were assembled by hand or imported from a GraphDef, which lacks "

@@ -1,4 +1,4 @@
-"""Gradients as values: sums, zeros, and sparse ones made dense."""
+"""Operations on gradients: sums, zeros, and conversion of sparse gradients to dense ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def zeros_like(output: Output) -> Output:
 
 
 def as_dense(grad: Grad | None) -> Output | None:
-    """`grad` as one output; says so when much memory is spent on it."""
+    """Return `grad` as one dense output; warn if that uses much memory."""
     if grad is None or isinstance(grad, Output):
         return grad
     _warn_dense(grad)
@@ -62,7 +62,7 @@ def _warn_dense(grad: Any) -> None:
 
 
 def add_all(grads: Sequence[Grad]) -> Grad:
-    """Return the sum of gradients for one output; sparse ones stay sparse when all are."""
+    """Return the sum of an output's gradients; it is sparse if all of them are."""
     if all(isinstance(grad, IndexedSlices) for grad in grads):
         return _concatenate(grads)  # type: ignore[arg-type]
     return builder.out("AddN", [[as_dense(grad) for grad in grads]])
@@ -98,7 +98,7 @@ def _zeros_for_handle(handle: Output) -> Output:
 
 
 def shape_for(output: Output) -> Output:
-    """The shape of an output, or of the variable behind a handle, as a tensor: int32, rank 1."""
+    """Return the shape of an output, or of a handle's variable, as an int32 vector."""
     if output.dtype is not dtypes.resource:
         return shapes.shape(output)
     dims = handle_dims(output)
@@ -108,7 +108,7 @@ def shape_for(output: Output) -> Output:
 
 
 def empty_slices(output: Output, like: IndexedSlices) -> IndexedSlices:
-    """No slices of an output, with the element types of others."""
+    """Return empty slices of an output, with the element types of other slices."""
     values = like.values
     inner = None if values.dims is None else values.dims[1:]
     if is_fully_defined(inner):
@@ -120,7 +120,7 @@ def empty_slices(output: Output, like: IndexedSlices) -> IndexedSlices:
 
 
 def all_before_any(grads: Sequence[Grad | None]) -> list[Grad | None]:
-    """Return the same gradients, each available only once all of them are."""
+    """Return the same gradients, each of which waits until all are computed."""
     present = [grad for grad in grads if grad is not None]
     if len(present) < 2:
         return list(grads)

@@ -1,4 +1,4 @@
-"""The backward pass: gradients received so far, and how they flow back through each unit."""
+"""The backward pass: the gradients received so far, and their propagation through units."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 
 Pushed = tuple[Node, Output]
-"""A push made by forward code, and the stack that holds its gradients."""
+"""A push in forward code, and the stack of its gradients."""
 
 
 class GradientLoop(Protocol):
@@ -25,30 +25,30 @@ class GradientLoop(Protocol):
 
     @property
     def context(self) -> ControlFlowContext:
-        """Its context."""
+        """The context of the loop."""
 
     def pop(self, handle: Output, like: Output) -> Output:
-        """Return the gradient, of this iteration, of a value that the forward loop pushed."""
+        """Return this iteration's gradient of a value that the forward loop pushed."""
 
     def push(self, grad: Output) -> Output:
-        """Push a gradient for the loop that pushed the forward value; return its stack."""
+        """Push a gradient for the gradient loop of the pushing loop; return its stack."""
 
 
 Rule = Callable[["Walk", Any, Sequence[Output], Path], None]
-"""Differentiates a loop or a conditional: the pass around it, the unit, its outputs, their path."""
+"""Differentiates a unit; arguments: the enclosing pass, the unit, its outputs and the path."""
 
 
 class Walk:
     """One backward pass over a level: the whole graph, the body of a loop, or a branch.
 
     Args:
-      level: the branch or loop body that is differentiated; None outside.
-      rules: what differentiates loops and conditionals, by their class.
-      loop: the loop that the pass is written into, where the level is in one.
-      pushed: pushes inside the level that gradients are there for.
+      level: the branch or loop body to differentiate; None for the whole graph.
+      rules: functions that differentiate loops and conditionals, by class.
+      loop: the gradient loop that receives the nodes of the pass, or None.
+      pushed: pushes inside the level whose gradients exist.
     Attributes:
-      graph: where the nodes go.
-      walked: whose nodes are differentiated.
+      graph: the graph that receives the gradient's nodes.
+      walked: the graph whose nodes are differentiated.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Walk:
             partials.append(grad)
 
     def total(self, output: Output) -> Grad | None:
-        """Return the sum of all that flowed back into `output`."""
+        """Return the sum of the gradients received for `output`."""
         total = self.summed.get(output)
         if total is None:
             partials = self.received.get(output)
@@ -106,7 +106,7 @@ class Walk:
     def back(
         self, targets: Sequence[Output], sources: Sequence[Output], stops: set[Output]
     ) -> None:
-        """Visit the units between sources and targets from the last to the first."""
+        """Process the units between sources and targets in reverse order."""
         self._take_pushed(targets)
         targets = [*targets, *[push.inputs[1] for push, _ in self.pushed]]
         path = Path(self.walked, self.level, targets, sources, stops)
@@ -117,7 +117,7 @@ class Walk:
                 self._visit_whole(unit, path)
 
     def _take_pushed(self, targets: Sequence[Output]) -> None:
-        """Receive the gradients of values that the level itself pushes."""
+        """Receive the gradients of values that the level pushes."""
         for push, handle in self.pushed:
             if push.context is self.level:
                 assert self.loop is not None

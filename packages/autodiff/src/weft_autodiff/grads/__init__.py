@@ -1,1 +1,1 @@
-"""Gradient functions by op family; loaded when the first gradient is asked for."""
+"""Gradient functions by op family; loaded at the first use of a gradient."""

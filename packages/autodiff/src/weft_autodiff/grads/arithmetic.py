@@ -1,7 +1,7 @@
 """Gradients of arithmetic.
 
 For complex values the gradient of a real loss L is dL/dRe(x) + i dL/dIm(x), as in TensorFlow, so
-the derivative of a holomorphic function enters conjugated.
+the derivative of a holomorphic function is conjugated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients of placeholders and of tensors of one value."""
+"""Gradients of placeholders and of ops that fill a tensor with one value."""
 
 from __future__ import annotations
 

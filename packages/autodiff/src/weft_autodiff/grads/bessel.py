@@ -77,7 +77,7 @@ def _bessel_k1e(node: Node, grad: Output) -> Output:
 
 
 def _over_argument(node: Node) -> Output:
-    """Return a function of order 1 over its argument, which is 1 / 2 at 0."""
+    """Return I1(x) / x, which is 1 / 2 at 0."""
     x, y = node.inputs[0], node.outputs[0]
     is_zero = out("Equal", [x, scalar_like(0, x)])
     safe = out("SelectV2", [is_zero, scalar_like(1, x), x])

@@ -25,9 +25,9 @@ def sum_to_shape(grad: Output, value: Output, other: Output | None = None) -> Ou
     the axes.
 
     Args:
-      grad: has the shape that `value` was broadcast to.
+      grad: gradient of the broadcast shape.
       value: the operand.
-      other: the operand that it was broadcast against, if there was just one.
+      other: the other operand of the broadcast, if there is exactly one.
     """
     summed = _sum_if_known(grad, value, other)
     if summed is not None:
@@ -89,7 +89,7 @@ def _sum_static(
 
 
 def sum_to_shapes(node: Node, a: Output | None, b: Output | None) -> list[Output | None]:
-    """Gradients of the first two inputs of a broadcasting op, each summed to its input's shape."""
+    """Return the gradients of a broadcasting op's first two inputs, summed to their shapes."""
     x, y = node.inputs[0], node.inputs[1]
     if x is y:
         return [a, b]
@@ -133,7 +133,7 @@ def like_shape(grad: Output, value: Output) -> Output:
 
 
 def conj(value: Output) -> Output:
-    """Return the complex conjugate: the value itself where it is real."""
+    """Return the complex conjugate; real values are returned unchanged."""
     return out("Conj", [value]) if value.dtype.is_complex else value
 
 
@@ -151,36 +151,36 @@ def static_axes(axes: Output, rank: int | None) -> list[int] | None:
 
 
 def matrix_transpose(value: Output, conjugate: bool = False) -> Output:
-    """Return the last two axes exchanged, and for `conjugate` the complex conjugate taken."""
+    """Exchange the last two axes; with `conjugate`, also take the complex conjugate."""
     swapped: Output = permutation.matrix_transpose(value)
     return conj(swapped) if conjugate else swapped
 
 
 def mul(x: Output, y: Output) -> Output:
-    """x * y, which broadcast."""
+    """Return x * y with broadcasting."""
     return out("Mul", [x, y])
 
 
 def div(x: Output, y: Output) -> Output:
-    """x / y, which broadcast."""
+    """Return x / y with broadcasting."""
     return out("RealDiv", [x, y])
 
 
 def plus(number: float, x: Output) -> Output:
-    """number + x."""
+    """Return number + x."""
     return out("AddV2", [scalar_like(number, x), x])
 
 
 def minus(number: float, x: Output) -> Output:
-    """number - x."""
+    """Return number - x."""
     return out("Sub", [scalar_like(number, x), x])
 
 
 def neg(x: Output) -> Output:
-    """-x."""
+    """Return -x."""
     return out("Neg", [x])
 
 
 def square(x: Output) -> Output:
-    """x * x."""
+    """Return x * x."""
     return out("Square", [x])

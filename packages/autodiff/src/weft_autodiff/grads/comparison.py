@@ -1,4 +1,4 @@
-"""Gradients of the choice between two tensors; comparisons, logic and bits have none."""
+"""Gradients of Select and Where; comparisons, logical and bitwise ops have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ops that exist for order and effects."""
+"""Gradients of ops that exist for ordering or side effects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Gradients of control-flow primitives.
 
-Conditionals and loops are differentiated as wholes (`conditionals.py`, `loops.py`).  What is here
-serves the primitives that are met one by one: where gradients are asked for inside a branch or a
-body, and in graphs that were built by hand.
+Whole conditionals and loops are differentiated in `conditionals.py` and `loops.py`. The functions
+here differentiate single primitives: for gradients computed inside a branch or a body, and in
+graphs that were built without contexts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft_graph.ops import control_flow as primitives
 @RegisterGradient("Switch", accepts_none=True)
 @RegisterGradient("RefSwitch", accepts_none=True)
 def _switch(op: Node, *grads: Any) -> list[Any]:
-    """Return the gradient of a Switch: inside a branch its side's, else of both sides."""
+    """Return the gradient of a Switch: inside a branch that of its side, else of both sides."""
     present = [grad for grad in grads if grad is not None]
     if op.context is not None or len(present) == 0:
         return [present[0] if present else None, None]
@@ -34,14 +34,14 @@ def _switch(op: Node, *grads: Any) -> list[Any]:
 @RegisterGradient("Enter")
 @RegisterGradient("RefEnter")
 def _enter(op: Node, grad: Any) -> Any:
-    """Return the gradient of an Enter asked for inside the body, for this iteration."""
+    """Return the gradient of an Enter inside the body, for this iteration."""
     return grad if op.attrs["is_constant"] else None
 
 
 @RegisterGradient("Merge", accepts_none=True)
 @RegisterGradient("RefMerge", accepts_none=True)
 def _merge(op: Node, grad: Any, _: Any) -> list[Any]:
-    """Return a variable inside its loop, which began in an iteration before."""
+    """Return the gradient of a loop variable inside its loop, where it starts a new iteration."""
     if op.context is not None and op.context.repeats:
         return [None] * len(op.inputs)
     raise made_by_hand(op)

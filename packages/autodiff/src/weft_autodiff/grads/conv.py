@@ -1,4 +1,4 @@
-"""Gradients of convolutions: each is expressed by the other two of its kind, to any order."""
+"""Gradients of convolutions, to any order: each of the three ops by the other two."""
 
 from __future__ import annotations
 

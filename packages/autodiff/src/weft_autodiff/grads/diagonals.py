@@ -44,7 +44,7 @@ def _matrix_set_diag(node: Node, grad: Output) -> Gradients:
 
 
 def _form(node: Node) -> tuple[str, dict[str, str]]:
-    """Return the version of an op, and how its diagonals are aligned."""
+    """Return the version of an op and the alignment of its diagonals."""
     align = node.attrs.get("align")
     return ("V2", {}) if align is None else ("V3", {"align": align})
 

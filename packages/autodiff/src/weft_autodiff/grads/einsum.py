@@ -1,4 +1,4 @@
-"""The gradient of Einsum: one more for each operand."""
+"""The gradient of Einsum: another Einsum for each operand."""
 
 from __future__ import annotations
 

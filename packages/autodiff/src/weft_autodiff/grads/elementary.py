@@ -52,7 +52,7 @@ def _sigmoid_grad(node: Node, grad: Output) -> Pair:
 
 
 def _nonzero(x: Output) -> Output:
-    """1 where x is not 0, and 0 where it is."""
+    """Return 1 where x is not 0, and 0 elsewhere."""
     return out("Cast", [out("NotEqual", [x, scalar_like(0, x)])], {"DstT": x.dtype})
 
 

@@ -1,4 +1,4 @@
-"""Gradients of Fourier transforms: the transform back, times or over the number of elements.
+"""Gradients of Fourier transforms: the inverse transform, scaled by the number of elements.
 
 A transform of real numbers stores half of the spectrum: each frequency represents itself and its
 conjugate, except 0 and, for an even length, the last one.
@@ -33,7 +33,7 @@ def _lengths(node: Node) -> np.ndarray | Output:
 
 
 def _doubled(node: Node, like: Output) -> Output:
-    """Return 2 for each frequency that represents two, else 1, along the last transformed axis."""
+    """Return 2 for each frequency that represents two, else 1, for the last transformed axis."""
     length = node.inputs[1][-1]
     half = out("AddV2", [out("FloorDiv", [length, 2]), 1])
     doubled = out("Range", [0, out("Mul", [2, half]), 2])

@@ -37,7 +37,7 @@ def _max(node: Node, grad: Output | None, *_: Any) -> Grads:
 
 @RegisterGradient("FractionalAvgPoolGrad")
 def _avg_gradient(node: Node, grad: Output) -> Grads:
-    """Return the gradient of the gradient of means: it is linear, so this is a mean again."""
+    """Return the gradient of the averaging gradient: it is linear, so this is an average again."""
     (parts,), inside = _regions(node, grad)
     inside = casting.cast(inside, grad.dtype)
     return [
@@ -50,7 +50,7 @@ def _avg_gradient(node: Node, grad: Output) -> Grads:
 
 @RegisterGradient("FractionalMaxPoolGrad")
 def _max_gradient(node: Node, grad: Output) -> Grads:
-    """Return the gradient by the upstream gradient: its values at the positions of the maxima."""
+    """Return the gradient with respect to `grad`: the values at the positions of the maxima."""
     (parts, images), inside = _regions(node, grad, node.inputs[0])
     lowest = constant_of(np.array(-np.inf, images.dtype.numpy))
     first = reduction.argmax(where(inside, images, lowest), 3)
@@ -67,7 +67,7 @@ def _regions(node: Node, *images: Output) -> tuple[list[Output], Output]:
 
 
 def _positions(starts: Output, overlapping: bool) -> Positions:
-    """Return the positions of each run of an axis, filled up to the size of the longest."""
+    """Return the positions of each region along an axis, padded to the longest region."""
     size = starts[-1]
     ends = minimum(starts[1:] + 1, size) if overlapping else starts[1:]
     lengths = ends - starts[:-1]

@@ -1,9 +1,9 @@
-"""Gradients of calls: calls of functions that compute them.
+"""Gradients of function calls, as calls of gradient functions.
 
-The gradient of a call is another function of the library, built when it is first asked for. It
-takes the inputs of the call, gradients of its outputs, and further outputs of the call: the values
-that a second run could not compute again. It computes the rest of the body once more;
-if both are inlined, common-subexpression elimination removes one of the two computations.
+The gradient function of a call is added to the library at its first use. Its inputs are the inputs
+of the call, the gradients of its outputs, and saved forward values that a second run could not
+recompute. It recomputes the rest of the body. If both functions are inlined, common-subexpression
+elimination removes one of the two computations.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _dense_or_zeros(op: Node, grads: Sequence[Grad | None], count: int) -> list[
 
 
 def _by_python(op: Node, function: Function, grads: Sequence[Grad | None]) -> list[Any]:
-    """Return the gradient that the function's author builds."""
+    """Return the gradient built by the function's custom gradient in Python."""
     answer = function.python_gradient(op, *_dense_or_zeros(op, grads, function.results))
     results = list(answer) if isinstance(answer, list | tuple) else [answer]
     missing = len(op.inputs) - len(results)
@@ -80,7 +80,7 @@ def _by_python(op: Node, function: Function, grads: Sequence[Grad | None]) -> li
 
 
 def _by_function(op: Node, function: Function, grads: Sequence[Grad | None]) -> list[Any]:
-    """Return the gradient that a function of the library computes: one result for each input."""
+    """Return the gradient computed by a function of the library: one result for each input."""
     assert function.gradient_name is not None
     other = op.graph.functions[function.gradient_name]
     output_grads = _dense_or_zeros(op, grads, function.results)

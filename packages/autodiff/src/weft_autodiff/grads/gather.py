@@ -58,7 +58,7 @@ def _gather_v2(op: Node, grad: Output) -> list[Any]:
 class _Blocks:
     """A gather seen through tensors of rank 4: (batch, outer, gathered, inner).
 
-    Sizes are products of runs of the shape, computed at once where they are known.
+    Each size is the product of several sizes of the shape, and static if these are known.
     """
 
     def __init__(self, params: Output, indices: Output, axis: Output, batch: int) -> None:
@@ -83,7 +83,7 @@ class _Blocks:
             self.batch = count + batch
 
     def scatter(self, grad: Output) -> Output:
-        """Return the gradient of the gathered tensor, dense."""
+        """Return the dense gradient of the gathered tensor."""
         params, axis, batch = self.params, self.axis, self.batch
         lead, outer = _product(params, 0, batch), _product(params, batch, axis)
         size, inner = _product(params, axis, axis + 1), _product(params, axis + 1, None)
@@ -113,7 +113,7 @@ class _Blocks:
 
 
 def _product(value: Output, low: Any, high: Any) -> Any:
-    """Return the product of the sizes from axis `low` to `high`; None as `high` is the end."""
+    """Return the product of the sizes from axis `low` to `high`; None for `high` is the end."""
     dims = value.dims
     if isinstance(low, int) and (high is None or isinstance(high, int)):
         if low == high:

@@ -1,4 +1,4 @@
-"""Gradients of ops that hand their input on."""
+"""Gradients of ops that return their input."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from weft_tensor import dtypes
 
 
 def _cut(grad: Output, parts: Sequence[Output], axis: Output) -> list[Output]:
-    """Return the parts of a concatenation's gradient."""
+    """Split the gradient of a concatenation into the gradients of its inputs."""
     if len(parts) == 1:
         return [grad]
     static_axis = constant_int(axis)

@@ -51,7 +51,7 @@ def _band(x: Output, lower: int, upper: int) -> Output:
 
 
 def _real_part(x: Output) -> Output:
-    """Return the real part of a value, in the value's own type."""
+    """Return the real part of a value in the value's type."""
     if not x.dtype.is_complex:
         return x
     return out("Cast", [out("Real", [x], {"Tout": x.dtype.real_dtype})], {"DstT": x.dtype})
@@ -166,7 +166,7 @@ def _sizes(x: Output, op: str) -> tuple[int, int]:
 
 
 def _differences(values: Output) -> Output:
-    """1 / (values[j] - values[i]), and 0 where they are equal."""
+    """Return 1 / (values[j] - values[i]), and 0 where they are equal."""
     gaps = _sub(_expand(values, -2), _expand(values, -1))
     return out("DivNoNan", [scalar_like(1, gaps), gaps])
 
@@ -213,7 +213,7 @@ def _svd(node: Node, to_s: Output, to_u: Output, to_v: Output) -> Output:
     inverse = _expand(inverse, -2)
 
     def turned(vectors: Output, grad: Output) -> tuple[Output, Output]:
-        """Return the part within the space of the vectors, and the part outside it."""
+        """Return the component in the span of the singular vectors, and the one outside of it."""
         product = _product(vectors, grad, adjoint_a=True)
         skew = mul(factors, _sub(product, _adjoint(product)))
         return skew, _sub(grad, _product(vectors, product))
@@ -263,5 +263,5 @@ def _tall_qr(q: Output, r: Output, to_q: Output, to_r: Output) -> Output:
 
 
 def _divided(x: Output, r: Output) -> Output:
-    """`x @ adjoint(r)^-1` for upper triangular r."""
+    """Return `x @ adjoint(r)^-1` for upper triangular r."""
     return _adjoint(out("MatrixTriangularSolve", [r, _adjoint(x)], {"lower": False}))

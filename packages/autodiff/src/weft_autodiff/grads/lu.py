@@ -1,4 +1,4 @@
-"""Gradient of the factorization with partial pivoting; the order of the rows is taken as fixed."""
+"""Gradient of the LU factorization with partial pivoting; the permutation is constant."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _batch_matmul(node: Node, grad: Output) -> Pair:
 
 
 def _sum_batches(grad: Output, value: Output, other: Output) -> Output:
-    """`grad` summed over the leading axes along which `value` was broadcast."""
+    """Sum `grad` over the leading axes along which `value` was broadcast."""
     lead = None if value.dims is None else value.dims[:-2]
     against = None if other.dims is None else other.dims[:-2]
     if lead is not None and lead == against and None not in lead:

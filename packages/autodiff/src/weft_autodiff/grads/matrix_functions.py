@@ -1,6 +1,6 @@
 """Gradients of functions of matrices.
 
-A function of [[A, G], [0, A]] holds the derivative along G in its upper right block (N. Higham,
+The upper right block of a function of [[A, G], [0, A]] is the derivative along G (N. Higham,
 Functions of Matrices, 2008, section 3.2).
 """
 
@@ -13,7 +13,7 @@ from weft_graph.ir.node import Node, Output
 
 
 def along(node: Node, grad: Output) -> Output:
-    """Return the gradient of a function of a matrix that commutes with taking the adjoint."""
+    """Return the gradient of a matrix function that commutes with the adjoint."""
     a = matrix_transpose(node.inputs[0], conjugate=True)
     upper = out("ConcatV2", [[a, grad], -1])
     lower = out("ConcatV2", [[zeros_like(a), a], -1])

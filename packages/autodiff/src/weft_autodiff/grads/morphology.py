@@ -24,20 +24,20 @@ def _dilation(node: Node, grad: Output) -> Grads:
 
 @RegisterGradient("Dilation2DBackpropInput")
 def _input_gradient(node: Node, grad: Output) -> Grads:
-    """Return the gradient by the upstream gradient: its values at the maxima of the windows."""
+    """Return the gradient with respect to `grad`: the values at the maxima of the windows."""
     is_max, values = _chosen(node, grad)
     return [None, None, reduction.reduce_sum(values * is_max, 3)]
 
 
 @RegisterGradient("Dilation2DBackpropFilter")
 def _filter_gradient(node: Node, grad: Output) -> Grads:
-    """Return the gradient by the upstream gradient: its values at the taps of the maxima."""
+    """Return the gradient with respect to `grad`: the values at the taps of the maxima."""
     is_max, _ = _chosen(node, node.inputs[0])
     return [None, None, reduction.reduce_sum(_flat(grad) * is_max, 3)]
 
 
 def _chosen(node: Node, other: Output) -> tuple[Output, Output]:
-    """Return 1 for the tap at each window's maximum, 0 for others; and the windows of `other`.
+    """Return a mask of the taps at each window's maximum, and the windows of `other`.
 
     Returns: both of shape (N, H, W, taps, C).
     """
@@ -65,5 +65,5 @@ def _positions(node: Node, axis: int, size: Output, taps: Output, count: Output)
 
 
 def _flat(taps: Output) -> Output:
-    """Return a filter as (taps, C)."""
+    """Return a filter reshaped to (taps, C)."""
     return shapes.reshape(taps, [-1, shapes.shape(taps)[2]])

@@ -18,7 +18,7 @@ _SCALE_ALPHA = _SCALE * 1.6732632423543772848170429916717
 
 
 def _register(op: str, uses_output: bool = False) -> None:
-    """Register the gradient of an activation as one node, over the features or the output."""
+    """Register an activation's gradient op, which reads the features or the output."""
 
     def gradient(node: Node, grad: Output) -> Output:
         value = node.outputs[0] if uses_output else node.inputs[0]
@@ -34,7 +34,7 @@ for _op in ("Elu", "Selu"):
 
 
 def _register_masked(op: str) -> None:
-    """The second gradient passes where the first one did."""
+    """Register a gradient op whose own gradient passes where the first one did."""
 
     def gradient(node: Node, grad: Output) -> Grads:
         return [out(op, [grad, node.inputs[1]]), None]
@@ -58,7 +58,7 @@ def _leaky_relu_grad(node: Node, grad: Output) -> Grads:
 
 
 def _where_negative(y: Output, values: Output) -> Output:
-    """`values` where y < 0, else zero."""
+    """Return `values` where y < 0, else zero."""
     zero = out("ZerosLike", [values])
     return out("SelectV2", [out("Less", [y, scalar_like(0, y)]), values, zero])
 
@@ -149,10 +149,10 @@ def _log_softmax(node: Node, grad: Output) -> Output:
 
 
 def _by_logits(node: Node, grad: Output | None, by_backprop: Output | None) -> Output:
-    """Return the gradient by the logits; the second output is the loss's own gradient by them.
+    """Return the gradient with respect to the logits.
 
-    The gradient of the second output is multiplied by the softmax's Jacobian, which makes second
-    derivatives possible.
+    The op's second output is the gradient of the loss with respect to the logits. Its gradient is
+    multiplied by the Jacobian of the softmax, for second derivatives.
     """
     total = None
     if grad is not None:

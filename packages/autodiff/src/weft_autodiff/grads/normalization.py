@@ -23,7 +23,7 @@ def _register_batch_norm(version: str) -> None:
 
 
 def _forward(backward: str, node: Node, grads: tuple[Output | None, ...]) -> Grads:
-    """Gradients by x, scale and offset, and outside training by the population's statistics."""
+    """Return the gradients of x, scale and offset, and in inference of mean and variance."""
     x, scale, _, mean, variance = node.inputs
     training = node.attrs["is_training"]
     results: Grads = [None] * 5
@@ -48,9 +48,9 @@ def _total(grads: list[Output | None]) -> Output | None:
 
 
 def _by_population(node: Node, by_scale: Output, by_offset: Output) -> Grads:
-    """Return the gradients by mean and variance in inference.
+    """Return the gradients of mean and variance in inference.
 
-    There y = (x - mean) * r * scale + offset with r = (variance + epsilon) ** -1/2.
+    In inference y = (x - mean) * r * scale + offset with r = (variance + epsilon) ** -1/2.
     """
     scale, variance = node.inputs[1], node.inputs[4]
     shifted = out("AddV2", [variance, scalar_like(node.attrs["epsilon"], variance)])
@@ -63,7 +63,7 @@ def _by_population(node: Node, by_scale: Output, by_offset: Output) -> Grads:
 def _with_statistics(
     node: Node, by_x: Output | None, grads: tuple[Output | None, ...]
 ) -> Output | None:
-    """Add the gradients of the batch's mean and variance to the gradient by x."""
+    """Add the gradients of the batch's mean and variance to the gradient of x."""
     view = _Pixels(node, *node.inputs[:2])
     count = None
     for position, grad in enumerate(grads):
@@ -93,12 +93,12 @@ def _cast(value: Output, like: Output) -> Output:
 
 
 class _Pixels:
-    """The input of a batch normalization as pixels with channels, in the statistics' type.
+    """The input of a batch normalization as pixels with channels, in the statistics' dtype.
 
     Args:
       node: the forward node or its gradient, for the layout.
       x: the images.
-      scale: has the statistics' type.
+      scale: tensor of the statistics' dtype.
     """
 
     def __init__(self, node: Node, x: Output, scale: Output) -> None:
@@ -120,7 +120,7 @@ class _Pixels:
         return out("Reshape", [vector, ints(self.shape)])
 
     def centred(self, mean: Output) -> Output:
-        """x less the mean of its channel."""
+        """Return x minus the mean of its channel."""
         return out("Sub", [self.x, self.spread(mean)])
 
     def sum(self, value: Output) -> Output:
@@ -129,9 +129,9 @@ class _Pixels:
 
 
 def _backward(node: Node, *grads: Output | None) -> Grads:
-    """Return the gradient's gradient, from the formulas of the first written as a composition.
+    """Return the second gradient by differentiating a composition of the first gradient's formulas.
 
-    The statistics in the reserved inputs count as functions of x in training, as they are.
+    In training the statistics in the reserved inputs are differentiated as functions of x.
     """
     # Through identities, so that inputs that depend on each other are distinct.
     inputs = [out("Identity", [source]) for source in node.inputs[:5]]
@@ -147,7 +147,7 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
 
 
 def _composed(node: Node, inputs: list[Output]) -> list[Output]:
-    """Compose x_backprop, scale_backprop and offset_backprop of elementary nodes."""
+    """Compute x_backprop, scale_backprop and offset_backprop with elementary nodes."""
     scale = inputs[2]
     view = _Pixels(node, inputs[1], scale)
     upstream = _cast(inputs[0], scale)
@@ -190,7 +190,7 @@ def _lrn(node: Node, grad: Output) -> Output:
 
 @RegisterGradient("LRNGrad")
 def _lrn_grad(node: Node, grad: Output) -> Grads:
-    """Return the gradient's gradient, from its formula written as a composition."""
+    """Return the second gradient by differentiating a composition of the first one's formula."""
     # Through identities, since y depends on x.
     upstream, x, y = sources = [out("Identity", [source]) for source in node.inputs]
     attrs = node.attrs

@@ -82,7 +82,7 @@ def _max_pool_grad_with_argmax(node: Node, grad: Output) -> list[Output | None]:
 
 
 def _gather_at(grad: Output, argmax: Output, x: Output, like: Output, node: Node) -> Output:
-    """Return the entries of `grad` at flat positions `argmax`, of the shape of `like`."""
+    """Return the entries of `grad` at flat indices `argmax`, in the shape of `like`."""
     places = out("Reshape", [argmax, [-1]])
     if not node.attrs["include_batch_in_index"]:
         dtype = argmax.dtype

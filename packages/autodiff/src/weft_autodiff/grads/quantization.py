@@ -1,4 +1,4 @@
-"""Gradients of simulated quantization: rounding passes them on, clipping does not."""
+"""Gradients of simulated quantization: passed through rounding, zero where clipped."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _fake_vars(node: Node, grad: Output) -> Grads:
 @RegisterGradient("FakeQuantWithMinMaxVarsGradient")
 @RegisterGradient("FakeQuantWithMinMaxVarsPerChannelGradient")
 def _fake_vars_gradient(node: Node, *grads: Output | None) -> Grads:
-    """Return the gradient by the upstream gradient, which goes to the input or to a bound.
+    """Return the gradient with respect to `grad`, which is that of the input or of a bound.
 
-    The range contains 0, so that what is outside and negative is at its lower end.
+    The range contains 0, so negative values outside of it were clipped to the lower bound.
     """
     _, x, low, high = node.inputs
     inside, below, above = (

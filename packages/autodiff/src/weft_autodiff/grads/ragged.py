@@ -1,4 +1,4 @@
-"""Gradients of ragged tensors, by their flat values."""
+"""Gradients of ragged tensors, in terms of their flat values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Gradients = Sequence[Output | IndexedSlices | None]
 
 
 def _places(values: Output, dtype: DType) -> Output:
-    """Return the number of each flat value, of a type of splits."""
+    """Return the indices of the flat values, in the dtype of splits."""
     return out("Range", [_number(0, dtype), _count(values, dtype), _number(1, dtype)])
 
 
@@ -28,7 +28,7 @@ def _count(values: Output, dtype: DType) -> Output:
 
 
 def _sizes(value: Output, dtype: DType, begin: int, end: int | None) -> Output:
-    """Return a part of a shape."""
+    """Return a slice of a shape."""
     shape = out("Shape", [value], {"out_type": dtype})
     bounds = [ints([begin]), ints([end or 0]), ints([1])]
     return out("StridedSlice", [shape, *bounds], {"end_mask": int(end is None)})

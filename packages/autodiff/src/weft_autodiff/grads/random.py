@@ -1,4 +1,4 @@
-"""Gradients of random numbers by the parameters of their distribution."""
+"""Gradients of random numbers with respect to the parameters of their distribution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_tensor import dtypes
 
 @RegisterGradient("RandomGamma")
 def _random_gamma(node: Node, grad: Output) -> list[Output | None]:
-    """Differentiate a draw implicitly: its quantile stays the same (Figurnov et al., 2018)."""
+    """Differentiate a sample implicitly: its quantile is constant (Figurnov et al., 2018)."""
     alpha, draws = node.inputs[1], node.outputs[0]
     dtype = alpha.dtype.base_dtype
     if dtype is dtypes.float16:

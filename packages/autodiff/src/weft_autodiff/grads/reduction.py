@@ -1,4 +1,4 @@
-"""Gradients of reductions and of running sums and products."""
+"""Gradients of reductions and of cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pair = list[Output | None]
 
 
 def _kept(node: Node, value: Output) -> Output:
-    """Return a value of the reduced shape with the reduced axes back, of size 1."""
+    """Reshape a reduced value so that the reduced axes have size 1."""
     x, axes = node.inputs
     if node.attrs["keep_dims"]:
         return value
@@ -31,7 +31,7 @@ def _kept(node: Node, value: Output) -> Output:
 
 
 def _kept_shape(x: Output, axes: Output) -> Output:
-    """Return the shape of x with ones for the reduced axes, computed in the graph."""
+    """Return the shape of x with ones for the reduced axes, as a tensor."""
     if axes.dtype is not dtypes.int32:
         axes = out("Cast", [axes], {"DstT": dtypes.int32})
     flat = out("Reshape", [axes, ints([-1])])
@@ -48,7 +48,7 @@ def scalar_int(value: int) -> Output:
 
 
 def _spread(node: Node, grad: Output) -> Output:
-    """`grad` repeated over the reduced axes."""
+    """Repeat `grad` over the reduced axes."""
     x = node.inputs[0]
     if x.dims == ():
         return grad
@@ -101,10 +101,10 @@ def _euclidean_norm(node: Node, grad: Output) -> Pair:
 
 @RegisterGradient("Prod")
 def _prod(node: Node, grad: Output) -> Pair:
-    """Return the product of all other elements, without division, so that zeros do no harm.
+    """Return the product of all other elements, without division because of zeros.
 
-    The reduced axes are flattened to the front; exclusive running products from both ends meet at
-    each element.
+    The reduced axes are flattened to the front. The result is the product of the exclusive
+    cumulative products from both ends.
     """
     x, axes = node.inputs
     order, inverse, matrix = _reduced_first(x, axes)
@@ -117,7 +117,7 @@ def _prod(node: Node, grad: Output) -> Pair:
 
 
 def _reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Output]:
-    """A permutation with the reduced axes first, its inverse, and the shape of the matrix."""
+    """Return a permutation with the reduced axes first, its inverse, and the matrix shape."""
     static = static_axes(axes, None if x.dims is None else len(x.dims))
     if static is not None:
         assert x.dims is not None

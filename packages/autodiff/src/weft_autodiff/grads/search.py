@@ -1,4 +1,4 @@
-"""Gradients of finding elements."""
+"""Gradients of ops that find elements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _top_k_v2(op: Node, grad: Output, _: Output | None) -> list[Output | None]:
 
 @RegisterGradient("NthElement")
 def _nth_element(op: Node, grad: Output) -> list[Output | None]:
-    """Return elements that are equal share the gradient."""
+    """Split the gradient among elements equal to the n-th."""
     x, last = op.inputs[0], ints([-1])
     is_nth = out("Equal", [x, out("ExpandDims", [op.outputs[0], last])])
     shares = out("Cast", [is_nth], {"DstT": x.dtype.base_dtype})

@@ -54,7 +54,7 @@ def _segment_extreme(node: Node, grad: Output) -> Gradients:
 
 
 def _products_of_others(data: Output, total: Output, per_segment: Any, ids: Output) -> Output:
-    """Per element the product of the others of its segment; zeros are taken out and counted."""
+    """Return, per element, the product of the other elements of its segment; zeros are counted."""
     is_zero = out("Equal", [data, scalar_like(0, data)])
     marks = out("Cast", [is_zero], {"DstT": dtypes.int32})
     zeros = per_segment("Sum", marks)
@@ -69,7 +69,7 @@ def _products_of_others(data: Output, total: Output, per_segment: Any, ids: Outp
 
 
 def _gathered(value: Output, ids: Output) -> Output:
-    """Return rows by id; for negative ids the first row, which the caller masks."""
+    """Gather rows by id; negative ids give the first row, which the caller masks."""
     return _rows(value, out("Maximum", [ids, scalar_like(0, ids)]))
 
 
@@ -88,7 +88,7 @@ def _segment_prod(node: Node, grad: Output) -> Gradients:
 
 
 def _rows_or_zero(value: Output, ids: Output) -> Output:
-    """Return rows by id, and zeros for negative ids."""
+    """Gather rows by id; negative ids give zeros."""
     rows = _gathered(value, ids)
     return out("SelectV2", [_kept(ids, rows), rows, scalar_like(0, rows)])
 

@@ -1,4 +1,4 @@
-"""Gradients of blocks moved into the batch or the channels, and of patches of images."""
+"""Gradients of ops that move blocks to the batch or channel axis, and of image patches."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from weft_graph.ir.node import Node, Output
 
 
 def none_but(count: int, grads: dict[int, Output | None]) -> list[Output | None]:
-    """Return the gradients of `count` inputs, of which only some have one."""
+    """Return a list of `count` gradients that are None except for some inputs."""
     return [grads.get(i) for i in range(count)]
 
 

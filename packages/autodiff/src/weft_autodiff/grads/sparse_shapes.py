@@ -1,4 +1,4 @@
-"""Gradients of sparse tensors that are joined, cut and filled up."""
+"""Gradients of concatenating, slicing and filling sparse tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Gradients = list[Output | None]
 
 
 def _numbered(values: Output) -> Output:
-    """Return the position of each value."""
+    """Return the index of each value."""
     return out("Range", [0, out("Size", [values]), 1])
 
 

@@ -1,8 +1,8 @@
 """Gradients of stacks.
 
-A loop is differentiated as a whole, with the stacks of its gradient inside it. By themselves a push
-and a pop are joined by the handle alone, along which no gradient flows: that of a value that was
-popped could not find the push it belongs to.
+The gradient of a loop handles the stacks that it needs. Outside of that, a push and a pop are
+connected only by the handle, through which no gradient flows, so the gradient of a popped value
+cannot reach its push.
 """
 
 from __future__ import annotations

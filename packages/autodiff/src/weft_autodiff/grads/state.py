@@ -1,7 +1,7 @@
 """Gradients of variables and their updates.
 
-A variable's gradient is that of what was read of it: gradients() stops at the reference or the
-handle, which stand for the variable. Updates have none.
+The gradient of a variable is the gradient of its reads: gradients() stops at the reference or
+handle, which represents the variable. Updates have no gradient.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def _read_variable(op: Node, grad: Any) -> Any:
 
 @RegisterGradient("ResourceGather")
 def _resource_gather(op: Node, grad: Output | None) -> list[Any]:
-    """Return the gradient as slices, so that its cost depends on the rows gathered, not the table.
+    """Return the gradient as slices, so that its cost depends on the gathered rows only.
 
-    For batch_dims > 0 the row numbers count through the batches: the slices are those of the
-    variable with its first batch_dims + 1 axes made one, and are scattered into it.
+    For batch_dims > 0 the first batch_dims + 1 axes of the variable are flattened, and row indices
+    refer to the flattened axis. The slices are then scattered into a dense gradient.
     """
     if grad is None:
         return [None, None]

@@ -1,8 +1,8 @@
 """Gradients of TensorArrays.
 
-Every forward array has an array of gradients for each call of `gradients`. What reads an element
-forward adds to its gradient, and what writes one reads that. The gradient of a flow is the flow of
-the gradient array: it makes the read wait for all that is added before.
+Every forward array has a gradient array for each call of `gradients`. The gradient of a read adds
+to an element of it, and the gradient of a write reads one. The gradient of a flow is the flow of
+the gradient array: it makes the read wait for all earlier additions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft_graph.ops import tensor_array as ops
 
 
 def _gradient_array(op: Node, flow: Output) -> tuple[Output, Output]:
-    """Return the handle and flow of the array for the gradients of this call, after `flow`."""
+    """Return the handle and flow of this call's gradient array, sequenced after `flow`."""
     return ops.tensor_array_grad_v3(op.inputs[0], flow, gradient_source())
 
 

@@ -1,4 +1,4 @@
-"""Gradients of products with tridiagonal matrices, and of their solutions."""
+"""Gradients of tridiagonal matrix products and solutions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Gradients = list[Output | None]
 
 
 def _ahead(x: Output, axis: int) -> Output:
-    """Element i + 1 at place i, and 0 at the last place, along the last axis or that before it."""
+    """Return element i + 1 at index i, and 0 at the last index, along one of the last two axes."""
     return _beside(x, axis, 1)
 
 
 def _behind(x: Output, axis: int) -> Output:
-    """Return the element i - 1 at place i, and 0 at the first place."""
+    """Return element i - 1 at index i, and 0 at the first index."""
     return _beside(x, axis, -1)
 
 

@@ -1,4 +1,4 @@
-"""Values of the windows or regions of an image, side by side: for gradients of gradients."""
+"""Values of an image's pooling windows along an extra axis, for second gradients."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from weft_graph.ops import gather, permutation, shapes
 
 Positions: TypeAlias = tuple[Output, Output]
 """Positions in each window along an axis, and a mask of the valid ones: both of shape (windows,
-positions). Invalid entries hold any position of the image.
+positions). Invalid entries are arbitrary positions in the image.
 """
 
 
 def side_by_side(down: Positions, right: Positions, *images: Output) -> tuple[list[Output], Output]:
-    """Return the positions of each window side by side.
+    """Return the values of each window along an extra axis.
 
     Args:
       down, right: along both axes.
       *images: shape (N, height, width, C).
-    Returns: them for each image, shape (N, H, W, positions, C), and whether a window meets them,
+    Returns: the values for each image, shape (N, H, W, positions, C), and a mask of the valid ones,
       shape (H, W, positions, 1).
     """
     parts = []

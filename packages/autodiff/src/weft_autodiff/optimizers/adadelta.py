@@ -15,9 +15,9 @@ class AdadeltaOptimizer(UpdateRuleOptimizer):
 
     Args:
       learning_rate: scalar, or a function that returns it; 1.0 gives the paper's form.
-      rho: scalar, how much of the running means is kept.
+      rho: scalar, decay factor of the running means.
       epsilon: scalar, added under the roots.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates, and of the slots ("accum", "accum_update").
     Source: Zeiler 2012, "ADADELTA: an adaptive learning rate method".
 

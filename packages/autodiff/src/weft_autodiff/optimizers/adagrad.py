@@ -19,7 +19,7 @@ class AdagradOptimizer(UpdateRuleOptimizer):
     Args:
       learning_rate: scalar, or a function that returns it.
       initial_accumulator_value: positive number.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates, and of the slots ("accumulator").
     Raises: InvalidArgumentError: `initial_accumulator_value` is not positive.
     Source: Duchi et al. 2011, "Adaptive subgradient methods".
@@ -63,7 +63,7 @@ class ProximalAdagradOptimizer(UpdateRuleOptimizer):
       learning_rate: scalar, or a function that returns it.
       initial_accumulator_value: positive number.
       l1_regularization_strength, l2_regularization_strength: scalars, not negative.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates, and of the slots ("accumulator").
     Raises: InvalidArgumentError: `initial_accumulator_value` is not positive.
     Source: Duchi and Singer 2009, "Efficient learning using forward-backward splitting".
@@ -111,14 +111,14 @@ class ProximalAdagradOptimizer(UpdateRuleOptimizer):
 
 
 class AdagradDAOptimizer(UpdateRuleOptimizer):
-    """Adagrad with dual averaging: the variable follows from the sums of all gradients so far.
+    """Adagrad with dual averaging: the variable is computed from the sums of all past gradients.
 
     Args:
       learning_rate: scalar, or a function that returns it.
       global_step: integer variable that counts the updates.
       initial_gradient_squared_accumulator_value: positive number.
       l1_regularization_strength, l2_regularization_strength: scalars, not negative.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates, and of the slots ("gradient_accumulator" and
         "gradient_squared_accumulator").
     Raises: InvalidArgumentError: `initial_gradient_squared_accumulator_value` is not positive.

@@ -17,16 +17,16 @@ from weft_graph.variables.resource import is_resource_variable
 
 
 class AdamOptimizer(UpdateRuleOptimizer):
-    """Steps along the running mean of gradients over the root of the running mean of squares.
+    """Adam: steps by the running mean of gradients over the root of the running mean of squares.
 
-    Sparse gradients have the semantics of dense ones: the means of rows without a gradient decay,
-    and these rows move as well.
+    Sparse gradients are treated like dense ones: rows without a gradient are also updated, and
+    their means decay.
 
     Args:
       learning_rate: scalar, or a function that returns it.
-      beta1, beta2: scalars, how much of the means is kept.
+      beta1, beta2: scalars, decay factors of the means.
       epsilon: scalar, added to the root; the paper's "epsilon hat".
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates, and of the slots ("m" and "v").
     Source: Kingma and Ba 2014, "Adam: a method for stochastic optimization", section 2.
 
@@ -65,7 +65,7 @@ class AdamOptimizer(UpdateRuleOptimizer):
         self._beta2_power: Output
 
     def _get_beta_accumulators(self) -> tuple[Any, Any]:
-        """Return the variables that hold beta1 and beta2 to the power of the number of updates."""
+        """Return the variables with beta1 ** n and beta2 ** n after n updates."""
         return (
             self._get_non_slot_variable("beta1_power"),
             self._get_non_slot_variable("beta2_power"),

@@ -12,16 +12,16 @@ from weft_tensor import errors
 
 
 class FtrlOptimizer(UpdateRuleOptimizer):
-    """FTRL-Proximal, with an L2 penalty of the paper's kind and one of the shrinkage kind.
+    """FTRL-Proximal, with the paper's L2 penalty and an optional shrinkage L2 penalty.
 
     Args:
       learning_rate: scalar, or a function that returns it.
       learning_rate_power: number, not positive; 0 keeps the rate fixed.
       initial_accumulator_value: number, not negative.
       l1_regularization_strength, l2_regularization_strength: numbers, not negative.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates, and of the slots.
-      accum_name, linear_name: of the slots "accum" and "linear" where they differ from `name`.
+      accum_name, linear_name: names of the slots "accum" and "linear"; `name` by default.
       l2_shrinkage_regularization_strength: number, not negative; a penalty on the magnitude.
     Raises: InvalidArgumentError: a number has the wrong sign.
     Source: McMahan et al. 2013, "Ad click prediction: a view from the trenches".

@@ -17,7 +17,7 @@ class GradientDescentOptimizer(UpdateRuleOptimizer):
 
     Args:
       learning_rate: scalar, or a function that returns it.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates.
 
     Examples:
@@ -69,7 +69,7 @@ class ProximalGradientDescentOptimizer(UpdateRuleOptimizer):
     Args:
       learning_rate: scalar, or a function that returns it.
       l1_regularization_strength, l2_regularization_strength: scalars, not negative.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates.
     Source: Duchi and Singer 2009, "Efficient learning using forward-backward splitting".
 

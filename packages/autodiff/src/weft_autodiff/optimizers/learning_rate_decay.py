@@ -1,8 +1,8 @@
 """Learning rates that depend on the global step.
 
-Every function takes the initial rate as a Python number or a floating scalar, and the global step
+Every function accepts the initial rate as a Python number or a floating scalar, and the global step
 as an integer scalar, a variable or a Python number; it returns a scalar of the rate's dtype.
-Without a global step, or with ill-matched lists, it raises InvalidArgumentError.
+It raises InvalidArgumentError if the global step is missing or lists do not match.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def exponential_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Output:
-    """`learning_rate * decay_rate ** (global_step / decay_steps)`.
+    """Return `learning_rate * decay_rate ** (global_step / decay_steps)`.
 
     Args:
       decay_steps: positive scalar.
@@ -63,7 +63,7 @@ def natural_exp_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Output:
-    """`learning_rate * exp(-decay_rate * global_step / decay_steps)`.
+    """Return `learning_rate * exp(-decay_rate * global_step / decay_steps)`.
 
     Args: as `exponential_decay`.
 
@@ -84,7 +84,7 @@ def inverse_time_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Output:
-    """`learning_rate / (1 + decay_rate * global_step / decay_steps)`.
+    """Return `learning_rate / (1 + decay_rate * global_step / decay_steps)`.
 
     Args: as `exponential_decay`.
 
@@ -106,13 +106,15 @@ def polynomial_decay(
     cycle: bool = False,
     name: str | None = None,
 ) -> Output:
-    """`(learning_rate - end) * (1 - step / decay_steps) ** power + end`, step at most decay_steps.
+    """Return `(learning_rate - end) * (1 - step / decay_steps) ** power + end`.
+
+    The step is at most `decay_steps`.
 
     Args:
       decay_steps: positive scalar.
       end_learning_rate: scalar, reached after `decay_steps`.
       power: scalar.
-      cycle: go on with the next multiple of `decay_steps` instead of staying at the end.
+      cycle: extend `decay_steps` to its next multiple instead of staying at the final rate.
 
     Examples:
       >>> rate = wf.train.polynomial_decay(0.5, 5, 10, end_learning_rate=0.1)
@@ -138,11 +140,11 @@ def cosine_decay(
     alpha: Any = 0.0,
     name: str | None = None,
 ) -> Output:
-    """Return the half a cosine wave from `learning_rate` down to `alpha * learning_rate`.
+    """Return a half cosine wave from `learning_rate` down to `alpha * learning_rate`.
 
     Args:
       decay_steps: positive scalar.
-      alpha: scalar, the last rate as a part of the first.
+      alpha: scalar, the final rate as a fraction of the initial one.
     Source: Loshchilov and Hutter 2016, "SGDR", without restarts.
 
     Examples:
@@ -164,12 +166,12 @@ def cosine_decay_restarts(
     alpha: Any = 0.0,
     name: str | None = None,
 ) -> Output:
-    """Half cosine waves, each `t_mul` times as long and `m_mul` times as high as the one before.
+    """Return half cosine waves, each `t_mul` times as long and `m_mul` times as high as the last.
 
     Args:
       first_decay_steps: positive scalar, the length of the first.
       t_mul, m_mul: scalars.
-      alpha: scalar, the lowest rate as a part of the first.
+      alpha: scalar, the lowest rate as a fraction of the initial one.
     Source: Loshchilov and Hutter 2016, "SGDR: stochastic gradient descent with warm restarts".
 
     Examples:
@@ -198,9 +200,9 @@ def linear_cosine_decay(
     beta: Any = 0.001,
     name: str | None = None,
 ) -> Output:
-    """`learning_rate * ((alpha + linear) * cosine + beta)`.
+    """Return `learning_rate * ((alpha + linear) * cosine + beta)`.
 
-    Here linear falls from 1 to 0 over `decay_steps`, and cosine runs through `num_periods` waves.
+    `linear` falls from 1 to 0 over `decay_steps`, and `cosine` has `num_periods` periods.
 
     Args:
       decay_steps: positive scalar.
@@ -264,7 +266,7 @@ def _linear_cosine(
 def piecewise_constant(
     x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None
 ) -> Output:
-    """`values[i]`, where i is the number of boundaries below `x`.
+    """Return `values[i]`, where i is the number of boundaries below `x`.
 
     Args:
       x: integer or floating scalar, usually the global step.
@@ -272,7 +274,7 @@ def piecewise_constant(
       values: N + 1 numbers or scalars of one dtype.
     Returns: a scalar of the dtype of `values`.
     Raises:
-      InvalidArgumentError: there is not one value more than there are boundaries.
+      InvalidArgumentError: there is not exactly one more value than boundaries.
       InvalidTypeError: a boundary does not have the dtype of `x`.
 
     Examples:
@@ -327,7 +329,7 @@ class _Schedule:
         self._names.__exit__(*exc)
 
     def of(self, value: Any) -> Output:
-        """`value` in the rate's dtype."""
+        """Return `value` in the rate's dtype."""
         if isinstance(value, int | float):
             return convert_to_tensor(value, self.dtype)
         tensor = convert_to_tensor(value)
@@ -336,26 +338,26 @@ class _Schedule:
         return out("Cast", [tensor], {"DstT": self.dtype})
 
     def passed(self, decay_steps: Any, staircase: bool) -> Output:
-        """Return the number of times that `decay_steps` have passed."""
+        """Return the step as a multiple of `decay_steps`."""
         count = self.step / self.of(decay_steps)
         return out("Floor", [count]) if staircase else count
 
     def cosine(self, progress: Output) -> Output:
-        """Return a half cosine wave: from 1 to 0 while `progress` goes from 0 to 1."""
+        """Return a half cosine wave that falls from 1 to 0 while `progress` rises from 0 to 1."""
         return (out("Cos", [progress * math.pi]) + 1.0) * 0.5
 
     def lifted(self, part: Output, alpha: Any) -> Output:
-        """`part` of the way from `alpha` to 1."""
+        """Interpolate from `alpha` (at 0) to 1 (at 1)."""
         low = self.of(alpha)
         return (1.0 - low) * part + low
 
     def arithmetic(self, progress: Output) -> tuple[Output, Output]:
-        """Return restarts so far and the part of the current period, all periods of one length."""
+        """Return the number of restarts and the fraction of the current one of equal periods."""
         restarts = out("Floor", [progress])
         return restarts, progress - restarts
 
     def geometric(self, progress: Output, t_mul: Any) -> tuple[Output, Output]:
-        """Return the same with each period `t_mul` times as long as the one before."""
+        """Return the same for periods of which each is `t_mul` times as long as the last."""
         factor = self.of(t_mul)
         grown = out("Log", [1.0 - progress * (1.0 - factor)]) / out("Log", [factor])
         restarts = out("Floor", [grown])
@@ -364,7 +366,7 @@ class _Schedule:
         return restarts, (progress - start) / length
 
     def either(self, progress: Output, t_mul: Output) -> tuple[Output, Output]:
-        """`arithmetic` where `t_mul` turns out to be 1, else `geometric`."""
+        """Return `arithmetic` if `t_mul` is 1 at run time, else `geometric`."""
         is_one = out("Equal", [t_mul, self.of(1.0)])
         pairs = zip(self.arithmetic(progress), self.geometric(progress, t_mul), strict=True)
         restarts, part = [out("SelectV2", [is_one, a, b]) for a, b in pairs]

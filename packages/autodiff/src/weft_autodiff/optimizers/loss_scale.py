@@ -26,7 +26,7 @@ from weft_tensor.dtypes import DType
 
 
 class LossScale:
-    """A factor of the loss, which gradients are divided by again.
+    """A factor that multiplies the loss and divides the gradients.
 
     A subclass implements `__call__`, `update` and `get_config`.
 
@@ -36,11 +36,11 @@ class LossScale:
     """
 
     def __call__(self) -> Output:
-        """Return the present scale, float32, rank 0."""
+        """Return the current scale: float32, rank 0."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not override __call__")
 
     def update(self, grads: Sequence[Any]) -> tuple[Node, Any]:
-        """The node that adapts the scale to gradients, and whether these should be applied."""
+        """Return the node that adapts the scale to gradients, and a bool: apply the gradients."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not override update")
 
     def get_config(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class LossScale:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Return the scale with the arguments that `get_config` returned."""
+        """Create a scale from the arguments that `get_config` returned."""
         return cls(**config)
 
 
@@ -92,9 +92,9 @@ class DynamicLossScale(LossScale):
 
     Args:
       initial_loss_scale: at least 1.
-      increment_period: after so many steps in a row with finite gradients it is multiplied.
-      multiplier: by this; after a step whose gradients are not finite it is divided by it, to no
-        less than 1, and the gradients are not applied.
+      increment_period: number of consecutive steps with finite gradients before the scale grows.
+      multiplier: factor by which the scale grows. After a step whose gradients are not finite, the
+        scale is divided by it, to at least 1, and the gradients are not applied.
     Raises: InvalidArgumentError: an argument is less than 1.
 
     Examples:
@@ -125,12 +125,12 @@ class DynamicLossScale(LossScale):
         self._good_steps = _variable(0, dtypes.int64, "good_steps")
 
     def __call__(self) -> Output:
-        """Return the present scale."""
+        """Return the current scale."""
         scale: Output = self._scale.read_value()
         return scale
 
     def update(self, grads: Sequence[Any]) -> tuple[Node, Output]:
-        """Count the step and adapt the scale; gradients are applied where all are finite."""
+        """Count the step and adapt the scale; gradients are applied if all are finite."""
         finite = _all_finite(grads)
         scale, steps = self._scale.read_value(), self._good_steps.read_value()
         next_steps = out("AddV2", [steps, 1])
@@ -182,9 +182,10 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
     """An optimizer of a scaled loss; steps whose gradients are not finite are skipped.
 
     Args:
-      opt: the optimizer inside, which gets gradients that are divided by the scale.
+      opt: the wrapped optimizer, which receives unscaled gradients.
       loss_scale: a LossScale, a number for a fixed one, or "dynamic".
-    Raises: InvalidTypeError: `opt` is not an optimizer; InvalidArgumentError: the scale is another.
+    Raises: InvalidTypeError: `opt` is not an optimizer; InvalidArgumentError: the optimizer has
+    another loss scale.
 
     Examples:
       >>> x = wf.Variable(3.0)
@@ -233,15 +234,15 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         return control.group(applied, update)
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """Return a slot of the optimizer inside."""
+        """Return a slot of the wrapped optimizer."""
         return self._optimizer.get_slot(var, name)
 
     def get_slot_names(self) -> list[str]:
-        """Return the names of the slots of the optimizer inside."""
+        """Return the slot names of the wrapped optimizer."""
         return self._optimizer.get_slot_names()
 
     def variables(self) -> list[Any]:
-        """Return the variables of the optimizer inside."""
+        """Return the variables of the wrapped optimizer."""
         return self._optimizer.variables()
 
 
@@ -258,7 +259,7 @@ def _scale_of(value: Any) -> LossScale:
 
 
 def _times(value: Any, factor: Output) -> Any:
-    """The product with a scale, in the type of the value; of a function's value if it is one."""
+    """Return a value, or a function's result, times a scale in the value's dtype."""
     if isinstance(value, IndexedSlices):
         return IndexedSlices(_times(value.values, factor), value.indices, value.dense_shape)
     if callable(value):

@@ -15,7 +15,7 @@ class MomentumOptimizer(UpdateRuleOptimizer):
 
     Args:
       learning_rate, momentum: scalars, or functions that return them.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       name: name of the node that applies the updates, and of the slots ("momentum").
       use_nesterov: step by `learning_rate * (grad + momentum * accum)` instead.
     Source: Sutskever et al. 2013, "On the importance of initialization and momentum".

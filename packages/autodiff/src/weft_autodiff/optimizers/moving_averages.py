@@ -27,14 +27,14 @@ from weft_tensor.dtypes import DType
 def assign_moving_average(
     variable: Any, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
 ) -> Any:
-    """`variable -= (1 - decay) * (variable - value)`.
+    """Add `variable -= (1 - decay) * (variable - value)`.
 
     Args:
       variable: floating.
       value: variable or tensor, shape and dtype of `variable`.
       decay: scalar between 0 and 1.
-      zero_debias: `variable` starts at zero; correct the average for that. Two variables beside
-        it, "biased" and "local_step", keep the uncorrected average and the number of updates.
+      zero_debias: correct the average for its initial value of zero. Two further variables,
+        "biased" and "local_step", store the uncorrected average and the number of updates.
       name: name of the node.
     Returns: the variable after the update.
     Source: Kingma and Ba 2014, section 3, for the correction.
@@ -56,7 +56,7 @@ def assign_moving_average(
 
 
 def _debiased_step(variable: Any, value: Output, weight: Output) -> Output:
-    """Return the number to subtract so that the variable becomes the corrected average."""
+    """Return the value whose subtraction makes the variable the corrected average."""
     biased, count = _debias_variables(variable)
     current = _value(biased)
     updated = current - (current - value) * weight
@@ -85,7 +85,7 @@ def _debias_variables(variable: Any) -> tuple[Any, Any]:
 
 
 def _unused_suffix(scope: VariableScope) -> str:
-    """Return a suffix that separates the state of another average into the same variable."""
+    """Return a name suffix for the state of a further average of the same variable."""
     names = {variable.op.name for variable in scope.global_variables()}
     number, suffix = 0, ""
     while f"{scope.name}/biased{suffix}" in names:
@@ -95,7 +95,7 @@ def _unused_suffix(scope: VariableScope) -> str:
 
 
 class ExponentialMovingAverage:
-    """Shadow variables that follow variables: `shadow -= (1 - decay) * (shadow - variable)`.
+    """Moving averages in shadow variables: `shadow -= (1 - decay) * (shadow - variable)`.
 
     Args:
       decay: number or scalar between 0 and 1, usually close to 1.
@@ -132,19 +132,19 @@ class ExponentialMovingAverage:
 
     @property
     def name(self) -> str:
-        """The name given."""
+        """The name passed to the constructor."""
         return self._name
 
     def apply(self, var_list: Iterable[Any] | None = None) -> Node:
-        """Make shadow variables where there are none yet, and the node that updates them.
+        """Create missing shadow variables, and the node that updates all of them.
 
         Args:
           var_list: variables and tensors, floating; all trainable variables by default. The
             shadow of a variable starts with its initial value, that of a tensor with zero.
         Returns: a node that makes one update when it runs.
         Raises:
-          InvalidTypeError: one of them is not floating.
-          InvalidArgumentError: one has an average already.
+          InvalidTypeError: an item of `var_list` is not floating.
+          InvalidArgumentError: an item has an average already.
         """
         variables = trainable_variables() if var_list is None else list(var_list)
         graph = get_default_graph()
@@ -194,7 +194,7 @@ class ExponentialMovingAverage:
         return self._averages.get(_key(var))
 
     def average_name(self, var: Any) -> str:
-        """The name that the shadow of `var` has, or will have when `apply` is called with it."""
+        """Return the name of the shadow variable of `var`, even before `apply` creates it."""
         shadow = self._averages.get(_key(var))
         if shadow is not None:
             return str(shadow.op.name)
@@ -206,13 +206,13 @@ class ExponentialMovingAverage:
     def variables_to_restore(
         self, moving_avg_variables: Iterable[Any] | None = None
     ) -> dict[str, Any]:
-        """Return the variables that a Saver restores for evaluation, with averages in their place.
+        """Return a mapping for a Saver that restores averages into their variables.
 
         Args:
           moving_avg_variables: variables whose average to use; all trainable ones, and those in
             the collection MOVING_AVERAGE_VARIABLES, by default.
-        Returns: name in the checkpoint to variable, or to the list of the parts of a partitioned
-          one; all other variables under their own names.
+        Returns: mapping from the name in the checkpoint to the variable, or to the parts of a
+          partitioned variable. Other variables have their own names.
         """
         if moving_avg_variables is None:
             moving_avg_variables = trainable_variables() + moving_average_variables()
@@ -227,7 +227,7 @@ class ExponentialMovingAverage:
         )
 
     def _saved_average_name(self, var: Any) -> str:
-        """Return the name of the average of `var` in a checkpoint: the whole's for a part."""
+        """Return the name of the average of `var` in a checkpoint; parts share one name."""
         part = var._get_save_slice_info() if isinstance(var, Variable) else None
         if part is None:
             return self.average_name(var)
@@ -240,8 +240,8 @@ def _key(var: Any) -> tuple[Any, str]:
 
 
 def _value(var: Any, dtype: DType | None = None) -> Output:
-    """Return the value at the control dependencies: a fresh read, not the shared snapshot.
+    """Return a new read of the value after the control dependencies, not the shared snapshot.
 
-    So an average under `control_dependencies([train_op])` sees what that update left.
+    An average under `control_dependencies([train_op])` thus includes that update.
     """
     return var.read_value() if isinstance(var, Variable) else builder.convert_to_tensor(var, dtype)

@@ -30,10 +30,10 @@ class Optimizer:
     """Base class of optimizers.
 
     A subclass implements `_apply_dense` and `_apply_sparse` for reference variables, their
-    `_resource_` twins for resource variables, and, where it keeps state, `_create_slots`.
+    `_resource_` twins for resource variables, and, if it has state, `_create_slots`.
 
     Args:
-      use_locking: accepted for TensorFlow's sake; an update is never torn.
+      use_locking: accepted and ignored; updates are always atomic.
       name: name of the node that applies the updates, and of the slots.
     Source: paper, section 4.1; "TensorFlow: large-scale machine learning on heterogeneous systems".
 
@@ -57,7 +57,7 @@ class Optimizer:
         self._non_slot_dict: dict[tuple[str, Graph], Any] = {}
 
     def get_name(self) -> str:
-        """Return the name given."""
+        """Return the name passed to the constructor."""
         return self._name
 
     # ---------------------------------------------------------------- minimizing
@@ -73,7 +73,7 @@ class Optimizer:
         name: str | None = None,
         grad_loss: Any = None,
     ) -> Any:
-        """Add nodes that change variables so as to make `loss` smaller.
+        """Add nodes that update variables to minimize `loss`.
 
         Args:
           loss: floating, any shape; or a function that returns it.
@@ -118,19 +118,19 @@ class Optimizer:
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[GradAndVar]:
-        """Return gradients of `loss`, each with its variable.
+        """Return the gradients of `loss` with respect to variables.
 
         Args:
           loss: floating, any shape; or a function that returns it.
           var_list: variables, nested lists allowed; all trainable ones by default.
           gate_gradients: GATE_NONE, GATE_OP (all gradients of a node before any is used) or
             GATE_GRAPH (all gradients of the graph before any is used).
-          aggregation_method: accepted for TensorFlow's sake.
+          aggregation_method: accepted for compatibility and ignored.
           colocate_gradients_with_ops: request the forward node's device for its gradient.
           grad_loss: gradient to start from, shape of `loss`; ones by default.
         Returns: (gradient, variable) pairs; None for variables that the loss does not depend on.
         Raises:
-          InvalidArgumentError: no variables, or `gate_gradients` is not one of the three.
+          InvalidArgumentError: there are no variables, or `gate_gradients` is invalid.
           InvalidTypeError: the loss or a variable is not floating.
 
         Examples:
@@ -186,16 +186,16 @@ class Optimizer:
         global_step: Any = None,
         name: str | None = None,
     ) -> Any:
-        """Add the nodes that change the variables.
+        """Add the nodes that update the variables.
 
         Args:
-          grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
+          grads_and_vars: as `compute_gradients` returns; pairs with None are skipped.
           global_step: integer variable that is incremented after the updates.
           name: name of the node returned; the optimizer's by default.
         Returns: a node that makes one update when it runs.
         Raises:
           InvalidArgumentError: there are no pairs, or all gradients are None.
-          InvalidTypeError: a gradient is not a tensor, or a variable is not one.
+          InvalidTypeError: a gradient is not a tensor, or a variable is not a variable.
         """
         pairs = [(_as_gradient(grad, var), var) for grad, var in _pairs(grads_and_vars)]
         if global_step is not None:
@@ -232,7 +232,7 @@ class Optimizer:
             return _node(state.assign_add(global_step, unit, name=scope))
 
     def _update(self, grad: Grad, var: Any) -> Any:
-        """Return the update of one variable, and its constraint afterwards."""
+        """Return the update of one variable, followed by its constraint."""
         if isinstance(grad, IndexedSlices):
             if var.constraint is not None:
                 raise errors.InvalidArgumentError(
@@ -256,7 +256,7 @@ class Optimizer:
         return self._slots.get(name, {}).get(_var_key(var))
 
     def get_slot_names(self) -> list[str]:
-        """Return the names of the slots that this optimizer has made, sorted."""
+        """Return the sorted names of the optimizer's slots."""
         return sorted(self._slots)
 
     def variables(self) -> list[Any]:
@@ -268,7 +268,7 @@ class Optimizer:
         return sorted([v for v in variables if v.op.graph is graph], key=lambda v: str(v.name))
 
     def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
-        """Return a variable that belongs to no single variable, made once per graph."""
+        """Return optimizer state that is not a slot, created once per graph."""
         graph = colocate_with.graph
         variable = self._non_slot_dict.get((name, graph))
         if variable is None:
@@ -293,13 +293,13 @@ class Optimizer:
         return self._slots.setdefault(slot_name, {})
 
     def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
-        """Return the slot, made with the initial value `val` if it does not exist."""
+        """Return the slot; create it with the initial value `val` if it does not exist."""
         return self._slot(var, slot_name, lambda: slot_creator.create_slot(var, val, op_name))
 
     def _get_or_make_slot_with_initializer(
         self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
     ) -> Any:
-        """Return the slot, made with `initializer` if it does not exist."""
+        """Return the slot; create it with `initializer` if it does not exist."""
         return self._slot(
             var,
             slot_name,
@@ -309,11 +309,11 @@ class Optimizer:
         )
 
     def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
-        """Return the slot, made of zeros if it does not exist."""
+        """Return the slot; create it with zeros if it does not exist."""
         return self._constant_slot(var, 0.0, slot_name, op_name)
 
     def _constant_slot(self, var: Any, value: float, slot_name: str, op_name: str) -> Any:
-        """Return the slot, filled with `value` where it does not exist."""
+        """Return the slot; create it filled with `value` if it does not exist."""
         return self._slot(
             var, slot_name, lambda: slot_creator.create_constant_slot(var, value, op_name)
         )
@@ -328,7 +328,7 @@ class Optimizer:
     # ---------------------------------------------------------------- for subclasses
 
     def _valid_dtypes(self) -> set[DType]:
-        """Return the element types of losses, variables and gradients."""
+        """Return the supported element types of losses, variables and gradients."""
         return {dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64}
 
     def _assert_valid_dtypes(self, tensors: Iterable[Any]) -> None:
@@ -343,13 +343,13 @@ class Optimizer:
                 )
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        """Make the slots of the variables; called with those that have gradients."""
+        """Create the slots; called with the variables that have gradients."""
 
     def _prepare(self) -> None:
         """Convert hyperparameters to tensors; called in the scope of the updates."""
 
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Any:
-        """Return the node that all updates lead to."""
+        """Return a node that runs after all updates."""
         return control.group(*update_ops, name=name_scope)
 
     def _apply_dense(self, grad: Output, var: Any) -> Any:
@@ -361,22 +361,22 @@ class Optimizer:
         raise _unimplemented(self, "_resource_apply_dense")
 
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
-        """Return the update of the rows of a reference variable; no index occurs twice."""
+        """Return the update of rows of a reference variable; indices are unique."""
         raise _unimplemented(self, "_apply_sparse")
 
     def _resource_apply_sparse(self, grad: Output, handle: Any, indices: Output) -> Any:
-        """Return the update of the rows of a resource variable; no index occurs twice."""
+        """Return the update of rows of a resource variable; indices are unique."""
         raise _unimplemented(self, "_resource_apply_sparse")
 
     def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
-        """Return the same where an index may occur several times: their rows are summed first."""
+        """Return the sparse update for indices that may repeat; their rows are summed first."""
         values, indices = _deduplicate_indexed_slices(grad.values, grad.indices)
         return self._apply_sparse(IndexedSlices(values, indices, grad.dense_shape), var)
 
     def _resource_apply_sparse_duplicate_indices(
         self, grad: Output, handle: Any, indices: Output
     ) -> Any:
-        """Return the same where an index may occur several times: their rows are summed first."""
+        """Return the sparse update for indices that may repeat; their rows are summed first."""
         values, unique = _deduplicate_indexed_slices(grad, indices)
         return self._resource_apply_sparse(values, handle, unique)
 
@@ -447,7 +447,7 @@ def _as_gradient(grad: Any, var: Any) -> Grad | None:
 
 
 def _deduplicate_indexed_slices(values: Output, indices: Output) -> tuple[Output, Output]:
-    """Return the rows of equal indices summed, and the indices once each."""
+    """Sum the rows of equal indices; return the sums and the unique indices."""
     unique, positions = builder.create("Unique", [indices]).outputs
     count = builder.out("Size", [unique])
     return builder.out("UnsortedSegmentSum", [values, positions, count]), unique

@@ -11,18 +11,18 @@ from weft_autodiff.optimizers.update_rule import UpdateRuleOptimizer
 
 
 class RMSPropOptimizer(UpdateRuleOptimizer):
-    """Momentum over gradients divided by the running root of their squares.
+    """RMSProp: gradients divided by the root of their running mean square, with momentum.
 
     Args:
       learning_rate: scalar, or a function that returns it.
-      decay: scalar, how much of the running means is kept.
+      decay: scalar, decay factor of the running means.
       momentum: scalar.
       epsilon: scalar, added under the root.
-      use_locking: accepted for TensorFlow's sake.
+      use_locking: accepted for compatibility and ignored.
       centered: subtract the square of the running mean under the root, which estimates the
         variance.
       name: name of the node that applies the updates, and of the slots ("rms", "momentum", and "mg"
-        where centered).
+        if centered).
     Source: Tieleman and Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent
       neural networks", for the centered form.
 

@@ -26,7 +26,7 @@ from weft_tensor.shape import TensorShape, is_fully_defined
 Initializer = Callable[..., Output]
 
 _SMALL = 1000
-"""Initial values of fewer elements are constants; larger ones are filled when they are needed."""
+"""Initial values with fewer elements are constants; larger ones are filled at run time."""
 
 
 def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool = True) -> Any:
@@ -34,7 +34,7 @@ def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool =
 
     Args:
       primary: a variable or an output.
-      val: what converts to a tensor of known shape.
+      val: value that converts to a tensor of known shape.
       name: name of the slot; the variable is called "<primary>/<name>".
       colocate_with_primary: request the device of `primary`.
     Returns: a variable, not trainable, of the same kind as `primary`.
@@ -115,14 +115,14 @@ def constant_initializer(value: float) -> Initializer:
 
 @contextmanager
 def _place(primary: Any, name: str, colocate: bool) -> Iterator[None]:
-    """The variable scope and the colocation of a slot."""
+    """Enter the variable scope and the colocation of a slot."""
     near = primary.op.graph.colocate_with(primary.op) if colocate else nullcontext()
     with variable_scope(None, f"{primary.op.name}/{name}"), near:
         yield
 
 
 def _variable(primary: Any, initial: Any, shape: Any, dtype: Any, *, validate_shape: bool) -> Any:
-    """Create the variable of the current scope; its name is the scope's own."""
+    """Create the slot variable under the name of the current scope."""
     scope = get_variable_scope()
     # Settings for the program's variables do not apply to slots.
     scope.set_partitioner(None)
@@ -145,10 +145,11 @@ def _variable(primary: Any, initial: Any, shape: Any, dtype: Any, *, validate_sh
 
 
 def _slot_slice(primary: Variable, slot: Variable) -> SaveSliceInfo | None:
-    """Return the part of the whole variable's slot that `slot` holds; None if it is not a part.
+    """Return the save slice of `slot` if its variable is part of a partitioned one, else None.
 
-    The slot of `w/part_0` is stored as a part of `w/<slot>`, so that a checkpoint restores into
-    another number of parts. A slot of lower rank than its variable takes the leading axes.
+    The slot of `w/part_0` is saved as a part of `w/<slot>`, so that a checkpoint can be restored
+    into another number of parts. A slot of lower rank than its variable is partitioned along the
+    leading axes.
     """
     part = primary._get_save_slice_info()
     rank = slot.shape.ndims

@@ -41,9 +41,9 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
 
 
 def get_global_step(graph: Graph | None = None) -> Any:
-    """Return the global step of a graph, or None when it has none.
+    """Return the global step of a graph, or None if it has none.
 
-    Found in the collection GLOBAL_STEP, or as the tensor "global_step:0".
+    It is in the collection GLOBAL_STEP, or is the tensor "global_step:0".
 
     Args:
       graph: the default graph by default.
@@ -117,10 +117,10 @@ def get_or_create_global_step(graph: Graph | None = None) -> Any:
 
 
 def assert_global_step(global_step_tensor: Any) -> None:
-    """Check that something may be a global step.
+    """Check that a tensor or variable can be a global step.
 
     Args:
-      global_step_tensor: what is checked.
+      global_step_tensor: the object to check.
     Raises: InvalidTypeError: it is not an integer scalar tensor or variable.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Optimizers whose whole update is one op: dense or sparse, on references or resources."""
+"""Base class of optimizers whose update is a single op, dense or sparse."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft_tensor.dtypes import DType
 class UpdateRuleOptimizer(Optimizer):
     """Base class of optimizers over `weft_graph.ops.training`.
 
-    What subclasses set:
-      _rule: name of the update rule.
-      _rule_slots: the slots it changes after the variable, in order.
-      _hyper: pairs of an argument of the rule and the attribute that holds its value.
-      _suffix: what is appended to that attribute's name for the tensor that `_prepare` makes.
+    Class attributes of subclasses:
+    _rule: name of the update rule.
+      _rule_slots: the slots that the rule updates besides the variable, in order.
+      _hyper: pairs of an argument of the rule and the attribute with its value.
+      _suffix: suffix of that attribute's name for the tensor that `_prepare` creates.
     """
 
     _rule: str
@@ -73,12 +73,12 @@ _TENSOR_NAMES = {"lr": "learning_rate", "alpha": "learning_rate"}
 
 
 def cast(value: Output, dtype: DType) -> Output:
-    """`value` as `dtype`; itself where it has that type."""
+    """Return `value` cast to `dtype`, or itself if it has that type."""
     if value.dtype.base_dtype is dtype:
         return value
     return builder.out("Cast", [value], {"DstT": dtype})
 
 
 def as_step(value: Any) -> Output:
-    """Return a global step as int64."""
+    """Return a global step cast to int64."""
     return cast(builder.convert_to_tensor(value), dtypes.int64)
