@@ -1,4 +1,4 @@
-"""Graphs as messages in which variables are frozen: constants of the values that they have."""
+"""Freezing of graphs: variables are replaced by constants of their current values."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def convert_variables_to_constants(
     variable_names_whitelist: Iterable[str] | None = None,
     variable_names_blacklist: Iterable[str] | None = None,
 ) -> proto.GraphDef:
-    """Return the part of a graph that some nodes need, with constants where it has variables.
+    """Return the part of a graph that some nodes need, with variables replaced by constants.
 
-    Bodies take the place of calls of functions, which would be given handles.
+    Function calls are inlined, because they could receive handles of variables.
 
     Args:
       sess: a session that has initialized the variables.
-      input_graph_def: its graph.
-      output_node_names: what to keep.
+      input_graph_def: the graph of the session.
+      output_node_names: names of the nodes to keep.
       variable_names_whitelist: the variables to freeze; all by default.
       variable_names_blacklist: variables not to freeze.
     Raises:
@@ -93,7 +93,7 @@ def _is_reference(variable: proto.NodeDef) -> bool:
 
 
 def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) -> dict[str, str]:
-    """Return the nodes that import a frozen variable's handle into a branch or loop."""
+    """Return the nodes that pass a frozen variable's handle into a branch or loop."""
     users: dict[str, list[str]] = {}
     for node in graph_def.node:
         traits = traits_of(node.op)
@@ -146,7 +146,7 @@ def _to_freeze(
 
 
 def _reader(graph: Graph, node: proto.NodeDef) -> str:
-    """Return the tensor that has the variable's value."""
+    """Return the tensor with the variable's value."""
     if _is_reference(node):
         return f"{node.name}:0"
     for user in graph.get_tensor_by_name(f"{node.name}:0").consumers():
@@ -195,19 +195,19 @@ def specialize_graph(
     values: Mapping[Output, np.ndarray[Any, Any]] | None = None,
     has_kernel: HasKernel | None = None,
 ) -> tuple[list[Output], list[Output]]:
-    """Copy the part of a graph between some tensors, for inputs that are known already.
+    """Copy the part of a graph between tensors, with some values fixed.
 
-    Bodies take the place of calls. Tensors in `values` become constants, and placeholders with a
-    default that are not inputs become the default. The branches and dropout masks that these decide
+    Function calls are inlined. Tensors in `values` become constants, and placeholders with a
+    default that are not inputs become the default. Branches and dropout masks that become constant
     are removed.
 
     Args:
       inputs: any tensors; the copy has placeholders for them, with the names of their nodes.
       outputs: the tensors to compute.
       values: arrays of the tensors' dtypes and shapes.
-      has_kernel: as of `inline_calls`: ops that may take the place of functions marked with them.
-    Returns: the copies of `inputs` and of `outputs`, in a graph of their own. Other nodes keep
-      their names and the user's lines.
+      has_kernel: as in `inline_calls`: ops that may replace functions marked with them.
+    Returns: the copies of `inputs` and of `outputs`, in a new graph. Other nodes keep their names
+      and source lines.
     Raises: InvalidArgumentError: an output is in a branch that is not taken, or an input in a loop.
     """
     values = values or {}
@@ -242,7 +242,7 @@ def _copy_with_placeholders(
 
 
 def _drop_colocation_with_missing(node: Node) -> None:
-    """Remove requests to be placed with nodes that the node's graph lacks."""
+    """Remove colocation requests with nodes that the graph does not have."""
     if "_class" in node.attrs:
         groups = [f"loc:@{name}" for name in node.colocation if node.graph.find_node(name)]
         others = {name: value for name, value in node.attrs.items() if name != "_class"}

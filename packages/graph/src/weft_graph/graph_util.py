@@ -1,4 +1,4 @@
-"""Graphs as messages: the part that some nodes need, training nodes left out."""
+"""Functions over GraphDefs: subgraphs, and removal of training nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRANSPARENT: Final = frozenset({"CheckNumerics", "Identity"})
 
 
 def source_of(name: str) -> str:
-    """Return the node that an input of a `NodeDef` comes from: "^a", "a:1" and "a" are all "a"."""
+    """Return the node name in an input of a `NodeDef`: "a" for "^a", "a:1" and "a"."""
     return name.removeprefix("^").partition(":")[0]
 
 
@@ -40,7 +40,7 @@ def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
 
     Args:
       node: a node, or its `NodeDef`.
-      pin_variables_on_cpu: whether variables count as such nodes.
+      pin_variables_on_cpu: return True for variables too.
 
     Examples:
       >>> wf.graph_util.must_run_on_cpu(wf.constant("a").op)
@@ -58,7 +58,7 @@ def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
 def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> proto.GraphDef:
     """Return the nodes that `dest_nodes` need, in the order of `graph_def`, with its library.
 
-    Requests to be placed with other nodes are left out.
+    Colocation requests with other nodes are dropped.
 
     Args:
       graph_def: a GraphDef.
@@ -94,7 +94,7 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
 
 
 def _drop_colocation_with_missing(graph_def: proto.GraphDef, names: set[str]) -> None:
-    """Remove requests to be placed with nodes that the graph lacks, which imports refuse."""
+    """Remove colocation requests with missing nodes, which an import would reject."""
     for node in graph_def.node:
         if "_class" in node.attr:
             groups = node.attr["_class"].list.s
@@ -118,12 +118,12 @@ def empty_like(graph_def: proto.GraphDef) -> proto.GraphDef:
 def remove_training_nodes(
     input_graph: proto.GraphDef, protected_nodes: Sequence[str] | None = None
 ) -> proto.GraphDef:
-    """Return the graph without the nodes that only hand their input on: Identity and CheckNumerics.
+    """Return the graph without Identity and CheckNumerics nodes, which return their input.
 
     Nodes with control edges and `protected_nodes` stay.
 
     Args:
-      input_graph: a `GraphDef`; it stays as it is.
+      input_graph: a `GraphDef`; it is not modified.
       protected_nodes: names of nodes to keep.
     Returns: a new `GraphDef`.
     Raises: InvalidArgumentError: the nodes form a cycle.
@@ -165,7 +165,7 @@ def _followed(name: str, replacements: Mapping[str, str]) -> str:
 
 
 def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShape:
-    """Return the static shape of a tensor named as in a `NodeDef`, where ":0" may be left out.
+    """Return the static shape of a tensor named as in a `NodeDef`; ":0" may be omitted.
 
     Args:
       graph: a Graph.
@@ -183,7 +183,7 @@ def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShap
 
 
 def graph_ends(graph: Graph) -> tuple[list[str], list[str]]:
-    """The names of a graph's placeholders without a default, and of the nodes nothing needs."""
+    """Return the names of a graph's placeholders without a default, and of its unused nodes."""
     nodes = graph.get_operations()
     placeholders = [n.name for n in nodes if n.role is Role.PLACEHOLDER and not n.inputs]
     last = [n.name for n in nodes if n.outputs and not n.consumers and n.role is not Role.CONSTANT]
@@ -191,7 +191,7 @@ def graph_ends(graph: Graph) -> tuple[list[str], list[str]]:
 
 
 def tensor_named(graph: Graph, name: str) -> Output:
-    """Return a tensor of a graph by its name, or the first of a node by the node's.
+    """Return a tensor by its name, or the first output of a node by the node's name.
 
     Raises: NotFoundError: there is none.
     """

@@ -20,7 +20,7 @@ def apply_gradient(
 
     Args:
       grads: gradients of its outputs.
-      needed: for each input, whether its gradient is used; it may be omitted where not.
+      needed: for each input, whether its gradient is used; unused gradients may be omitted.
     Raises:
       NotFoundError: its op has no gradient.
       InvalidArgumentError: its gradient returns too many or too few values, or one that does not

@@ -37,16 +37,17 @@ def cond(
     fn1: Branch | None = None,
     fn2: Branch | None = None,
 ) -> Any:
-    """Run `true_fn` if `pred` holds, else `false_fn`, and return its result.
+    """Run `true_fn` if `pred` is true, else `false_fn`, and return its result.
 
-    Only the nodes made inside the function that is chosen run; those made outside run either way.
+    Only nodes created inside the selected function are conditional; nodes created outside always
+    run.
 
     Args:
       pred: bool, rank 0.
       true_fn, false_fn: functions without arguments that return equal structures of tensors, with
-        equal element types; a node returned stands for its effect and gives a bool tensor.
-      strict: return a list of one item as such, and not the item.
-      fn1, fn2: old names of `true_fn` and `false_fn`.
+        equal element types; a returned node is run and becomes a bool tensor.
+      strict: return a list of one item unchanged, instead of the item.
+      fn1, fn2: deprecated names of `true_fn` and `false_fn`.
     Returns: the structure, with new tensors.
     Raises:
       InvalidTypeError: `pred` is a Python bool, a function is missing or not callable, or the
@@ -96,7 +97,7 @@ def _functions(
 
 
 def open_conditional(graph: Graph, pred: Output, scope: str) -> Conditional:
-    """Return a conditional with two empty branches, in the context that is open."""
+    """Return a conditional with two empty branches, in the current context."""
     outer = current_context(graph)
     sides = primitives.switch(pred, pred, name="Switch")
     conditional = Conditional(identity.identity(pred, name="pred_id"))
@@ -112,12 +113,12 @@ def open_conditional(graph: Graph, pred: Output, scope: str) -> Conditional:
 
 
 def branch_results(branch: CondContext, values: Sequence[Output]) -> None:
-    """Make `values`, from anywhere, the results of a branch; to be called while it is open."""
+    """Set the results of a branch, which must be open; the values may be from outside."""
     branch.results = tuple([identity.identity(value) for value in values])
 
 
 def merge_results(conditional: Conditional) -> list[Output]:
-    """Return the outputs of a conditional whose branches have equally many results."""
+    """Merge the results of a conditional's branches, of which there must be equally many."""
     pairs = zip(*[branch.results for branch in conditional.branches], strict=True)
     return [primitives.merge(pair, name="Merge").output for pair in pairs]
 
@@ -140,7 +141,7 @@ def _run_branch(branch: CondContext, function: Branch, strict: bool) -> tuple[An
 
 
 def _value_of(leaf: Any, branch: CondContext) -> Any:
-    """Return a leaf, with the effect of a node as a bool tensor."""
+    """Return a leaf; a node becomes a bool tensor that depends on it."""
     if leaf is None:
         raise errors.InvalidArgumentError("cond requires tensors or nodes, got None in a structure")
     if isinstance(leaf, Node):
@@ -183,16 +184,16 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """Run the function of the first predicate that holds, else `default`, and return its result.
+    """Run the function of the first true predicate, else `default`, and return its result.
 
     Args:
       pred_fn_pairs: list of (bool of rank 0, function), or a dictionary of these.
-      default: for when none holds; without it, that is an error at run time.
-      exclusive: make it an error at run time if more than one holds.
+      default: function to run if no predicate is true; without it, that is an error at run time.
+      exclusive: raise an error at run time if more than one predicate is true.
     Returns: as `cond`.
     Raises:
-      InvalidTypeError: the pairs or the functions are of another kind.
-      InvalidArgumentError: there are none, or the structures differ.
+      InvalidTypeError: the pairs or the functions have a wrong type.
+      InvalidArgumentError: there are no pairs, or the structures differ.
 
     Examples:
       >>> x = wf.constant(5)
@@ -240,7 +241,7 @@ def _pairs(named: Any) -> list[tuple[Output, Branch]]:
 
 
 def _chain(pairs: Sequence[tuple[Output, Branch]], default: Branch | None, strict: bool) -> Any:
-    """Nested conditionals, the first pair outermost; without a default the last pair is it."""
+    """Return nested conditionals, the first pair outermost; the last pair replaces a default."""
     (pred, function), others = pairs[0], pairs[1:]
     if not others:
         if default is None:
@@ -282,7 +283,7 @@ def _vector(preds: Sequence[Output]) -> Output:
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str | None = None
 ) -> Any:
-    """Run the function with the number `branch_index` and return its result.
+    """Run the function with the index `branch_index` and return its result.
 
     Args:
       branch_index: int32, rank 0.
@@ -290,7 +291,7 @@ def switch_case(
         the ints are 0 to n - 1.
       default: for an index out of range; the last function by default.
     Returns: as `cond` with `strict`.
-    Raises: InvalidTypeError, InvalidArgumentError: the functions or their numbers do not fit.
+    Raises: InvalidTypeError, InvalidArgumentError: the functions or their indices are invalid.
 
     Examples:
       >>> index = wf.placeholder(wf.int32, [])

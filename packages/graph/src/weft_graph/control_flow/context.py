@@ -1,12 +1,12 @@
-"""Contexts: the branch of a conditional, or the body of a loop, that new nodes go into.
+"""Contexts: the branch of a conditional or the body of a loop to which new nodes are added.
 
-While a context is open, `Graph.add_node` asks it what the inputs of the new node are inside: a
-value from outside comes in through a Switch or an Enter, made once for each value; a node without
-inputs waits for the context's pivot, so that it runs once for each time that the context does.
-The shared value of a variable that changes before or inside is read again (`reads.py`).
+While a context is open, it maps the inputs of nodes that `Graph.add_node` creates. A value from
+outside enters through a Switch or an Enter, created once per value. A node without inputs waits for
+the context's pivot, so that it runs once per run of the context. The shared value of a variable
+that is updated before or inside the context is read anew (`reads.py`).
 
-Contexts stay with the graph (`Node.context`), so whoever reads it can recover the functional form:
-a loop's variables with their initial and next values, a conditional's predicate and its branches.
+The graph keeps its contexts (`Node.context`), so that passes can recover the functional form: a
+loop's variables with their initial and next values, and a conditional's predicate and branches.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ControlFlowContext(Context):
     """A part of a graph that runs conditionally or repeatedly.
 
     Attributes:
-      graph: the graph it is in.
+      graph: the graph of the context.
       name: unique within the graph; for a loop the name of its frame.
-      pivot: what nodes without inputs wait for.
-      forward: for a context that autodiff made, the one whose gradient it computes.
-      recall: autodiff's way to values of a forward context that are gone; None for others.
+      pivot: the node that nodes without inputs wait for.
+      forward: for a context of a gradient, the context whose gradient it computes.
+      recall: in a context of a gradient, the function that returns saved forward values; else None.
     """
 
     outer: ControlFlowContext | None
@@ -62,7 +62,7 @@ class ControlFlowContext(Context):
 
     @property
     def loop(self) -> WhileContext | None:
-        """The innermost loop that it is or is in."""
+        """The innermost loop that is or contains the context."""
         context: ControlFlowContext | None = self
         while context is not None and not isinstance(context, WhileContext):
             context = context.outer
@@ -72,13 +72,13 @@ class ControlFlowContext(Context):
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Let nodes made inside the block belong to the context."""
+        """Add nodes created inside the block to the context."""
         with self.graph.scopes.inside(self):
             yield
 
     @contextmanager
     def outside(self, prefix: str | None = None) -> Iterator[None]:
-        """Let nodes made inside the block belong to the context around it, requests left out."""
+        """Add nodes created inside the block to the enclosing context, without scopes."""
         scopes = self.graph.scopes
         before = (
             scopes.context,
@@ -107,8 +107,8 @@ class ControlFlowContext(Context):
     ) -> tuple[tuple[Output, ...], tuple[Node, ...], ControlFlowContext]:
         """See the base class.
 
-        The shape of a value of a forward context is taken there: it is smaller than the value, for
-        which it would have to be kept.
+        The shape of a forward value is computed in the forward context, because saving the shape
+        takes less memory than saving the value.
         """
         if self.loop is not None and traits_of(op).tells_shape:
             context = context_of(inputs[0])
@@ -133,7 +133,7 @@ class ControlFlowContext(Context):
     def capture(self, output: Output) -> Output:
         """Return the counterpart of `output` inside the context.
 
-        Raises: InvalidArgumentError: it is inside a loop that this context is not in.
+        Raises: InvalidArgumentError: it is in a loop that does not contain this context.
         """
         context = context_of(output)
         if context is self:
@@ -173,12 +173,12 @@ class ControlFlowContext(Context):
         return None if shared_value is None else self._value_now(shared_value)
 
     def _read_inside(self, shared_value: SharedValue) -> Output:
-        """The value of a variable when the context starts to run, in a loop each iteration."""
+        """Return a variable's value at the start of the context, in a loop of each iteration."""
         with self.open():
             return shared_value.read()
 
     def _value_now(self, shared_value: SharedValue) -> Output | None:
-        """Return the value of a variable inside; None for the value that all readers share."""
+        """Return a read of a variable inside the context; None to use the shared value."""
         raise NotImplementedError
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
@@ -201,8 +201,8 @@ class Conditional:
     """A predicate and the two branches it chooses between.
 
     Attributes:
-      pred: bool, rank 0, in the context around.
-      branches: [taken when False, taken when True].
+      pred: bool, rank 0, in the enclosing context.
+      branches: [branch for False, branch for True].
     """
 
     def __init__(self, pred: Output) -> None:
@@ -216,7 +216,7 @@ class CondContext(ControlFlowContext):
     Attributes:
       conditional: the predicate and both branches.
       branch: the value of the predicate for which it runs.
-      results: its results, one for each output of the conditional, once it is built.
+      results: its results, one for each output of the conditional; set when it is complete.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class CondContext(ControlFlowContext):
     def capture(self, output: Output) -> Output:
         """Return the counterpart of `output`; for a Switch of the forward branch, of its data.
 
-        Data in another branch is not used: its value is lost in later iterations of a loop.
+        Data in another branch is not used, because its value is lost in later iterations of a loop.
         """
         node = output.node
         forward = self.forward
@@ -270,7 +270,7 @@ class CondContext(ControlFlowContext):
         return captured
 
     def _check_is_not_in_the_other(self, value: Output) -> None:
-        """Refuse a value of the other branch, which is never there when this one runs."""
+        """Reject a value of the other branch, which does not run when this one does."""
         for branch in self.conditional.branches:
             if branch.taken is not self.taken and is_inside(value, branch):
                 raise errors.InvalidArgumentError(
@@ -291,11 +291,11 @@ class WhileContext(ControlFlowContext):
     """The frame of a loop: its condition and its body.
 
     Attributes:
-      parallel_iterations: how many iterations may run at a time.
-      back_prop: whether gradients may flow through it.
-      swap_memory: whether what gradients need may be kept on the host.
-      maximum_iterations: what bounds the number of iterations, in the context around, or None.
-      merges, switches, exits, next_values: one for each loop variable.
+      parallel_iterations: number of iterations that may run at the same time.
+      back_prop: True if gradients may flow through the loop.
+      swap_memory: True if saved forward values may be stored on the host.
+      maximum_iterations: bound on the number of iterations, in the enclosing context, or None.
+      merges, switches, exits, next_values: lists with one item for each loop variable.
       invariants: values from outside that stay the same, and the Enter of each.
     """
 
@@ -325,7 +325,7 @@ class WhileContext(ControlFlowContext):
         self._controls: dict[Node, Node] = {}
 
     def home_of(self, node: Node) -> ControlFlowContext | None:
-        """For an Exit of the loop the context around it."""
+        """Return the context of a node's outputs: for an Exit of the loop, the enclosing one."""
         leaves = node.role is Role.EXIT and node in self.exits
         return self.outer if leaves else self
 
@@ -339,7 +339,7 @@ class WhileContext(ControlFlowContext):
         }
 
     def enter(self, value: Output, constant: bool = False, controls: Sequence[Node] = ()) -> Output:
-        """Import a value of the enclosing context into the frame, after some nodes."""
+        """Import a value of the enclosing context into the frame, after its control inputs."""
         graph = self.graph
         with self.outside(graph.scopes.name_prefix), graph.control_dependencies(controls):
             inside = primitives.enter(value, self.name, constant, self.parallel_iterations)
@@ -348,10 +348,10 @@ class WhileContext(ControlFlowContext):
         return inside
 
     def read_what_changes(self) -> None:
-        """Once the loop is built: let variables that it updates be read in each iteration.
+        """In the complete loop, read the variables that it updates in each iteration.
 
-        The condition reads them where the iteration begins; the body when the condition is known,
-        which may wait for the updates of the iteration before.
+        The condition reads them at the start of the iteration. The body reads them when the
+        condition is known; the condition may wait for the updates of the previous iteration.
         """
         for value, inside in list(self._captured.items()):
             shared_value = reads.shared_value(value)
@@ -362,7 +362,7 @@ class WhileContext(ControlFlowContext):
                 self._read_anew(inside, shared_value)
 
     def _read_anew(self, inside: Output, shared_value: SharedValue) -> None:
-        """Let the users of a value from outside read the variable that it was read from."""
+        """Replace a value that was read from a variable outside by a new read for its users."""
         assert self.cond is not None
         users, decision, body = inside.consumers(), self.cond.node.index, self.pivot
         in_condition = [node for node in users if node.index < decision]
@@ -420,13 +420,13 @@ class WhileContext(ControlFlowContext):
 
 
 def home_of(node: Node) -> ControlFlowContext | None:
-    """Return the context in which a node's outputs are: for an Exit that around its loop."""
+    """Return the context of a node's outputs: for an Exit, the one that encloses its loop."""
     home = None if node.context is None else node.context.home_of(node)
     return cast("ControlFlowContext | None", home)
 
 
 def innermost(node: Node) -> ControlFlowContext | None:
-    """Return the context that a node is in."""
+    """Return the innermost context of a node."""
     return cast("ControlFlowContext | None", node.context)
 
 
@@ -436,7 +436,7 @@ def contexts_in(graph: Graph) -> Mapping[str, ControlFlowContext]:
 
 
 def context_of(output: Output) -> ControlFlowContext | None:
-    """Return the context in which a value is."""
+    """Return the context of a value."""
     return home_of(output.node)
 
 
@@ -449,7 +449,7 @@ def is_inside(output: Output, context: ControlFlowContext) -> bool:
 def is_constant_enter(node: Node) -> bool:
     """Return True if a node is the Enter of a loop invariant, in the loop's context.
 
-    Loops made by hand, or imported, inside of a context have no context of their own.
+    Loops inside a context that were built from primitives or imported have no context of their own.
     """
     return (
         node.role is Role.ENTER
@@ -473,5 +473,5 @@ def _is_forward_of(flow_context: ControlFlowContext, context: ControlFlowContext
 
 
 def current_context(graph: Graph) -> ControlFlowContext | None:
-    """Return the context that new nodes of a graph go into."""
+    """Return the context to which new nodes of a graph are added."""
     return cast("ControlFlowContext | None", graph.scopes.context)

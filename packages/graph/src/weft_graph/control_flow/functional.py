@@ -34,17 +34,18 @@ def map_fn(
     name: str | None = None,
     fn_output_signature: Any = None,
 ) -> Any:
-    """`fn` of every row, the results along a new first axis.
+    """Apply `fn` to every row and stack the results along a new first axis.
 
     Args:
-      fn: takes a row of `elems`, in its structure.
+      fn: function of a row of `elems`, in its structure.
       elems: tensors of shape (N, ...), or ragged ones of N rows, in any structure.
-      dtype: the element types of what `fn` returns, in its structure; those of `elems` by default.
-        A RaggedTensorSpec describes what is ragged, or a tensor whose size differs from row to row.
-      parallel_iterations: how many rows may be worked on at a time; 10 by default.
-      back_prop: whether gradients may flow through it.
-      swap_memory: whether what gradients need may be kept on the host.
-      infer_shape: require all results of one call's output to have one shape.
+      dtype: the element types of the results of `fn`, in their structure; those of `elems` by
+        default. A RaggedTensorSpec describes a ragged result, or a tensor whose size differs
+        between rows.
+      parallel_iterations: number of rows to process in parallel; 10 by default.
+      back_prop: True if gradients may flow through it.
+      swap_memory: True if saved forward values may be stored on the host.
+      infer_shape: require each result to have the same shape for all rows.
       fn_output_signature: newer name of `dtype`.
     Returns: tensors of shape (N, ...) in the structure of `dtype`.
     Raises:
@@ -84,10 +85,10 @@ def map_fn(
 
 
 class _Results:
-    """The results of a function for each row, stacked into one tensor.
+    """Accumulator of a function's results for each row.
 
     Attributes:
-      arrays: what the parts of each result are written to.
+      arrays: the TensorArrays of the parts of each result.
     """
 
     def __init__(self, dtype: Any, count: Any, infer_shape: bool) -> None:
@@ -98,12 +99,12 @@ class _Results:
         return [value]
 
     def joined(self, arrays: list[TensorArray]) -> Any:
-        """Return all results."""
+        """Return all results, stacked."""
         return arrays[0].stack()
 
 
 def _results(spec: Any, count: Any, infer_shape: bool) -> Any:
-    """Return the accumulator of results with an element type or spec."""
+    """Return the accumulator for results of an element type or spec."""
     if getattr(spec, "ragged_rank", None) is not None:
         return makers.lookup("results")(spec, count)
     return _Results(getattr(spec, "dtype", spec), count, infer_shape)
@@ -118,18 +119,18 @@ def foldl(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> Any:
-    """`fn(... fn(fn(initializer, first), second) ..., last)` over the rows of `elems`.
+    """Return `fn(... fn(fn(initializer, first), second) ..., last)` over the rows of `elems`.
 
     Args:
-      fn: takes the value so far and a row, in the structure of `elems`, and returns the next value.
+      fn: function of the accumulated value and a row of `elems`; returns the next value.
       elems: tensors of shape (N, ...), in any structure.
       initializer: the first value, in any structure; the first row by default.
       parallel_iterations, back_prop, swap_memory: as for `while_loop`.
     Returns: the last value.
     Raises:
       InvalidTypeError: `fn` is not callable, or changes the value's type.
-      InvalidArgumentError: a tensor has rank 0, or `fn` changes the value's structure or shape; or,
-        when it runs, there are neither rows nor an initializer.
+      InvalidArgumentError: a tensor has rank 0, or `fn` changes the value's structure or shape; at
+        run time, there are neither rows nor an initializer.
 
     Examples:
       >>> wf.Session().run(wf.foldl(lambda total, x: total + x, wf.constant([1, 2, 3])))
@@ -158,10 +159,10 @@ def foldr(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> Any:
-    """`foldl` from the last row to the first, where the last row is the first value by default.
+    """Apply `foldl` to the rows in reverse order; the last row is the first value by default.
 
     Args:
-      fn: takes the value so far and a row, in the structure of `elems`, and returns the next value.
+      fn: function of the accumulated value and a row of `elems`; returns the next value.
       elems: tensors of shape (N, ...), in any structure.
       initializer: the first value, in any structure; the last row by default.
       parallel_iterations, back_prop, swap_memory: as for `while_loop`.
@@ -200,10 +201,10 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Return all values that `foldl` passes through, along a new first axis.
+    """Return all intermediate values of `foldl`, stacked along a new first axis.
 
     Args:
-      fn: takes the value so far and a row, in the structure of `elems`, and returns the next value.
+      fn: function of the accumulated value and a row of `elems`; returns the next value.
       elems: tensors of shape (N, ...), in any structure.
       initializer: the value before the first row, in any structure; by default the first row is the
         first value.
@@ -211,7 +212,7 @@ def scan(
       infer_shape: require all values to have one shape.
       reverse: process the rows from the last to the first; each value keeps the index of its row.
     Returns: tensors of shape (N, ...) in the structure of the values.
-    Raises: InvalidTypeError, InvalidArgumentError: as `foldl`; or numbers of rows differ.
+    Raises: InvalidTypeError, InvalidArgumentError: as `foldl`; or the numbers of rows differ.
 
     Examples:
       >>> wf.Session().run(wf.scan(lambda total, x: total + x, wf.constant([1, 2, 3])))
@@ -268,7 +269,7 @@ class _Rows:
 
     Attributes:
       dtypes: the element types, in the structure.
-      count: the number of rows: an integer where it is known, else int32 of rank 0.
+      count: the number of rows: an integer if it is known, else int32 of rank 0.
     """
 
     def __init__(self, elems: Any) -> None:
@@ -295,7 +296,7 @@ class _Rows:
         ]
 
     def read(self, index: Any) -> Any:
-        """Return a row, in the structure."""
+        """Return a row in the structure."""
         return nest.pack_sequence_as(self._structure, [array.read(index) for array in self._arrays])
 
 
@@ -317,7 +318,7 @@ def _first_size(leaf: Any) -> Output:
 
 
 def _merged(count: int | None, leaf: Output) -> int | None:
-    """Return the number of rows that is known, `leaf` included."""
+    """Return the known number of rows, combined with that of `leaf`."""
     num_rows = leaf.dims[0] if leaf.dims else None
     if count is not None and num_rows not in (None, count):
         raise errors.InvalidArgumentError(
@@ -328,7 +329,7 @@ def _merged(count: int | None, leaf: Output) -> int | None:
 
 @contextmanager
 def _rows(fn: Any, elems: Any, name: str | None, default: str) -> Iterator[_Rows]:
-    """A scope for a function over rows, and the rows."""
+    """Open the scope of a function over rows; yield the scope and the rows."""
     if not callable(fn):
         raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
     with name_scope(name, default, nest.flatten(elems)), _reads_cached():
@@ -357,7 +358,7 @@ def _refuse_sparse(elems: Any) -> None:
 
 
 def _index(value: Any) -> Output:
-    """Return a row's number to begin with: int32, rank 0."""
+    """Return the initial row index: int32, rank 0."""
     return value if isinstance(value, Output) else constant(value, dtypes.int32)
 
 

@@ -35,26 +35,26 @@ def while_loop(
     maximum_iterations: Any = None,
     return_same_structure: bool = False,
 ) -> Any:
-    """Apply `body` to the loop variables as long as `cond` holds for them.
+    """Apply `body` to the loop variables while `cond` of them is true.
 
     Args:
-      cond: takes the loop variables and returns a bool of rank 0.
-      body: takes the loop variables and returns their next values, in the same structure.
+      cond: function of the loop variables that returns a bool of rank 0.
+      body: function of the loop variables that returns their next values, in the same structure.
       loop_vars: a structure of tensors, TensorArrays and sparse values, at least one.
       shape_invariants: a structure of shapes or specs, for variables whose shape changes; each must
-        fit all values that its variable takes. That of a sparse tensor is the shape of its
-        `dense_shape`: [rank]. By default a variable keeps the shape it starts with, and a sparse
+        be compatible with all values of its variable. The invariant of a sparse tensor is the shape
+        of its `dense_shape`: [rank]. By default a variable keeps its initial shape, and a sparse
         tensor its rank.
-      parallel_iterations: how many iterations may run at a time.
-      back_prop: whether gradients may flow through the loop.
-      swap_memory: whether what gradients need may be kept on the host.
+      parallel_iterations: number of iterations that may run at the same time.
+      back_prop: True if gradients may flow through the loop.
+      swap_memory: True if saved forward values may be stored on the host.
       maximum_iterations: integer of rank 0, a bound on the number of iterations.
-      return_same_structure: return a list of one variable as such, and not the variable.
-    Returns: the values of the loop variables when `cond` no longer holds.
+      return_same_structure: return a list of one variable unchanged, instead of the variable.
+    Returns: the values of the loop variables when `cond` becomes false.
     Raises:
       InvalidTypeError: `cond` or `body` is not callable, or a next value has another type.
       InvalidArgumentError: there are no loop variables, the structures differ, or a variable
-        changes its shape without an invariant that allows it.
+        changes its shape and its invariant does not allow it.
     Source: paper, section 4.4.
 
     Examples:
@@ -144,7 +144,7 @@ def _arguments(structure: Any) -> Sequence[Any]:
 
 
 class _Body:
-    """Return the function that computes the next values, and the sequence type it returns."""
+    """The loop body as a function of flat values, and the sequence type that it returns."""
 
     def __init__(self, body: Callable[..., Any], structure: Any, count: int) -> None:
         self._body = body
@@ -153,7 +153,7 @@ class _Body:
         self.kind: type = type(structure)
 
     def next_values(self, current: Any) -> list[Output]:
-        """Return the next values of the loop variables, which are `current`."""
+        """Return the next values of the loop variables from their current ones."""
         result = self._body(*_arguments(current))
         if not nest.is_nested(result):
             result = [result]
@@ -183,7 +183,7 @@ def _to_kind(values: Any, kind: type) -> Any:
 
 
 def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) -> list[Dims]:
-    """Return the shape that each loop variable keeps."""
+    """Return the shape invariant of each loop variable."""
     if invariants is None:
         return _default_dims(nest.flatten(structure), initial)
     if not nest.is_nested(invariants) or isinstance(invariants, TensorShape):
@@ -217,7 +217,7 @@ def _default_dims(leaves: Sequence[Any], initial: Sequence[Output]) -> list[Dims
 
 
 def _check_spec(leaf: Any, spec: Any) -> None:
-    """Refuse an invariant that is a spec of something else than its variable."""
+    """Reject a spec that does not match the type of its variable."""
     kind = getattr(spec, "value_type", None)
     if kind is None:
         return
@@ -255,7 +255,7 @@ def _dims_meant(leaf: Any, shape: Any) -> Dims:
 
 
 def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
-    """Return the invariants of a leaf's parts, from the shape given for it."""
+    """Return the invariants of a leaf's parts from the shape of the leaf."""
     if isinstance(leaf, TensorArray):
         return [()]
     rank = None if dims is None else len(dims)
@@ -275,7 +275,7 @@ def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
 
 
 def fits(dims: Dims, invariant: Dims) -> bool:
-    """Return True if every value of shape `dims` has the shape `invariant`."""
+    """Return True if every value of shape `dims` also has the shape `invariant`."""
     if invariant is None:
         return True
     if dims is None or len(dims) != len(invariant):
@@ -286,10 +286,10 @@ def fits(dims: Dims, invariant: Dims) -> bool:
 
 
 class LoopBuilder:
-    """Adds variables to a loop, which may be there already, one part after the other.
+    """Builder that adds variables to a new or existing loop.
 
-    Graphs only grow, so a variable is added to a loop without touching what is there. All calls but
-    `result` are made while the loop's context is open.
+    Existing nodes do not change. All methods except `leave` must be called while the loop's context
+    is open.
     """
 
     def __init__(self, context: WhileContext) -> None:
@@ -297,12 +297,12 @@ class LoopBuilder:
         self._inside: dict[int, Output] = {}
 
     def variable(self, initial: Output, dims: Dims = None, controls: Sequence[Node] = ()) -> int:
-        """Add a loop variable and return its position.
+        """Add a loop variable and return its index.
 
         Args:
-          initial: its first value, from the context around the loop.
-          dims: the shape that it keeps.
-          controls: what it waits for, in the context around.
+          initial: its first value, from the enclosing context.
+          dims: its shape invariant.
+          controls: nodes of the enclosing context that it waits for.
         """
         context = self.context
         start = context.enter(initial, controls=controls)
@@ -319,7 +319,7 @@ class LoopBuilder:
         return position
 
     def merged(self, position: int) -> Output:
-        """Return a variable as the condition sees it."""
+        """Return a variable's value for use in the condition."""
         return self.context.merges[position].outputs[0]
 
     def condition(self, predicate: Any) -> None:
@@ -340,15 +340,15 @@ class LoopBuilder:
         self._inside[position] = identity.identity(node.outputs[1])
 
     def inside(self, position: int) -> Output:
-        """Return a variable as the body sees it."""
+        """Return a variable's value for use in the body."""
         return self._inside[position]
 
     def close(self, position: int, value: Output) -> None:
-        """Set the next value of a variable; call in the order of positions.
+        """Set the next value of a variable; call in the order of indices.
 
         Raises:
           InvalidTypeError: it has another type than the variable.
-          InvalidArgumentError: its shape is not one that the variable keeps.
+          InvalidArgumentError: its shape is incompatible with the variable's invariant.
         """
         context = self.context
         merge = context.merges[position]
@@ -358,7 +358,7 @@ class LoopBuilder:
         context.graph.replace_input(merge, 1, iteration, reason="close the loop")
 
     def leave(self, position: int) -> Output:
-        """Return a variable's value when the loop ends; in the order of positions."""
+        """Return a variable's final value; call in the order of indices."""
         left = primitives.exit(self.context.switches[position].outputs[0], name="Exit")
         self.context.exits.append(left.node)
         return left

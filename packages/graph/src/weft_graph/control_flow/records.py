@@ -1,8 +1,8 @@
 """Contexts as plain data, for graphs that are copied, written to files, or sent.
 
-A record names nodes by their place in the graph.  What can be read off the nodes is not recorded:
-a loop's Switches, Exits and next values are found from its Merges, and captured values from the
-Enters and Switches among its members.
+A record names nodes by their index in the graph. Derivable facts are not recorded: a loop's
+Switches, Exits and next values follow from its Merges, and captured values from the Enters and
+Switches among its members.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
 LOOP, LOWER, UPPER = range(3)
-"""Kinds of contexts: a loop, and the branches taken when False and when True."""
+"""Kinds of contexts: a loop, and the branches for False and for True."""
 
 Port = tuple[int, int]
-"""A node and which of its outputs."""
+"""A node and the index of one of its outputs."""
 
 
 @dataclass
 class ContextRecord:
-    """One context.
+    """Record of one context.
 
     Attributes:
-      name, kind: of the context.
-      outer, forward, partner: names of the context around, of that whose gradient it is, and of the
-        other branch; "" for none.
-      pivot: a node; -1 for none.
-      pred: of a branch.
+      name, kind: name and kind of the context.
+      outer, forward, partner: names of the enclosing context, of the context whose gradient it is,
+        and of the other branch; "" for none.
+      pivot: index of the pivot; -1 for none.
+      pred: the predicate of a branch.
       variables: the Merges of a loop; the nodes of a branch's results.
-      maximum: of a loop.
-      parallel_iterations, back_prop, swap_memory: of a loop.
-      members: nodes in it, inner contexts left out.
+      maximum: bound on a loop's iterations.
+      parallel_iterations, back_prop, swap_memory: options of a loop.
+      members: its nodes, without those of inner contexts.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ContextRecord:
 
 
 def records_of(graph: Graph, nodes: Iterable[Node]) -> list[ContextRecord]:
-    """The contexts that nodes of a graph are in, and those these refer to, outer ones first."""
+    """Return records of the nodes' contexts and of those that these refer to, outer first."""
     members: dict[ControlFlowContext, list[int]] = {}
     for node in nodes:
         context = innermost(node)
@@ -119,7 +119,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
 
     Args:
       node_at: function from an index in a record to its node.
-    Raises: InvalidArgumentError: a record does not fit the nodes; nothing is changed then.
+    Raises: InvalidArgumentError: a record does not match the nodes; the graph is then unchanged.
     """
     restored: dict[str, ControlFlowContext] = {}
     homes: list[tuple[Node, ControlFlowContext]] = []

@@ -1,7 +1,7 @@
 """The values that branches return and loops carry, as flat lists of outputs.
 
-A structure nests lists, tuples, named tuples and dictionaries; its leaves are tensors, or things
-made of several: a TensorArray travels as its flow, sparse and ragged values as their parts.
+A structure nests lists, tuples, named tuples and dictionaries; its leaves are tensors or
+composites: a TensorArray is represented by its flow, sparse and ragged values by their parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rebuild = Callable[[Sequence[Output]], Any]
 
 
 def parts_of(leaf: Any) -> list[Output]:
-    """Return the outputs that a leaf consists of."""
+    """Return the outputs of a leaf."""
     if isinstance(leaf, TensorArray):
         return [leaf.flow]
     if isinstance(leaf, CompositeTensor):
@@ -31,7 +31,7 @@ def parts_of(leaf: Any) -> list[Output]:
 
 
 def like(leaf: Any, parts: Sequence[Output]) -> Any:
-    """Return a leaf of the kind of `leaf` with other outputs."""
+    """Return a leaf like `leaf` with other outputs."""
     if isinstance(leaf, TensorArray):
         return rebuild(leaf, parts[0])
     if isinstance(leaf, CompositeTensor):
@@ -56,9 +56,9 @@ def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
 
 
 def check_arrays(expected: Any, actual: Any, subject: str) -> None:
-    """Require each TensorArray in `actual` to be the one at its place in `expected`.
+    """Require each TensorArray in `actual` to be that at the same position in `expected`.
 
-    Raises: InvalidArgumentError: it is another one, or none.
+    Raises: InvalidArgumentError: it is another TensorArray, or not a TensorArray.
     """
     for a, b in zip(nest.flatten(expected), nest.flatten(actual), strict=True):
         if not isinstance(a, TensorArray) and not isinstance(b, TensorArray):

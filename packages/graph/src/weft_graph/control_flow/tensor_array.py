@@ -1,8 +1,8 @@
 """TensorArray: a list of tensors inside a graph, written and read by index.
 
-A TensorArray is a handle to an array that the running step makes, and a flow that puts the changes
-in order: `write` and its kin return a new TensorArray with a new flow, and what is read from that
-one sees the change.
+A TensorArray consists of a handle to an array that the running step creates, and a flow value that
+orders the changes. `write` and similar methods return a new TensorArray with a new flow; reads from
+that one see the change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims, merge_dims
 
 _LARGEST_CONSTANT = 1 << 12
-"""Ranges up to this length are constants; longer ones are made when they are needed."""
+"""Ranges up to this length are constants; longer ones are computed at run time."""
 
 
 class _Shared:
@@ -35,11 +35,11 @@ class _Shared:
 
     Attributes:
       dims: the static shape of the elements.
-      infer_shape: whether each write adds to what is known of it.
-      size: the number of elements where it is given and cannot change.
-      first_write: the node of the first value written, which the writes are placed with; None until
-        then.
-      colocate: whether they are.
+      infer_shape: True if each write refines `dims`.
+      size: the number of elements if it is known and fixed.
+      first_write: the node of the first written value, with which writes are colocated; None
+        before.
+      colocate: True if writes are colocated with it.
     """
 
     __slots__ = ("colocate", "dims", "first_write", "infer_shape", "size")
@@ -55,25 +55,23 @@ class _Shared:
 class TensorArray:
     """A list of tensors of one type that a step writes and reads by index, also inside loops.
 
-    Each element is written once, and by default read once, which takes it out of the array; the
-    gradient of a read is a write to an array of gradients. An element that was never written reads
-    as zeros where the shape of elements is fully known.
+    Each element is written once and by default read once; the read removes it from the array. The
+    gradient of a read is a write to a gradient array. An element that was never written reads as
+    zeros if the shape of elements is fully known.
 
     Args:
       dtype: element type.
       size: int32, rank 0: the number of elements.
-      dynamic_size: let writes beyond the end make it longer; False by default.
-      clear_after_read: let a read take the element out, so that its memory is free and it cannot be
-        read again; True by default.
-      tensor_array_name: for messages.
-      handle: of an existing array, instead of making one; needs `flow`, and forbids the arguments
-        before it, and `element_shape`.
-      flow: float32, rank 0: what the first use has to wait for.
-      infer_shape: require all elements to have one shape, found out while the graph is built as far
-        as possible.
-      element_shape: what the shapes of all elements must fit.
-      colocate_with_first_write_call: place the array with the first value written, instead of by
-        the device scope here.
+      dynamic_size: grow the array on writes beyond the end; False by default.
+      clear_after_read: remove an element when it is read, which frees its memory; True by default.
+      tensor_array_name: name of the array in messages.
+      handle: handle of an existing array to use; requires `flow`, and excludes `element_shape` and
+        the arguments before it.
+      flow: float32, rank 0: the value that the first use waits for.
+      infer_shape: require all elements to have the same shape, and infer it statically if possible.
+      element_shape: shape with which all elements must be compatible.
+      colocate_with_first_write_call: place the array with the first written value, instead of by
+        the current device scope.
       name: name of the nodes.
     Raises:
       InvalidArgumentError: arguments exclude each other, or `size` is missing or negative.
@@ -154,7 +152,7 @@ class TensorArray:
 
     @property
     def dynamic_size(self) -> bool:
-        """True if writes beyond the end extend it."""
+        """True if writes beyond the end grow the array."""
         return self._dynamic_size
 
     @property
@@ -169,18 +167,18 @@ class TensorArray:
     # ------------------------------------------------------------------ whole arrays
 
     def identity(self) -> TensorArray:
-        """Return the same array, with a flow that waits for the control dependencies here."""
+        """Return the same array with a flow that waits for the current control dependencies."""
         return rebuild(self, identity(self._flow))
 
     def grad(self, source: str, flow: Output | None = None, name: str | None = None) -> TensorArray:
-        """Return the array that gradients of this one's elements go to.
+        """Return the gradient array, which receives the gradients of the elements.
 
-        Its writes add up, and elements that nobody wrote are zeros. From when it is made on, this
-        array cannot grow.
+        Its writes are summed, and unwritten elements are zeros. After its creation, this array
+        cannot grow.
 
         Args:
-          source: tells the gradients of several calls of `gradients` apart.
-          flow: what has to be written to this array before; its own flow by default.
+          source: identifier that distinguishes several calls of `gradients`.
+          flow: flow after the writes that must come first; the array's flow by default.
         """
         before = self._flow if flow is None else flow
         with name_scope(name, "TensorArrayGrad", [self._handle]), self._placed():
@@ -265,7 +263,7 @@ class TensorArray:
     # ------------------------------------------------------------------ writing
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
-        """Return the array after an element was stored.
+        """Write an element; return the array with the new flow.
 
         Args:
           index: int32, rank 0.
@@ -281,7 +279,7 @@ class TensorArray:
         return rebuild(self, flow)
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
-        """Return the array after the rows of a value were stored as the elements 0, 1, ….
+        """Write the rows of a value to the elements 0, 1, …; return the array with the new flow.
 
         Args:
           value: rank R ≥ 1; its rows have rank R - 1.
@@ -292,12 +290,12 @@ class TensorArray:
             return self.scatter(_row_numbers(rows), rows, name)
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
-        """Return the array after the rows of a value were stored as some elements.
+        """Write the rows of a value to the elements `indices`; return the array with the new flow.
 
         Args:
           indices: int32, shape (N,).
           value: shape (N, …).
-        Raises: InvalidArgumentError: as `write`; or there are not as many rows as indices.
+        Raises: InvalidArgumentError: as `write`; or the number of rows is not that of indices.
         """
         with name_scope(name, "TensorArrayScatter", [self._handle, value, indices]):
             rows = self._element(value)
@@ -307,10 +305,10 @@ class TensorArray:
         return rebuild(self, flow)
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
-        """Return the array after pieces of a value were stored as the elements 0, 1, ….
+        """Write slices of a value to the elements 0, 1, …; return the array with the new flow.
 
         Args:
-          value: rank at least 1, cut along its first axis.
+          value: rank at least 1, split along its first axis.
           lengths: integers, shape (size,); they add up to the first size of the value.
         Raises: InvalidArgumentError: as `write`; or `lengths` do not fit.
         """
@@ -352,7 +350,7 @@ class TensorArray:
             self._refine_shape((size, *dims[1:]))
 
     def _placed(self, value: Output | None = None) -> AbstractContextManager[Any]:
-        """Place nodes with the array; writes, if asked for, with the first value written."""
+        """Colocate nodes with the array; with `colocate`, writes with the first written value."""
         graph = self._handle.graph
         stack = ExitStack()
         stack.enter_context(graph.colocate_with(self._handle))
@@ -367,7 +365,7 @@ def rebuild(ta: TensorArray, flow: Output) -> TensorArray:
     """Return the same TensorArray, sequenced after `flow`.
 
     Args:
-      ta: whose handle, type and knowledge of shapes it has.
+      ta: TensorArray whose handle, dtype and shared state the result has.
       flow: float32, rank 0.
     """
     rebuilt = TensorArray.__new__(TensorArray)
@@ -380,10 +378,10 @@ def rebuild(ta: TensorArray, flow: Output) -> TensorArray:
 
 
 def _check_arguments(handle: Any, flow: Any, **optional: Any) -> None:
-    """Check which arguments are allowed together with `handle`.
+    """Check the combination of arguments.
 
     Raises:
-      InvalidArgumentError: they exclude each other, or size or flow is missing.
+      InvalidArgumentError: arguments exclude each other, or size or flow is missing.
       InvalidTypeError: the handle is not an output.
     """
     if handle is None:
@@ -402,14 +400,14 @@ def _check_arguments(handle: Any, flow: Any, **optional: Any) -> None:
 
 
 def _anywhere(stack: ExitStack) -> None:
-    """Leave the device and colocation scopes, so that the first write decides on the place."""
+    """Leave the device and colocation scopes, so that the first write determines the placement."""
     graph = get_default_graph()
     stack.enter_context(graph.colocate_with(None, ignore_existing=True))
     stack.enter_context(graph.device(None))
 
 
 def _indices(size: Output) -> Output:
-    """0, 1, …, size - 1 as int32."""
+    """Return 0, 1, …, size - 1 as int32."""
     count = constant_int(size)
     if count is not None and count <= _LARGEST_CONSTANT:
         return constant_of(np.arange(count, dtype=np.int32), name="range")
@@ -417,7 +415,7 @@ def _indices(size: Output) -> Output:
 
 
 def _row_numbers(value: Output) -> Output:
-    """0, 1, …, one less than the number of rows, as int32."""
+    """Return the row indices 0, 1, …, rows - 1 as int32."""
     dims = value.dims
     if dims is not None and not dims:
         raise errors.InvalidArgumentError(f"unstack requires rank at least 1, got {value!r}")

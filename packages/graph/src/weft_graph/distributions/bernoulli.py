@@ -20,14 +20,14 @@ from weft_tensor import dtypes
 
 
 class Bernoulli(Distribution):
-    """Draws of 1 with some probability, and else of 0.
+    """Bernoulli distributions: samples are 1 with probability p, else 0.
 
     Args:
       logits: floating, log(p / (1 - p)); either this or `probs`.
       probs: floating, the probabilities p of 1.
-      dtype: element type of draws.
-      validate_args: check that `probs` are in [0, 1], and draws 0 or 1.
-      allow_nan_stats: as of `Distribution`.
+      dtype: element type of samples.
+      validate_args: check that `probs` are in [0, 1], and samples 0 or 1.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:

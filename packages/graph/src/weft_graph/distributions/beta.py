@@ -25,13 +25,13 @@ from weft_graph.ops.special import betainc, digamma, lgamma
 
 
 class Beta(Distribution):
-    """Beta distributions on (0, 1), of a density like x ** (a - 1) * (1 - x) ** (b - 1).
+    """Beta distributions on (0, 1), with density proportional to x ** (a - 1) * (1 - x) ** (b - 1).
 
     Args:
       concentration1: floating, a, positive; 1 by default.
       concentration0: same dtype, b, positive; 1 by default. The shapes broadcast.
       validate_args: check the parameters, and that values are in (0, 1).
-      allow_nan_stats: as of `Distribution`; the mode is NaN where a or b is at most 1.
+      allow_nan_stats: as in `Distribution`; the mode is NaN if a or b is at most 1.
       name: name of the name scope.
 
     Examples:
@@ -67,12 +67,12 @@ class Beta(Distribution):
 
     @property
     def concentration1(self) -> Output:
-        """The parameters a, of values near 1."""
+        """The parameters a: larger ones move samples toward 1."""
         return self._one
 
     @property
     def concentration0(self) -> Output:
-        """The parameters b, of values near 0."""
+        """The parameters b: larger ones move samples toward 0."""
         return self._zero
 
     @property

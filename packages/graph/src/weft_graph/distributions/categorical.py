@@ -1,4 +1,4 @@
-"""The categorical distribution, of the numbers of classes."""
+"""The categorical distribution over class indices."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from weft_tensor.shape import TensorShape
 
 
 class Categorical(Distribution):
-    """Draws of one of K classes, numbered from 0.
+    """Categorical distributions over K classes with indices from 0.
 
     Args:
       logits: floating, shape (..., K), logarithms of the probabilities up to a constant; either
         this or `probs`.
       probs: floating, shape (..., K), the probabilities.
-      dtype: element type of draws.
+      dtype: element type of samples.
       validate_args: check that `probs` sum to 1.
-      allow_nan_stats: as of `Distribution`.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:
@@ -88,7 +88,7 @@ class Categorical(Distribution):
         return out("Reshape", [cast_draws, self._full_shape(n)])
 
     def _broadcast(self, value: Output) -> tuple[Output, Output]:
-        """Return class numbers as int64 and logits, broadcast against each other."""
+        """Broadcast class indices, as int64, and logits against each other."""
         numbers: Output = cast(value, dtypes.int64)
         lead = out("BroadcastArgs", [out("Shape", [numbers]), self.batch_shape_tensor()])
         logits_shape = out("ConcatV2", [[lead, out("Pack", [[self.event_size]])], 0])

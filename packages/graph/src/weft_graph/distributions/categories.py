@@ -1,4 +1,4 @@
-"""Probabilities and their logits, of which a distribution is given one."""
+"""Probabilities and logits, one of which is the parameter of a distribution."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from weft_tensor import errors
 def both(
     logits: Any, probs: Any, validate_args: bool, over_classes: bool = False
 ) -> tuple[Output, Output]:
-    """Return the logits and the probabilities, for one of them.
+    """Return both the logits and the probabilities from one of them.
 
     Args:
-      over_classes: the last axis is one of classes, whose probabilities sum to 1; else each number
-        is by itself.
-    Raises: InvalidArgumentError: both are given, or neither.
+      over_classes: True if the probabilities along the last axis sum to 1; else each is separate.
+    Raises: InvalidArgumentError: both or neither are passed.
     """
     if (logits is None) == (probs is None):
         raise errors.InvalidArgumentError("requires either logits or probs, and not both")
@@ -45,12 +44,12 @@ def both(
 
 
 def log_combinations(total: Output, counts: Output) -> Output:
-    """Return the logarithm of how many ways there are to draw these counts of classes."""
+    """Return the logarithm of the multinomial coefficient of class counts."""
     return lgamma(total + 1.0) - reduce_sum(lgamma(counts + 1.0), -1)
 
 
 def counted(value: Output, total: Output, validate_args: bool) -> Output:
-    """The counts; with `validate_args` they are checked to be integers and to sum to `total`."""
+    """Return the counts; with `validate_args`, check that they are integers that sum to `total`."""
     if not validate_args:
         return value
     sums = checks.assert_equal(reduce_sum(value, -1), total, message="counts must sum to the total")
@@ -58,7 +57,7 @@ def counted(value: Output, total: Output, validate_args: bool) -> Output:
 
 
 def of_two(value: Output, validate_args: bool) -> Output:
-    """Return numbers that are drawn; with `validate_args` they are checked to be 0 or 1."""
+    """Return samples; with `validate_args`, check that they are 0 or 1."""
     if not validate_args:
         return value
     unit = out("OnesLike", [value])

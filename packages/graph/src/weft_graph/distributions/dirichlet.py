@@ -1,4 +1,4 @@
-"""The Dirichlet distribution, of probabilities of classes."""
+"""The Dirichlet distribution over class probabilities."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from weft_graph.ops.special import digamma, lbeta, lgamma
 
 
 class Dirichlet(Distribution):
-    """Dirichlet distributions of K probabilities that sum to 1.
+    """Dirichlet distributions over K probabilities that sum to 1.
 
     Args:
       concentration: floating, shape (..., K), positive.
-      validate_args: check that it is positive, and that draws are positive and sum to 1.
-      allow_nan_stats: as of `Distribution`; the mode is NaN where one is at most 1.
+      validate_args: check that it is positive, and that samples are positive and sum to 1.
+      allow_nan_stats: as in `Distribution`; the mode is NaN if a parameter is at most 1.
       name: name of the name scope.
 
     Examples:
@@ -70,7 +70,7 @@ class Dirichlet(Distribution):
 
     @property
     def total_concentration(self) -> Output:
-        """Their sums, shape (...)."""
+        """The sums of the parameters, shape (...)."""
         return self._total
 
     def _sample_n(self, n: Any, seed: int | None) -> Output:

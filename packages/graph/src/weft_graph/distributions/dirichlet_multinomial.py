@@ -31,9 +31,9 @@ class DirichletMultinomial(Distribution):
 
     Args:
       total_count: floating, shape (...), the number of draws.
-      concentration: same dtype, shape (..., K), of the Dirichlet distribution, positive.
+      concentration: same dtype, shape (..., K), positive; parameters of the Dirichlet distribution.
       validate_args: check the parameters, and that counts sum to `total_count`.
-      allow_nan_stats: as of `Distribution`.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:
@@ -83,7 +83,7 @@ class DirichletMultinomial(Distribution):
 
     @property
     def total_concentration(self) -> Output:
-        """Their sums, shape (...)."""
+        """The sums of the parameters, shape (...)."""
         return self._total
 
     def _shaped(self) -> list[tuple[Output, int]]:
@@ -108,7 +108,7 @@ class DirichletMultinomial(Distribution):
         return out("ExpandDims", [self._count, -1]) * self._means()
 
     def _scale(self) -> Output:
-        """Return the ratio of the variances to those of a multinomial distribution."""
+        """Return the variances relative to those of a multinomial distribution."""
         ratio = (self._total + self._count) / (1.0 + self._total)
         return out("ExpandDims", [ratio, -1])
 

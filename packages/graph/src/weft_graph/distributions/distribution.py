@@ -27,7 +27,7 @@ from weft_tensor.shape import Dims, TensorShape, broadcast_dims
 
 
 class ReparameterizationType:
-    """Statement whether gradients flow from draws to the parameters.
+    """Kind of reparameterization: whether gradients flow from samples to the parameters.
 
     Args:
       rep_type: a name.
@@ -45,9 +45,9 @@ class ReparameterizationType:
 
 
 FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
-"""Gradients flow from draws to all parameters."""
+"""Gradients flow from samples to all parameters."""
 NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
-"""None do, or not to all parameters."""
+"""Gradients do not flow from samples to all parameters."""
 
 _OTHER_WAYS: Mapping[str, tuple[str, Callable[[Output], Output]]] = {
     "prob": ("log_prob", lambda x: out("Exp", [x])),
@@ -59,30 +59,29 @@ _OTHER_WAYS: Mapping[str, tuple[str, Callable[[Output], Output]]] = {
     "variance": ("stddev", lambda x: out("Square", [x])),
     "stddev": ("variance", lambda x: out("Sqrt", [x])),
 }
-"""Fallbacks of missing methods: another method, and the function of its result."""
+"""Fallbacks of missing methods: another method, and a function to apply to its result."""
 
 
 class Distribution:
-    """A batch of distributions of one kind.
+    """Base class: a batch of distributions of one kind.
 
-    One draw has the shape of an event, and each distribution of the batch gives one:
-    `sample(shape)` has shape `shape + batch_shape + event_shape`, and `log_prob(value)` of such a
-    value has shape `shape + batch_shape`.
+    One sample of one distribution is an event. `sample(shape)` has shape `shape + batch_shape +
+    event_shape`, and `log_prob(value)` of such a value has shape `shape + batch_shape`.
 
-    A kind of one's own is a subclass with some of `_sample_n(n, seed)`, which puts an axis of `n`
-    draws in front, `_log_prob`, `_prob`, `_cdf`, `_log_cdf`, `_quantile`, `_entropy`, `_mean`,
-    `_variance`, `_stddev`, `_covariance`, `_mode`, and `_batch_shape`, `_batch_shape_tensor`,
-    `_event_shape`, `_event_shape_tensor` where its parameters do not tell these.
+    Subclasses implement some of `_sample_n(n, seed)`, which adds a first axis of `n` samples,
+    `_log_prob`, `_prob`, `_cdf`, `_log_cdf`, `_quantile`, `_entropy`, `_mean`, `_variance`,
+    `_stddev`, `_covariance`, `_mode`, and `_batch_shape`, `_batch_shape_tensor`, `_event_shape`,
+    `_event_shape_tensor` if they cannot be derived from the parameters.
 
     Args:
       dtype: element type of draws.
-      reparameterization_type: whether gradients flow from draws to the parameters.
+      reparameterization_type: whether gradients flow from samples to the parameters.
       validate_args: check the parameters when they are used.
-      allow_nan_stats: statistics that are not defined for some parameters are NaN there; else it is
-        an error when they are computed.
+      allow_nan_stats: return NaN for undefined statistics; else computing them is an error at run
+        time.
       parameters: the arguments of the constructor by name, for `copy`.
-      graph_parents: tensors that the distribution is made of.
-      name: name of its name scope.
+      graph_parents: tensors that the distribution is computed from.
+      name: name of the name scope.
 
     Examples:
       >>> class Point(wf.distributions.Distribution):
@@ -96,7 +95,7 @@ class Distribution:
 
     _event_rank = 0
     _parameters_of_a_draw: Sequence[str] = ()
-    """Arguments of the constructor with the shape of a draw, where all others have defaults."""
+    """Arguments of the constructor with the shape of a sample, if all others have defaults."""
 
     def __init__(
         self,
@@ -131,7 +130,7 @@ class Distribution:
 
     @property
     def name(self) -> str:
-        """The name of its name scope."""
+        """The name of the name scope."""
         return self._name
 
     @property
@@ -146,7 +145,7 @@ class Distribution:
 
     @property
     def reparameterization_type(self) -> ReparameterizationType:
-        """Statement whether gradients flow from draws to the parameters."""
+        """Kind of reparameterization: whether gradients flow from samples to the parameters."""
         return self._reparameterization_type
 
     @property
@@ -160,7 +159,7 @@ class Distribution:
         return self._validate_args
 
     def copy(self, **override_parameters_kwargs: Any) -> Distribution:
-        """A distribution of the same kind with some arguments of the constructor replaced."""
+        """Return a distribution of the same kind with some constructor arguments replaced."""
         return type(self)(**(self._parameters | override_parameters_kwargs))
 
     # ------------------------------------------------------------------------- shapes
@@ -173,20 +172,20 @@ class Distribution:
 
         Args:
           sample_shape: integers, or an int32 vector.
-        Raises: UnimplementedError: they do not follow from the shape alone.
+        Raises: UnimplementedError: they cannot be derived from the shape alone.
         """
         with name_scope(name):
             return cls._param_shapes(shape_tensor(sample_shape))
 
     @classmethod
     def param_static_shapes(cls, sample_shape: Any) -> dict[str, TensorShape]:
-        """Like `param_shapes`, while the graph is built.
+        """Return the static values of `param_shapes`.
 
         Args:
           sample_shape: integers, or a constant.
         Raises:
-          InvalidArgumentError: the shape is not known while the graph is built.
-          UnimplementedError: the shapes do not follow from it alone.
+          InvalidArgumentError: the shape is not statically known.
+          UnimplementedError: the shapes cannot be derived from it alone.
         """
         sample_sizes = (
             sample_shape.as_list() if isinstance(sample_shape, TensorShape) else sample_shape
@@ -209,7 +208,7 @@ class Distribution:
         return dict.fromkeys(cls._parameters_of_a_draw, sample_shape)
 
     def _shaped(self) -> list[tuple[Output, int]]:
-        """Return the parameters, each with how many of its last axes are not the batch's."""
+        """Return the parameters, each with its number of trailing non-batch axes."""
         return [(value, self._event_rank) for value in self._graph_parents]
 
     def _batch_shape(self) -> TensorShape:
@@ -245,7 +244,7 @@ class Distribution:
 
     @property
     def event_shape(self) -> TensorShape:
-        """The static shape of one draw of one distribution."""
+        """The static shape of an event."""
         return TensorShape(self._event_shape())
 
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Output:
@@ -253,7 +252,7 @@ class Distribution:
         return self._shape_tensor(self.batch_shape, self._batch_shape_tensor, name)
 
     def event_shape_tensor(self, name: str = "event_shape_tensor") -> Output:
-        """Return the shape of one draw of one distribution, an int32 vector."""
+        """Return the shape of an event, an int32 vector."""
         return self._shape_tensor(self.event_shape, self._event_shape_tensor, name)
 
     def _shape_tensor(self, static: TensorShape, compute: Callable[[], Any], name: str) -> Output:
@@ -263,11 +262,11 @@ class Distribution:
             return convert_to_tensor(compute())
 
     def is_scalar_event(self, name: str = "is_scalar_event") -> Output:
-        """Return True if one draw of one distribution is a single element, as a bool tensor."""
+        """Return, as a bool tensor, True if an event is a scalar."""
         return self._is_scalar(self.event_shape_tensor(), name)
 
     def is_scalar_batch(self, name: str = "is_scalar_batch") -> Output:
-        """Return True if the batch is a single distribution (rank 0), as a bool tensor."""
+        """Return, as a bool tensor, True if the batch is a single distribution (rank 0)."""
         return self._is_scalar(self.batch_shape_tensor(), name)
 
     def _is_scalar(self, shape: Output, name: str) -> Output:
@@ -279,11 +278,11 @@ class Distribution:
     def sample(
         self, sample_shape: Any = (), seed: int | None = None, name: str = "sample"
     ) -> Output:
-        """Return draws of shape `sample_shape + batch_shape + event_shape`.
+        """Return samples of shape `sample_shape + batch_shape + event_shape`.
 
         Args:
-          sample_shape: an integer, several, or an int32 tensor.
-          seed: seed of the draws.
+          sample_shape: an integer, a sequence of integers, or an int32 tensor.
+          seed: seed of the samples.
         """
         with self._scope(name):
             size = shape_tensor(sample_shape)
@@ -307,7 +306,7 @@ class Distribution:
             return out("Reshape", [draws, shape])
 
     def _full_shape(self, n: Any) -> Output:
-        """Return the shape of `n` draws."""
+        """Return the shape of `n` samples."""
         parts = [out("Pack", [[n]]), self.batch_shape_tensor(), self.event_shape_tensor()]
         static_parts = [constant_array(part) for part in parts]
         if all(part is not None for part in static_parts):
@@ -325,7 +324,7 @@ class Distribution:
         return self._call_on_value("prob", value, name)
 
     def cdf(self, value: Any, name: str = "cdf") -> Output:
-        """Return the probability of draws up to `value`, and of it itself."""
+        """Return the cumulative distribution function: the probability of samples <= `value`."""
         return self._call_on_value("cdf", value, name)
 
     def log_cdf(self, value: Any, name: str = "log_cdf") -> Output:
@@ -333,7 +332,7 @@ class Distribution:
         return self._call_on_value("log_cdf", value, name)
 
     def survival_function(self, value: Any, name: str = "survival_function") -> Output:
-        """Return the probability of draws beyond `value`."""
+        """Return the probability of samples > `value`."""
         return self._call_on_value("survival_function", value, name)
 
     def log_survival_function(self, value: Any, name: str = "log_survival_function") -> Output:
@@ -353,19 +352,19 @@ class Distribution:
         return self._statistic("mean", name)
 
     def variance(self, name: str = "variance") -> Output:
-        """Return the variance of each element of a draw."""
+        """Return the variance of each element of a sample."""
         return self._statistic("variance", name)
 
     def stddev(self, name: str = "stddev") -> Output:
-        """Return the standard deviation of each element of a draw."""
+        """Return the standard deviation of each element of a sample."""
         return self._statistic("stddev", name)
 
     def covariance(self, name: str = "covariance") -> Output:
-        """Return the covariance of the elements of a draw, shape (..., K, K)."""
+        """Return the covariance of the elements of a sample, shape (..., K, K)."""
         return self._statistic("covariance", name)
 
     def mode(self, name: str = "mode") -> Output:
-        """Return the most likely draw."""
+        """Return the most likely sample."""
         return self._statistic("mode", name)
 
     def cross_entropy(self, other: Distribution, name: str = "cross_entropy") -> Output:
@@ -383,7 +382,7 @@ class Distribution:
         return name_scope(f"{self._name}/{name}")
 
     def _method(self, method: str) -> Callable[..., Any]:
-        """Return the subclass's method for something, or one that computes it from another.
+        """Return the subclass's method for a quantity, or one that derives it from another method.
 
         Raises: UnimplementedError: there is none.
         """
@@ -414,7 +413,7 @@ class Distribution:
     # ------------------------------------------------------------------ for subclasses
 
     def _defined(self, valid: Output, value: Output, statistic: str) -> Output:
-        """`value` where it is defined; NaN elsewhere, or an error, as `allow_nan_stats` says."""
+        """Return `value` where it is defined; else NaN, or an error without `allow_nan_stats`."""
         if self._allow_nan_stats:
             nan = np.array(np.nan, value.dtype.base_dtype.numpy)
             return out("SelectV2", [valid, value, nan])
@@ -429,7 +428,7 @@ def _all_elements(value: Output) -> Output:
 
 
 def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
-    """Return the value, once the assertions hold."""
+    """Return the value after the assertions have passed."""
     if not assertions:
         return value
     with control_dependencies([assertion for assertion in assertions if assertion is not None]):
@@ -437,7 +436,7 @@ def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
 
 
 def floating(*values: Any) -> list[Output]:
-    """Return parameters as tensors of one floating type: that of those that have one, or float32.
+    """Convert parameters to tensors of one floating type, float32 if none has a type.
 
     Raises: InvalidTypeError: they are of several types, or not floating.
     """
@@ -454,27 +453,27 @@ def floating(*values: Any) -> list[Output]:
 
 
 def positive(values: Sequence[Output], validate_args: bool) -> list[Output]:
-    """Return the values; with `validate_args` they are checked to be above 0 when they are used."""
+    """Return the values; with `validate_args`, check at run time that they are positive."""
     if not validate_args:
         return list(values)
     return [checked(value, [checks.assert_positive(value)]) for value in values]
 
 
 def second_seed(seed: int | None, salt: int) -> int | None:
-    """Return another seed, for a distribution that draws more than once."""
+    """Return another seed, for a distribution that samples more than once."""
     return None if seed is None else (seed * 1_000_003 + salt) & 0x7FFF_FFFF
 
 
 def square(x: Output) -> Output:
-    """x * x."""
+    """Return x * x."""
     return out("Square", [x])
 
 
 def magnitude(x: Output) -> Output:
-    """|x|."""
+    """Return |x|."""
     return out("Abs", [x])
 
 
 def sign(x: Output) -> Output:
-    """1 above 0, -1 below, else x itself."""
+    """Return 1 for positive x, -1 for negative x, else x itself."""
     return out("Sign", [x])

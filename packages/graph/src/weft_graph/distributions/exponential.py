@@ -17,12 +17,12 @@ from weft_graph.ops.elementary import expm1, log1p
 
 
 class Exponential(Gamma):
-    """Exponential distributions, of the density rate * exp(-rate * x).
+    """Exponential distributions, with the density rate * exp(-rate * x).
 
     Args:
       rate: floating, positive.
       validate_args: check that `rate` is positive.
-      allow_nan_stats: as of `Distribution`.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:

@@ -25,13 +25,13 @@ from weft_graph.ops.special import digamma, igamma, igammac, lgamma
 
 
 class Gamma(Distribution):
-    """Gamma distributions, of the density rate ** a * x ** (a - 1) * exp(-rate * x) / gamma(a).
+    """Gamma distributions: density rate ** a * x ** (a - 1) * exp(-rate * x) / gamma(a).
 
     Args:
       concentration: floating, a, positive.
       rate: same dtype, positive; the shapes broadcast.
-      validate_args: check that the parameters, and draws, are positive.
-      allow_nan_stats: as of `Distribution`; the mode is NaN where a is at most 1.
+      validate_args: check that the parameters and samples are positive.
+      allow_nan_stats: as in `Distribution`; the mode is NaN if a is at most 1.
       name: name of the name scope.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Divergences between distributions, by pairs of kinds."""
+"""Kullback-Leibler divergences, registered for pairs of distribution classes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _table: dict[tuple[type, type], Divergence] = {}
 
 
 class RegisterKL:
-    """Register the divergence of one kind of distributions from another one; a decorator.
+    """Decorator that registers the divergence between two classes of distributions.
 
     Args:
-      dist_cls_a, dist_cls_b: classes of distributions; their subclasses are meant, too.
-    Raises: AlreadyExistsError: there is one.
+      dist_cls_a, dist_cls_b: classes of distributions, including their subclasses.
+    Raises: AlreadyExistsError: a divergence is registered for the pair.
 
     Examples:
       >>> class Mine(wf.distributions.Normal):
@@ -54,7 +54,7 @@ class RegisterKL:
 
 
 def _lookup(a: type, b: type) -> Divergence:
-    """Return the divergence of the nearest classes above.
+    """Return the divergence registered for the nearest base classes.
 
     Raises: UnimplementedError: there is none.
     """
@@ -80,10 +80,10 @@ def kl_divergence(
     """Return the Kullback-Leibler divergence: the mean under `a` of log(a.prob(x) / b.prob(x)).
 
     Args:
-      distribution_a, distribution_b: of kinds for which it is registered.
-      allow_nan_stats: it may be NaN; else that is an error when it is computed.
-    Returns: the shape that those of the batches broadcast to.
-    Raises: UnimplementedError: no divergence is registered for these kinds.
+      distribution_a, distribution_b: instances of classes with a registered divergence.
+      allow_nan_stats: allow NaN; else NaN is an error at run time.
+    Returns: the divergences, of the broadcast shape of both batches.
+    Raises: UnimplementedError: no divergence is registered for these classes.
 
     Examples:
       >>> a, b = (wf.distributions.Normal(loc, 1.0) for loc in (0.0, 2.0))

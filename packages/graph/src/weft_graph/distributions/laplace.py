@@ -24,13 +24,13 @@ from weft_graph.ops.elementary import exp, expm1, log, log1p
 
 
 class Laplace(Distribution):
-    """Laplace distributions, of the density exp(-|x - loc| / scale) / (2 * scale).
+    """Laplace distributions, with the density exp(-|x - loc| / scale) / (2 * scale).
 
     Args:
       loc: floating, the means.
       scale: same dtype, positive; the shapes broadcast.
       validate_args: check that `scale` is positive.
-      allow_nan_stats: as of `Distribution`.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:
@@ -112,7 +112,7 @@ class Laplace(Distribution):
 
 
 def _step(dtype: Any) -> float:
-    """Return the distance of numbers that uniform draws in [-1, 1) have."""
+    """Return the distance between adjacent uniform samples in [-1, 1)."""
     return {2: 2.0**-7, 4: 2.0**-23, 8: 2.0**-52}[dtype.size]
 
 

@@ -1,4 +1,4 @@
-"""The multinomial distribution, of counts of classes in several draws."""
+"""The multinomial distribution over class counts in several draws."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft_tensor import dtypes
 
 
 class Multinomial(Distribution):
-    """Counts of K classes in a number of draws.
+    """Multinomial distributions: counts of K classes in `total_count` draws.
 
     Args:
       total_count: floating, shape (...), the number of draws.
@@ -32,7 +32,7 @@ class Multinomial(Distribution):
         this or `probs`.
       probs: same dtype, shape (..., K), the probabilities.
       validate_args: check the parameters, and that counts sum to `total_count`.
-      allow_nan_stats: as of `Distribution`.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:
@@ -115,7 +115,7 @@ def counts_of(logits: Output, total: Output, seed: int | None) -> Output:
 
     Args:
       logits: floating, shape (n, ..., K).
-      total: the number of draws, which broadcasts with shape (...).
+      total: the number of draws, broadcast with shape (...).
     """
     size, dtype = out("Shape", [logits])[-1], logits.dtype.base_dtype
     rows = out("Reshape", [logits, out("Pack", [[-1, size]])])

@@ -34,7 +34,7 @@ class Normal(Distribution):
       loc: floating, the means.
       scale: same dtype, the standard deviations, positive; the shapes broadcast.
       validate_args: check that `scale` is positive.
-      allow_nan_stats: as of `Distribution`.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:
@@ -115,12 +115,12 @@ class Normal(Distribution):
 
 
 def _standard_cdf(z: Output) -> Output:
-    """Return the standard normal distribution."""
+    """Return the standard normal cumulative distribution function."""
     return 0.5 * erfc(z * -math.sqrt(0.5))
 
 
 def log_below(z: Output) -> Output:
-    """Return the logarithm of the standard normal distribution, accurate in both tails."""
+    """Return the logarithm of the standard normal CDF, accurate in both tails."""
     double = z.dtype.base_dtype is dtypes.float64
     limit, terms = (-20.0, 12) if double else (-8.0, 8)
     far = out("Less", [z, limit])

@@ -28,14 +28,14 @@ from weft_graph.ops.special import betainc, digamma, lgamma
 
 
 class StudentT(Distribution):
-    """Student's t-distributions, moved and scaled.
+    """Student's t-distributions with location and scale.
 
     Args:
       df: floating, degrees of freedom, positive.
-      loc: same dtype, the middles.
+      loc: same dtype, the locations (medians).
       scale: same dtype, positive; it is not a standard deviation. The shapes broadcast.
       validate_args: check that `df` and `scale` are positive.
-      allow_nan_stats: as of `Distribution`; mean and variance are NaN if df is at most 1, and the
+      allow_nan_stats: as in `Distribution`; mean and variance are NaN if df is at most 1, and the
         variance is infinite if df is between 1 and 2.
       name: name of the name scope.
 
@@ -77,7 +77,7 @@ class StudentT(Distribution):
 
     @property
     def loc(self) -> Output:
-        """The middles."""
+        """The locations."""
         return self._loc
 
     @property

@@ -27,7 +27,7 @@ class Uniform(Distribution):
     Args:
       low, high: floating, of one dtype, with low < high; the shapes broadcast.
       validate_args: check that low < high.
-      allow_nan_stats: as of `Distribution`.
+      allow_nan_stats: as in `Distribution`.
       name: name of the name scope.
 
     Examples:
@@ -73,7 +73,7 @@ class Uniform(Distribution):
         return self._high
 
     def range(self, name: str = "range") -> Output:
-        """high - low."""
+        """Return high - low."""
         return out("Sub", [self._high, self._low], name=name)
 
     def _sample_n(self, n: Any, seed: int | None) -> Output:

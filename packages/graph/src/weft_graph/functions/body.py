@@ -33,7 +33,7 @@ _OF_VARIABLES = frozenset(
 
 
 class _BodyScopes(BuildScopes):
-    """Scopes of a body; values lifted out of it go to the outer graph."""
+    """Scopes of a body; nodes lifted out of it are added to the outer graph."""
 
     def __init__(self, body: FunctionGraph, outer: Graph | None) -> None:
         super().__init__()
@@ -44,9 +44,9 @@ class _BodyScopes(BuildScopes):
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Leave the body, for nodes that are created once and not per call.
+        """Leave the body, for nodes that are created once instead of once per call.
 
-        Its names are what they would be inside: those of scopes around the function are not in it.
+        Names are formed as inside the body, without the scopes around the function.
         """
         if self._outer is None:
             with super().lifted():
@@ -67,14 +67,14 @@ class FunctionGraph(Graph):
 
     Args:
       name: name of the function.
-      outer: the graph it is written in, whose values it may use; None for one read from a file.
+      outer: the enclosing graph, whose values the body may use; None if it was read from a file.
     Attributes:
-      inputs: the arguments, and behind them one for each value that was captured.
-      captures: values of the graph around, and the argument that stands for each.
-      control_captures: nodes of the graph around that the function is to wait for.
-      sources: graphs of other functions whose nodes have copies here, and the copies.
+      inputs: the arguments, followed by one for each captured value.
+      captures: mapping from values of the outer graph to their arguments.
+      control_captures: nodes of the outer graph that calls must wait for.
+      sources: graphs of other functions whose nodes were copied to the body, with the copies.
       instead: reads that were replaced by captured values.
-      variables_made: how many variables were made while it was built, outside of it.
+      variables_made: number of variables that were created outside while the body was built.
     """
 
     def __init__(self, name: str, outer: Graph | None) -> None:
@@ -100,7 +100,7 @@ class FunctionGraph(Graph):
 
     @property
     def outermost(self) -> Graph:
-        """The graph around all bodies."""
+        """The graph that encloses all bodies."""
         graph: Graph = self
         while isinstance(graph, FunctionGraph) and graph.outer is not None:
             graph = graph.outer
@@ -122,7 +122,7 @@ class FunctionGraph(Graph):
         return self._argument("Placeholder", {"dtype": dtype, "shape": dims}, name, dims)
 
     def add_input_like(self, value: Output, name: str) -> Output:
-        """Return a new argument of the kind of `value`; variables keep their static information."""
+        """Return a new argument for `value`; variables keep their static information."""
         source = origin(value).node
         if is_handle(value) and source.role is Role.VARIABLE:
             attrs = {key: source.attrs[key] for key in source.op_def.attrs}
@@ -139,7 +139,7 @@ class FunctionGraph(Graph):
 
     @contextmanager
     def _outside_scopes(self) -> Iterator[None]:
-        """Let nodes made inside the block be free of all scopes."""
+        """Create nodes inside the block without any scopes."""
         before, self.scopes = self.scopes, _BodyScopes(self, self.outer)
         try:
             with thread_stacks.building_body(self):
@@ -148,7 +148,7 @@ class FunctionGraph(Graph):
             self.scopes = before
 
     def infer_handles(self) -> None:
-        """Find out which arguments are handles of variables, and of which element type."""
+        """Infer which arguments are handles of variables, and their element types."""
         unknown = {
             value: None
             for value in self.inputs
@@ -174,7 +174,7 @@ class FunctionGraph(Graph):
     def capture(self, output: Output) -> Output:
         """Return the argument of the body that captures `output`, created on first use.
 
-        Raises: InvalidArgumentError: `output` is neither of the body nor of a graph around it.
+        Raises: InvalidArgumentError: `output` is neither in the body nor in an enclosing graph.
         """
         if output.node.graph is self:
             return output
@@ -203,7 +203,7 @@ class FunctionGraph(Graph):
         return argument
 
     def _snapshot(self, output: Output, variable: Output) -> Output:
-        """A read, here, of the reference variable that a value of the graph around is read from."""
+        """Return a read inside the body of the reference variable behind an outer value."""
         reference = self.capture(variable)
         with self._outside_scopes(), self.name_scope(reference.node.name + "/"):
             snapshot = builder.out("Identity", [reference], None, "read")
@@ -211,7 +211,7 @@ class FunctionGraph(Graph):
         return snapshot
 
     def take_values(self) -> None:
-        """Capture the values of reference variables that the body only reads, not the variables."""
+        """Capture values instead of reference variables for those that the body only reads."""
         for around, argument in list(self.captures.items()):
             readers = [user.outputs[0] for user in argument.consumers() if user.outputs]
             if not argument.dtype.is_ref or len(readers) != len(argument.consumers()):
@@ -236,7 +236,7 @@ class FunctionGraph(Graph):
         return output.node.graph is outer
 
     def copy_of(self, output: Output) -> Output | None:
-        """Return the counterpart here of a value captured by another function's body, or None."""
+        """Return the counterpart in this body of a value captured by another one, or None."""
         for graph, copies in self.sources.items():
             current: Output | None = output
             if isinstance(graph, FunctionGraph) and output.node.graph is not graph:
@@ -247,7 +247,7 @@ class FunctionGraph(Graph):
         return None
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return `inputs` of a new node with outer outputs and variables replaced by captures."""
+        """Return a new node's inputs with outer outputs and variables replaced by captures."""
         if len(inputs) != len(op_def.inputs):
             return inputs
         return [

@@ -26,9 +26,9 @@ from weft_tensor.shape import compatible_dims, format_dims
 def add_call(
     function: FunctionDefinition, args: Sequence[Any], name: str | None = None
 ) -> tuple[Node, list[Output]]:
-    """Call a function in the graph of its arguments, or else in the default graph.
+    """Call a function in the graph of its arguments, or in the default graph if it has none.
 
-    Returns: the node that is over when the call is, and its results.
+    Returns: a node that finishes with the call, and the results.
     Raises: as `call_function`.
     """
     graph = next(
@@ -62,7 +62,7 @@ def _add_call(
 
 
 def call_op(function: FunctionDefinition | Declaration) -> str:
-    """Return the op type of its calls."""
+    """Return the op type of the function's calls."""
     return "StatefulPartitionedCall" if function.stateful else "PartitionedCall"
 
 
@@ -128,7 +128,7 @@ def _check_shapes(function: FunctionDefinition, inputs: Sequence[Output]) -> Non
 
 
 def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Output]) -> list[Output]:
-    """The values that a function captured, as this graph has them beside its other inputs."""
+    """Return a function's captured values as seen from this graph."""
     count = len(function.inputs) - len(inputs)
     if not count:
         return []
@@ -147,10 +147,10 @@ def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Outpu
 
 
 def _current_value(value: Output, inputs: Sequence[Output], ordered: bool) -> Output:
-    """Return a captured value; that of a variable as it is when the call's inputs are there.
+    """Return a captured value; a variable is read when the call's inputs are ready.
 
     Args:
-      ordered: whether the call has control inputs, too.
+      ordered: True if the call also has control inputs.
     """
     variable = reads.reference_of(value)
     if variable is None:
@@ -164,7 +164,7 @@ def _current_value(value: Output, inputs: Sequence[Output], ordered: bool) -> Ou
 
 
 def can_be_called_in(function: FunctionDefinition, graph: Graph) -> bool:
-    """Return True if all captures of a function are visible where nodes are added now."""
+    """Return True if all captures of a function are visible in the current context."""
     inside = graph if isinstance(graph, FunctionGraph) else None
     for value in function.captured or ():
         home = value.graph
@@ -178,7 +178,7 @@ def can_be_called_in(function: FunctionDefinition, graph: Graph) -> bool:
 
 
 def _call_controls(function: FunctionDefinition, graph: Graph) -> list[Node]:
-    """Return the control inputs of a call, from control dependencies inside the body."""
+    """Return the control inputs of a call that its body captured."""
     return list(function.graph.control_captures) if function.captured is not None else []
 
 
@@ -186,7 +186,7 @@ def _call_controls(function: FunctionDefinition, graph: Graph) -> list[Node]:
 
 
 def must_be_inlined(function: FunctionDefinition, graph: Graph) -> bool:
-    """Return True if the gradient of a call node could not be computed, so calls are inlined."""
+    """Return True if calls must be inlined because a call node would have no gradient."""
     if function.python_gradient is not None or function.gradient_name is not None:
         return False
     overrides = graph.scopes.overrides
@@ -213,7 +213,7 @@ def unsupported_call_reason(function: FunctionDefinition) -> str:
 def inlined(
     function: FunctionDefinition, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
-    """The body instead of a call: a node that is over when it is, and its results."""
+    """Inline the body of a call; return a node that finishes with it, and the results."""
     graph = inputs[0].graph if inputs else get_default_graph()
     with graph.as_default(), graph.name_scope(name or scope_name(function.name)) as scope:
         copy = BodyCopy(graph, function, inputs, scope)

@@ -18,11 +18,11 @@ from weft_graph.ir.step_graph import ordered
 from weft_graph.ir.traits import Role
 
 Stand = Callable[[Node, Sequence[Output]], "Sequence[Output] | None"]
-"""From a node and its inputs in the copy: what stands for its outputs there, or None for a copy."""
+"""Function from a node and its copied inputs to replacements of its outputs; None to copy it."""
 
 
 class _Placed(Context):
-    """In place of a context that is open: lets copies have the inputs that they are given."""
+    """Stand-in for the open context that leaves the inputs of copies unchanged."""
 
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
@@ -35,17 +35,17 @@ class BodyCopy:
     """A copy of a function's body.
 
     Args:
-      graph: where it goes: into the context that is open there.
-      arguments: what stands for the inputs.
+      graph: graph of the copy, which is added to its current context.
+      arguments: replacements of the inputs.
       prefix: prefix of the names of new nodes.
-      stand: what stands for some nodes outside of contexts.
-      keeps: which control inputs the copies have; all by default.
-      home: the context of those nodes of the body that are in no branch or loop of it.
+      stand: replacement function of nodes outside of contexts.
+      keeps: predicate of the control inputs to copy; all by default.
+      home: the context of the body's nodes that are in none of its branches and loops.
     Attributes:
       outputs, nodes: the copies.
 
-    Until the contexts of the body are restored, its nodes inside of them are in one stand-in, so
-    that what leaves a loop of the body is known to be where the body is.
+    Until the contexts of the body are restored, its nodes inside of contexts belong to one
+    stand-in. Exits of the body's loops thereby belong to the context of the copy.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class BodyCopy:
         return f"loc:@{self._prefix + name if node is None else node.name}"
 
     def _name(self, name: str) -> str:
-        """Return the name in the copy of a frame or a branch."""
+        """Return the name of a frame or branch in the copy."""
         copied_name = self._names.get(name)
         if copied_name is None:
             copied_name = self._names[name] = self._unique(self._prefix + name)
@@ -194,7 +194,7 @@ class BodyCopy:
             scopes.name_prefix = before
 
     def _gradient(self, name: str) -> str:
-        """Return the name in the copy's graph of a gradient that lives with the body's."""
+        """Return the name in the copy's graph of a gradient registered in the body's graph."""
         new_name = self._gradients.get(name)
         if new_name is None:
             target, entry = self._graph.gradient_functions, self._function.graph.gradient_functions
@@ -248,7 +248,7 @@ class BodyCopy:
 
 
 def _copy_repeated(values: Sequence[Output]) -> list[Output]:
-    """The values, with copies of those that come twice: a branch knows its uses by the value."""
+    """Return the values with copies of repeated ones, because a branch identifies uses by value."""
     distinct: dict[Output, None] = {}
     for value in values:
         if value in distinct:

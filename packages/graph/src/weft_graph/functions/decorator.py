@@ -45,25 +45,26 @@ def function(
     experimental_implements: str | None = None,
     experimental_compile: bool | None = None,
 ) -> Any:
-    """Make a Python function a function of the graph: a subgraph that is built once and called.
+    """Turn a Python function into a graph function: a subgraph that is built once and called.
 
     The Python function runs once for each combination of element types, shapes and Python values
-    of its arguments. Each call adds one node, which a session replaces by the body, or keeps. What
-    the body uses from outside is passed along; variables that it makes are made outside, once.
-    Effects happen in the order of the program, and before any result is there.
+    of its arguments. Each call adds one node, which a session may inline. Outer values that the
+    body uses are passed as additional inputs; variables that it creates are created outside, once.
+    Side effects run in program order and finish before any result is available.
 
     Args:
-      func: takes and returns tensors, in any structure; other arguments count as constants.
+      func: function from tensors to tensors, in any structure; other arguments count as constants.
       input_signature: `TensorSpec`s, one per tensor; the function is then built once for all calls,
         which must fit.
-      autograph: accepted and ignored: branches on tensors are written with `cond`.
+      autograph: accepted and ignored; write branches on tensors with `cond`.
       experimental_autograph_options, experimental_compile: accepted and ignored.
-      experimental_relax_shapes: leave sizes open that differ from call to call, after the second.
-      name: in the library; the Python function's by default. Made unique by a number.
-      experimental_implements: kept as an attribute of the function.
+      experimental_relax_shapes: from the second call on, treat sizes that differ between calls as
+        unknown.
+      name: name in the library; that of the Python function by default. A suffix makes it unique.
+      experimental_implements: stored as an attribute of the function.
     Returns: a function that is called like `func`; a decorator, without `func`.
     Raises:
-      InvalidTypeError: `func` is not callable, or the signature holds no `TensorSpec`.
+      InvalidTypeError: `func` is not callable, or the signature has no `TensorSpec`.
     Source: paper, section 10; tf.function.
 
     Examples:
@@ -87,7 +88,7 @@ class _Trace:
 
     Attributes:
       function: the body.
-      package: gives its results their form.
+      package: converts results to the structure of the Python function's results.
       specs: the leaves of the arguments.
     """
 
@@ -103,7 +104,7 @@ class PythonFunction:
     """A Python function decorated by `function`, with its traces.
 
     Attributes:
-      python_function: the function that describes the bodies.
+      python_function: the decorated function.
     """
 
     def __init__(
@@ -130,11 +131,11 @@ class PythonFunction:
 
     @property
     def input_signature(self) -> Any:
-        """The `TensorSpec`s that were given, or None."""
+        """The `TensorSpec`s passed to the decorator, or None."""
         return self._signature
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Return the function of a method of one object."""
+        """Return the function bound to an object, for methods."""
         if instance is None:
             return self
         bound = self._bound.get(instance)
@@ -166,7 +167,7 @@ class PythonFunction:
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
         """Return the function for arguments, which may be `TensorSpec`s instead of tensors.
 
-        It is in the library of the default graph, or of that of the arguments.
+        It is in the library of the arguments' graph, or of the default graph.
         """
         structure, leaves, names = self._arguments(args, kwargs)
         graph = _graph_of(leaves)
@@ -232,7 +233,7 @@ class PythonFunction:
             bound.arguments[name] = value
 
     def _fitted(self, signature: Any, value: Any) -> Any:
-        """An argument in the structure of the signature, its leaves tensors of the right type."""
+        """Return an argument in the signature's structure, with its leaves converted to tensors."""
         try:
             leaves = nest.flatten_up_to(signature, value, check_types=False)
         except (ValueError, TypeError) as cause:
@@ -273,7 +274,7 @@ class PythonFunction:
     def _relaxed(
         self, traces: dict[Hashable, _Trace], key: Any, specs: Sequence[Any]
     ) -> Sequence[Any]:
-        """Return specs that also fit an earlier call which differs in shapes alone."""
+        """Return specs that also match an earlier call that differs only in shapes."""
         for trace_key, entry in traces.items():
             if trace_key[0] == key[0]:  # type: ignore[index]
                 wide = _common_specs(specs, entry.leaves)
@@ -344,7 +345,7 @@ class _Fitted:
 
 
 class _SignatureTensor:
-    """A tensor that is called with, and the spec that the body is built for."""
+    """A tensor argument, and the spec for which the body is built."""
 
     __slots__ = ("spec", "tensor")
 
@@ -357,7 +358,7 @@ _COMPOSITES = (CompositeTensor, TensorArray)
 
 
 def _to_argument(leaf: Any) -> Any:
-    """Return a leaf with values that are like tensors as tensors."""
+    """Return a leaf, converted to a tensor if it is tensor-like."""
     if isinstance(leaf, _Fitted):
         return _SignatureTensor(leaf.tensor(), leaf.spec)
     if isinstance(leaf, Output):
@@ -405,7 +406,7 @@ def _key_of(leaf: Any) -> Hashable:
 
 
 def _skeleton(structure: Any) -> Hashable:
-    """Return the structure without leaves: kinds of containers, and keys."""
+    """Return the structure without its leaves: types of containers, and keys."""
     if not nest.is_nested(structure):
         return None
     if isinstance(structure, dict):
@@ -415,7 +416,7 @@ def _skeleton(structure: Any) -> Hashable:
 
 
 def _common_specs(specs: Sequence[Any], other_specs: Sequence[Any]) -> list[Any] | None:
-    """Return specs that fit both, where they differ in sizes alone."""
+    """Return specs compatible with both, if they differ only in sizes."""
     common: list[Any] = []
     for a, b in zip(specs, other_specs, strict=True):
         if not isinstance(a, ArgumentSpec) or not isinstance(b, ArgumentSpec):

@@ -20,7 +20,7 @@ from weft_tensor.shape import Dims
 
 
 def scope_name(function: str) -> str:
-    """The name of a function as that of a node or scope, which begins with fewer characters."""
+    """Return a function's name changed to a valid name of a node or scope."""
     return re.sub("^[^A-Za-z0-9.]+", "", function) or "function"
 
 
@@ -28,9 +28,9 @@ class Declaration:
     """The signature of a function whose body may not exist yet: enough to call it.
 
     Attributes:
-      name: in the library, once it is there.
+      name: name in the library.
       input_types, output_types: element types.
-      stateful: whether its calls may not be merged or left out.
+      stateful: True if calls must not be merged or pruned.
       results: the number of outputs.
     """
 
@@ -49,24 +49,23 @@ class Declaration:
 
 
 class FunctionDefinition:
-    """A named subgraph, which never changes once it is made.
+    """A named, immutable subgraph.
 
     Args:
-      name: in the library.
-      graph: the body; nothing is added to it any more.
-      inputs: the arguments, outputs of nodes without inputs; those that stand for captured values
-        come last.
-      outputs: the results, and behind them what the gradient of a call needs of this very run.
-      effects: nodes that every call runs, whatever is used of its results.
+      name: name in the library.
+      graph: the body; no nodes may be added to it.
+      inputs: the arguments, outputs of nodes without inputs; captured values come last.
+      outputs: the results, followed by the values that a call saves for its gradient.
+      effects: nodes that every call runs, even if its results are unused.
       results: how many of the outputs are results.
-      captured: the values that the last inputs stand for, in the graph around; None where these
-        are not known, as in a function read from a file.
+      captured: the outer values of the last inputs; None if they are unknown, as in a function read
+        from a file.
       attrs: attributes of the function: `_noinline` keeps its calls.
-      gradient_name: name of the function that computes its gradient, where one was given.
-      python_gradient: Python function that builds the gradient of a call, where one was given.
+      gradient_name: name of the gradient function, if the program specified one.
+      python_gradient: Python function that builds the gradient, if the program specified one.
     Attributes:
-      description: what the docstring of its Python function says.
-      gradients: the functions that compute the gradient of a call; weft_autodiff's.
+      description: docstring of its Python function.
+      gradients: gradient functions of calls; set by weft_autodiff.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class FunctionDefinition:
 
     @property
     def output_types(self) -> list[DType]:
-        """The element types of the outputs; values, also where the body has references."""
+        """The element types of the outputs; references count as values."""
         return [output.dtype.base_dtype for output in self.outputs]
 
     @property
@@ -124,7 +123,7 @@ class FunctionDefinition:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes that outputs and effects need, inputs left out, sources before users."""
+        """The nodes that outputs and effects need, except inputs; sources before users."""
         roots = [output.node for output in self.outputs]
         members = reachable([*roots, *self.effects], set(self.inputs))
         arguments = {output.node for output in self.inputs}
@@ -140,7 +139,7 @@ class FunctionDefinition:
 
     @cached_property
     def updates(self) -> frozenset[int]:
-        """The positions of the inputs whose state it changes."""
+        """The indices of the inputs whose state it changes."""
         changed_inputs: dict[FunctionDefinition, frozenset[int]] = {}
         unknown: list[FunctionDefinition] = []
         for function in (self, *self.callees()):
@@ -161,7 +160,7 @@ class FunctionDefinition:
     def _updates_with(
         self, changed_inputs: dict[FunctionDefinition, frozenset[int]]
     ) -> frozenset[int]:
-        """The same, where so much is known of the functions that it calls."""
+        """Return `updates`, using what is already known about the functions that it calls."""
         places = {output: i for i, output in enumerate(self.inputs)}
         updates: set[int] = set()
         for node in self.nodes:
@@ -176,12 +175,12 @@ class FunctionDefinition:
 
     @cached_property
     def reads_only(self) -> bool:
-        """True if the function reads state at most, and changes none."""
+        """True if the function does not change state; it may read it."""
         return all(function._is_read_only for function in (self, *self.callees()))
 
     @cached_property
     def _is_read_only(self) -> bool:
-        """True if its own nodes read state at most; calls may still read what changes."""
+        """True if its own nodes do not change state; its calls are not considered."""
         return all(
             not state.has_effect(node)
             and (not state.returns_state(node) or state.only_reads(node) or node.role is Role.CALL)
@@ -210,7 +209,7 @@ class FunctionDefinition:
         return tuple(names)
 
     def callees(self) -> list[Self]:
-        """The functions that it calls, directly or not; itself only if it is recursive."""
+        """The functions that it calls, directly or indirectly; itself only if it is recursive."""
         if self.gradient_name in self._callees:
             return self._callees[self.gradient_name]
         by_name, missing = self._reached()
@@ -220,7 +219,7 @@ class FunctionDefinition:
         return result
 
     def _reached(self) -> tuple[dict[str, Self], set[str]]:
-        """Return the functions that calls lead to by name, and the names only declared.
+        """Return the functions reachable through calls by name, and the names only declared.
 
         The closure of a callee is reused; walking it again would be quadratic in the depth.
         """
@@ -247,7 +246,7 @@ class FunctionDefinition:
 
     @property
     def is_recursive(self) -> bool:
-        """True if its calls lead to calls of itself."""
+        """True if it calls itself, directly or indirectly."""
         if self._recursive is not None:
             return self._recursive
         by_name, missing = self._reached()
@@ -259,11 +258,11 @@ class FunctionDefinition:
     # ------------------------------------------------------------------ calls of it
 
     def check_call(self, inputs: Sequence[DType], results: Sequence[DType]) -> None:
-        """Refuse a call that does not fit.
+        """Check that a call matches the signature.
 
         Raises:
-          InvalidArgumentError: another number of inputs or outputs.
-          InvalidTypeError: other element types.
+          InvalidArgumentError: the number of inputs or outputs differs.
+          InvalidTypeError: element types differ.
         """
         for label, actual, expected in (
             ("inputs", inputs, self.input_types),

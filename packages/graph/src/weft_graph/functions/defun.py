@@ -23,18 +23,18 @@ from weft_tensor.dtypes import DType
 
 
 class Defun:
-    """Decorator that makes a Python function a function of the graph.
+    """Decorator that turns a Python function into a graph function.
 
-    The function is built when it is first called or named, once; with no types given, once for each
-    combination of element types it is called with.
+    The function is built once, when it is first called or named. Without `input_types` it is built
+    once for each combination of argument types.
 
     Args:
       *input_types: element types of the arguments.
-      func_name: name in the library; the Python function's, made unique, by default.
-      grad_func: another such function, that computes the gradient: it takes the arguments and a
-        gradient for each result, and returns one for each argument.
-      python_grad_func: a Python function that builds the gradient; it takes a call's node and a
-        gradient for each result, and returns one for each argument.
+      func_name: name in the library; a unique form of the Python function's name by default.
+      grad_func: graph function that computes the gradient from the arguments and a gradient for
+        each result; it returns one gradient for each argument.
+      python_grad_func: Python function that builds the gradient from a call's node and a gradient
+        for each result; it returns one gradient for each argument.
       out_names: names of the results.
       shape_func: a Python function from the node of a call to the shapes of the results.
       **kwargs: attributes of the function: `noinline=True` keeps its calls.
@@ -71,11 +71,11 @@ class Defun:
         }
 
     def __call__(self, func: Callable[..., Any]) -> Any:
-        """Return the function that `func` describes.
+        """Return the graph function for `func`.
 
         Raises:
           InvalidTypeError: `func` is not callable.
-          InvalidArgumentError: it does not take as many arguments as there are types.
+          InvalidArgumentError: its number of arguments is not that of the types.
         """
         if not callable(func):
             raise errors.InvalidTypeError(f"Defun requires a function, got {func!r}")
@@ -116,7 +116,7 @@ class DefinedFunction:
 
     Attributes:
       grad_func_name: name of the function that computes its gradient, or None.
-      python_grad_func: what builds its gradient, or None.
+      python_grad_func: Python function that builds its gradient, or None.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class DefinedFunction:
 
     @property
     def name(self) -> str:
-        """The name in the library; builds the function."""
+        """The name in the library; reading it builds the function."""
         return self._function().name
 
     @property
@@ -161,7 +161,7 @@ class DefinedFunction:
 
     @property
     def declared_input_types(self) -> list[DType]:
-        """The element types that were given."""
+        """The element types passed to the decorator."""
         return list(self._types)
 
     @property
@@ -180,7 +180,7 @@ class DefinedFunction:
         return None if self._grad_func is None else self._grad_func.name
 
     def set_grad_func(self, grad_func: Any) -> None:
-        """Let another function compute the gradient.
+        """Set the function that computes the gradient.
 
         Raises: FailedPreconditionError: the function is built already.
         """
@@ -286,7 +286,7 @@ class OverloadedFunction:
     def instantiate(self, input_types: Sequence[Any]) -> DefinedFunction:
         """Return the function for element types.
 
-        Raises: InvalidArgumentError: there are too many or too few, or a reference is among them.
+        Raises: InvalidArgumentError: there are too many or too few types, or one is a reference.
         """
         types = tuple([dtypes.as_dtype(input_type) for input_type in input_types])
         if any(dtype.is_ref for dtype in types):
@@ -316,7 +316,7 @@ class OverloadedFunction:
         return gradient.instantiate([*types, *results])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it, as a `DefinedFunction`."""
+        """Call the function for the arguments' types, as `DefinedFunction` does."""
         values = [convert_to_tensor(value) for value in args]
         return self.instantiate([value.dtype.base_dtype for value in values])(*values, **kwargs)
 
@@ -331,10 +331,10 @@ def Declare(  # noqa: N802 - TensorFlow's name
 
     Args:
       func_name: name that the function will have in the library.
-      inputs, outputs: name and element type of each.
-      stateful: whether the function has state or effects.
+      inputs, outputs: (name, element type) pairs.
+      stateful: True if the function has state or side effects.
     Returns: a function of tensors: one result, a tuple of several, or the node.
-    Raises (what is returned): InvalidArgumentError, InvalidTypeError: arguments do not fit.
+    Raises (by the returned function): InvalidArgumentError, InvalidTypeError: arguments do not fit.
     Source: TensorFlow's `tensorflow.python.framework.function.Declare`.
 
     Examples:

@@ -18,13 +18,13 @@ class Function(FunctionDefinition):
     """A function that can be called in graphs; see `FunctionDefinition`.
 
     Attributes:
-      package: from results and the node of a call to what the caller gets; None for a list.
+      package: converts the results and node of a call to the caller's result; None for a list.
     """
 
     package: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, name: str | None = None) -> Any:
-        """Call it in the default graph with tensors; returns what the Python function does."""
+        """Call it in the default graph; return results in the structure of the Python function."""
         node, results = add_call(self, args, name)
         if self.package is not None:
             return self.package(results, node)
@@ -47,11 +47,12 @@ def call_function(function: Any, args: Sequence[Any] = (), name: str | None = No
     """Call a function of the default graph's library.
 
     Args:
-      function: its name, or itself; then it joins the library, with all that it calls.
-      args: what converts to tensors, one for each input. The values that it captured may be left
-        out where they can be found: from the graph it was written in, or a call that is there.
+      function: its name, or the function itself, which is then added to the library with the
+        functions that it calls.
+      args: values that convert to tensors, one for each input. Captured values may be omitted if
+      the outer graph or an existing call provides them.
       name: name of the call; the function's by default.
-    Returns: its results: one, a list of several, or the node where there is none.
+    Returns: its result, a list of several results, or the node if there is none.
     Raises:
       NotFoundError: there is no function of that name.
       AlreadyExistsError: the library has another function of that name.

@@ -1,8 +1,8 @@
-"""The order of effects in a body: that of the program, for each resource.
+"""Ordering of the side effects in a body: program order per resource.
 
-A body is written as a program, so its author expects what is written first to happen first. So
-control inputs order the uses of each resource; only reads between two writes stay unordered.
-Effects without a resource, such as printing, count as uses of one resource that they share.
+The author of a body expects program order. Control inputs therefore order the uses of each
+resource; only reads between two writes stay unordered. Effects without a resource, such as
+printing, count as uses of one shared resource.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
 
 _WORLD = "world"
-"""The resource of effects that have none."""
+"""The shared resource of effects without a resource."""
 
 
 def ends_of_effects(graph: Graph) -> list[Node]:
-    """Return nodes outside of all branches and loops that have finished when all effects have.
+    """Return nodes outside of all contexts that finish after all effects.
 
-    A function that only calls itself, beside what has no effects, has none.
+    A recursive function whose only stateful nodes are calls of itself has no effects.
     """
     ends = _Ends(graph)
     effects = [node for node in graph.nodes if state.has_effect(node)]
@@ -76,7 +76,7 @@ def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
 
 
 class _Ends:
-    """Ends of nodes, as seen from contexts around them."""
+    """Nodes that mark the end of other nodes, in contexts that enclose them."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -84,7 +84,7 @@ class _Ends:
         self._serial: set[Node] = set()
 
     def add_waits(self, node: Node, predecessors: Sequence[Node]) -> None:
-        """Make a node wait for others, wherever they are."""
+        """Make a node wait for other nodes in any context."""
         context = home_of(node)
         controls = []
         for other in predecessors:
@@ -96,7 +96,7 @@ class _Ends:
         self._wait(node, controls)
 
     def at(self, node: Node, level: ControlFlowContext | None) -> Node:
-        """Return a node of a context that is over when a node inside it is."""
+        """Return a node of a context that finishes after a node inside it."""
         context = home_of(node)
         while context is not level:
             assert context is not None
@@ -107,7 +107,7 @@ class _Ends:
         return node
 
     def _node_outside(self, node: Node, context: ControlFlowContext) -> Node:
-        """Return a node outside a context that is over when a node directly in it is."""
+        """Return a node outside a context that finishes after a node directly in it."""
         if isinstance(context, WhileContext):
             self._serialize(node, context)
             return context.exits[0]
@@ -117,7 +117,7 @@ class _Ends:
             return primitives.control_trigger()
 
     def serialize(self, node: Node) -> None:
-        """Let the runs of a node in a loop come one after the other."""
+        """Run the executions of a node in a loop sequentially."""
         context = home_of(node)
         while context is not None:
             if isinstance(context, WhileContext):
@@ -149,7 +149,7 @@ def _beginning(node: Node) -> Node:
 def _common(
     a: ControlFlowContext | None, b: ControlFlowContext | None
 ) -> ControlFlowContext | None:
-    """Return the innermost context that is or is around both."""
+    """Return the innermost context that contains both contexts."""
     while a is not None and (b is None or not b.is_inside(a)):
         a = a.outer
     return a

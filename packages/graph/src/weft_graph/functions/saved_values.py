@@ -1,7 +1,7 @@
 """Values from state that a call saves for its gradient.
 
 The gradient recomputes the rest of the body. A saved value is an output of the function after its
-results; if it is in a branch, the output is a Merge with an unused value.
+results; if it is in a branch, the output is a Merge with an unused value of the other branch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft_tensor.dtypes import DType
 
 
 def values_from_state(nodes: Iterable[Node]) -> Iterator[Output]:
-    """Yield the values among outputs of `nodes` that a second run could compute differently."""
+    """Yield the outputs of `nodes` that a second run could compute differently."""
     for node in nodes:
         if state.returns_state(node):
             yield from state.saved_outputs(node)
@@ -34,7 +34,7 @@ def is_single(value: Output) -> bool:
 
 
 def brought_out(value: Output) -> Output:
-    """A single value of a body, or where it is in a branch that does not run, something else."""
+    """Return a single value of a body, or an arbitrary value if its branch does not run."""
     context = context_of(value)
     while context is not None:
         assert isinstance(context, CondContext)
@@ -59,7 +59,7 @@ def _any_value(dtype: DType) -> Any:
 
 
 def places_of(outputs: Iterable[Output]) -> dict[Output, int]:
-    """Mapping from values of a body to the outputs that return them."""
+    """Return a mapping from values of a body to the outputs that return them."""
     places: dict[Output, int] = {}
     for index, output in enumerate(outputs):
         stack = [output]

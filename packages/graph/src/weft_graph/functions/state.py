@@ -1,4 +1,4 @@
-"""Uses of state by nodes of a body: handles, reads, random numbers, side effects."""
+"""Analysis of state in a body: handles, reads, random numbers, side effects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HANDLES = (dtypes.resource, dtypes.variant)
 
 
 def callee(node: Node) -> Any:
-    """The `Function` that a node calls; None for other nodes, and if it is not in the library."""
+    """Return the `Function` that a node calls; None for other nodes and unknown functions."""
     if node.role is not Role.CALL:
         return None
     library = node.graph.functions
@@ -50,12 +50,12 @@ def is_private(node: Node) -> bool:
 
 
 def draws(node: Node) -> bool:
-    """Return True if a node draws random numbers."""
+    """Return True if a node uses random numbers."""
     return node.traits.random
 
 
 def only_reads(node: Node) -> bool:
-    """Return True if a node reads state and does not change it."""
+    """Return True if a node reads state but does not change it."""
     traits = node.traits
     if traits.state is State.READS:
         return True
@@ -69,7 +69,7 @@ def has_effect(node: Node) -> bool:
 
 
 class Effects:
-    """Which nodes of a body have effects, or wait for some."""
+    """The nodes of a body that have side effects or depend on one."""
 
     def __init__(self) -> None:
         self._cache: dict[Node, bool] = {}
@@ -114,12 +114,12 @@ def saved_outputs(node: Node) -> list[Output]:
 
 
 def resources(node: Node) -> list[Output]:
-    """Return the sources of the handles and references among a node's inputs."""
+    """Return the origins of the handles and references among a node's inputs."""
     return [origin(source) for source in node.inputs if is_handle(source)]
 
 
 def uses_outside(nodes: Iterable[Node], inputs: Iterable[Output]) -> Node | None:
-    """Return a node that uses a TensorArray or a stack that is given to the function, or None."""
+    """Return a node that uses a TensorArray or stack from an argument, or None."""
     input_set = set(inputs)
     for node in nodes:
         if is_private(node) and any(origin(s) in input_set for s in node.inputs if is_handle(s)):

@@ -1,8 +1,8 @@
 """Functions equivalent to an op, which may replace their calls.
 
-The body says what the op means, so a marked function needs no gradient of its own and no rule in
-converters: only who has a kernel of the op looks at the mark. It is an attribute of the function,
-so it is saved and loaded with it.
+A marked function needs neither a gradient nor rules in converters, because its body defines the op.
+Only a runtime with a kernel of the op uses the mark. The mark is an attribute of the function, so
+it is saved and loaded with it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ HasKernel = Callable[[str], bool]
 
 
 def mark(op: str, **attrs: Any) -> dict[str, Any]:
-    """Return attributes of a function that computes the same as an op with these attributes.
+    """Return the attributes that mark a function as equivalent to an op.
 
-    The op takes the inputs of the function and gives its outputs, in their order.
+    The op has the inputs and outputs of the function, in the same order.
     """
     return {_MARK: op, **{f"{_MARK}_{key}": value for key, value in attrs.items()}}
 
 
 def op_instead_of(function: Function, has_kernel: HasKernel) -> tuple[OpDef, dict[str, Any]] | None:
-    """Return the op that a function is marked with, and its attributes; None where it cannot run.
+    """Return the op of a function's mark with its attributes; None if it has no kernel.
 
-    A mark may come from a file: one that names no op, or one of another signature, counts for
-    nothing.
+    A mark may come from a file. It is ignored if it names an unknown op or one of another
+    signature.
     """
     op = function.attrs.get(_MARK)
     if not isinstance(op, str) or function.effects or not has_kernel(op):

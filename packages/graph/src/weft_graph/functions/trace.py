@@ -1,4 +1,4 @@
-"""Tracing: a Python function becomes a body."""
+"""Tracing of Python functions to bodies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 Arguments = Callable[[FunctionGraph], tuple[Sequence[Any], dict[str, Any]]]
-"""Makes the arguments of a body, and returns what the Python function is called with."""
+"""Creates the arguments of a body; returns the arguments of the Python function."""
 
 Package = Callable[[Sequence[Output], Node], Any]
-"""From the results of a call, and the node that is over when it is, to what the caller gets."""
+"""Converts the results of a call, and a node that finishes with it, to the caller's result."""
 
 
 def parts_of(leaf: Any) -> list[Output]:
-    """Return the outputs that an argument or a result consists of."""
+    """Return the outputs of an argument or a result."""
     if isinstance(leaf, TensorArray):
         return [leaf.handle, leaf.flow]
     if isinstance(leaf, CompositeTensor):
@@ -39,7 +39,7 @@ def parts_of(leaf: Any) -> list[Output]:
 
 
 def rebuilt(leaf: Any, parts: Sequence[Output]) -> Any:
-    """Return a leaf of the kind of `leaf` with other outputs."""
+    """Return a leaf like `leaf` with other outputs."""
     if not isinstance(leaf, TensorArray):
         return like(leaf, parts)
     array = TensorArray(leaf.dtype, handle=parts[0], flow=parts[1], infer_shape=False)
@@ -59,19 +59,19 @@ def trace(
     output_names: Sequence[str] = (),
     attrs: dict[str, Any] | None = None,
 ) -> tuple[Function, Package]:
-    """Build the body that a Python function describes.
+    """Build the body of a Python function.
 
     Args:
-      arguments: makes the arguments.
-      name: name of the function; unique.
-      outer: the graph around.
-      ordered: put effects in the order of the program.
-      save: let calls give what their gradient needs.
-    Returns: the function, and what gives its results the form that the Python function gave.
+      arguments: creates the arguments.
+      name: unique name of the function.
+      outer: the enclosing graph.
+      ordered: run side effects in program order.
+      save: let calls also return the values that their gradient needs.
+    Returns: the function, and a converter of its results to the Python function's structure.
     Raises:
-      InvalidTypeError: it returns a value that is not a tensor.
-      InvalidArgumentError: it returns what is inside a loop or a branch, or calls itself and uses
-        what is outside.
+      InvalidTypeError: the function returns a value that is not a tensor.
+      InvalidArgumentError: the function returns a value inside a loop or branch, or is recursive
+        and uses outer values.
     """
     graph = FunctionGraph(name, outer)
     with thread_stacks.building_body(graph):
@@ -104,7 +104,7 @@ def trace(
 
 
 def _check_recursion(function: Function, captured: Sequence[Output]) -> None:
-    """Refuse a recursive function that passes on undeclared values."""
+    """Reject a recursive function that captures outer values."""
     for call in function.calls():
         if call.attrs["f"].name == function.name:
             names = ", ".join(repr(value.name) for value in captured[:5])
@@ -118,7 +118,7 @@ def _check_recursion(function: Function, captured: Sequence[Output]) -> None:
 
 
 def save_state(function: Function) -> None:
-    """Let a new function also return the values that its gradient cannot recompute."""
+    """Extend a new function with outputs for the values that its gradient cannot recompute."""
     if unsupported_call_reason(function) or function.is_recursive:
         return
     graph = function.graph
@@ -179,7 +179,7 @@ def _result_parts(graph: FunctionGraph, leaf: Any) -> list[Output]:
 
 
 def _result(graph: FunctionGraph, output: Output) -> Output:
-    """Return a result that is neither an argument nor a reference."""
+    """Return a result, copied if it is an argument or a reference."""
     if context_of(output) is not None:
         raise errors.InvalidArgumentError(
             f"the function {graph.name!r} returns {output!r}, which is inside a branch or a "
@@ -191,7 +191,7 @@ def _result(graph: FunctionGraph, output: Output) -> Output:
 
 
 def placeholders(graph: FunctionGraph, leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return arguments for leaves: tensor-like leaves become arguments, others stay.
+    """Create arguments for the tensor-like leaves; other leaves are unchanged.
 
     Args:
       leaves: `ArgumentSpec`s, and values that are not tensors.
@@ -206,8 +206,8 @@ class ArgumentSpec:
     """The element type and shape of an argument, or of its components.
 
     Attributes:
-      leaf: the value it was made of, where it consists of parts.
-      parts: element type and shape of each.
+      leaf: the original value, if it is a composite.
+      parts: element type and shape of each part.
     """
 
     __slots__ = ("leaf", "parts")
@@ -233,6 +233,6 @@ class ArgumentSpec:
         return kind, self.parts, extra
 
     def placeholder(self, graph: FunctionGraph, name: str) -> Any:
-        """New arguments of a body."""
+        """Create the argument in a body."""
         values = [graph.add_input(dtype, dims, name) for dtype, dims in self.parts]
         return values[0] if self.leaf is None else rebuilt(self.leaf, values)

@@ -56,11 +56,11 @@ class TypeSpec:
         raise NotImplementedError
 
     def _replace_fields(self, fields: tuple[Any, ...]) -> Self:
-        """Return a spec of this class that says something else."""
+        """Return a spec of this class with other fields."""
         return type(self)(*fields)
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Return True if a value, or one described by another spec, fits this spec.
+        """Return True if a value, or all values of another spec, match this spec.
 
         Args:
           spec_or_value: a spec of any kind, or a value.
@@ -77,7 +77,7 @@ class TypeSpec:
         """Return the most specific spec that is compatible with both this one and another.
 
         Args:
-          other: of the same kind.
+          other: spec of the same class.
         Raises: InvalidArgumentError: they have nothing in common.
         """
         mine = self._details()
@@ -111,7 +111,7 @@ def _format_part(part: Any) -> str:
 
 
 def _all_pairs(test: Callable[[Any, Any], bool], mine: Any, its: Any) -> bool:
-    """Return True if two structures have the same form and all pairs of leaves pass a test."""
+    """Return True if two structures match and a predicate is true for all pairs of leaves."""
     try:
         nest.assert_same_structure(mine, its)
     except (errors.InvalidTypeError, errors.InvalidArgumentError):
@@ -148,7 +148,7 @@ class TensorSpec(TypeSpec):
     """The element type and shape of a tensor, such as an argument.
 
     Args:
-      shape: what is known of it; None for nothing.
+      shape: the static shape; None if it is unknown.
       dtype: element type; float32 by default.
       name: name of the argument.
 
@@ -193,7 +193,7 @@ class TensorSpec(TypeSpec):
 
     @classmethod
     def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
-        """Return the same, with another name."""
+        """Return the same spec with another name."""
         return cls(spec.shape, spec.dtype, name or spec.name)
 
     def _details(self) -> tuple[Any, ...]:
@@ -223,7 +223,7 @@ class SparseTensorSpec(TypeSpec):
     """The element type and dense shape of a SparseTensor.
 
     Args:
-      shape: what is known of the dense shape; None for nothing.
+      shape: the static dense shape; None if it is unknown.
       dtype: element type of the values; float32 by default.
 
     Examples:
@@ -257,7 +257,7 @@ class SparseTensorSpec(TypeSpec):
 
     @classmethod
     def from_value(cls, value: Any) -> SparseTensorSpec:
-        """Return the spec of a SparseTensor, or of the value of one.
+        """Return the spec of a SparseTensor or SparseTensorValue.
 
         Raises: InvalidTypeError: it is neither.
         """
@@ -281,11 +281,11 @@ class IndexedSlicesSpec(TypeSpec):
     """The types and shapes of IndexedSlices.
 
     Args:
-      shape: what is known of the shape of the whole; None for nothing.
+      shape: the static shape of the dense tensor; None if it is unknown.
       dtype: element type of the values; float32 by default.
-      indices_dtype: of the indices.
-      dense_shape_dtype: of the dense shape; None where there is none.
-      indices_shape: of the indices, rank 1.
+      indices_dtype: element type of the indices.
+      dense_shape_dtype: element type of the dense shape; None if there is none.
+      indices_shape: shape of the indices, rank 1.
 
     Examples:
       >>> wf.IndexedSlicesSpec([None, 3])
@@ -333,10 +333,10 @@ class TensorArraySpec(TypeSpec):
     """The element type and shape of a TensorArray.
 
     Args:
-      element_shape: what is known of the shape of its elements; None for nothing.
+      element_shape: the static shape of its elements; None if it is unknown.
       dtype: element type of its elements; float32 by default.
-      dynamic_size: whether it may grow.
-      infer_shape: whether all its elements must have one shape.
+      dynamic_size: True if it may grow.
+      infer_shape: True if all elements must have the same shape.
 
     Examples:
       >>> wf.TensorArraySpec([2], wf.int32)
@@ -366,7 +366,7 @@ class TensorArraySpec(TypeSpec):
     def from_value(cls, value: Any) -> TensorArraySpec:
         """Return the spec of a TensorArray.
 
-        Raises: InvalidTypeError: it is none.
+        Raises: InvalidTypeError: it is not a TensorArray.
         """
         if not isinstance(value, TensorArray):
             raise errors.InvalidTypeError(f"a TensorArray is required, got {value!r}")
@@ -429,9 +429,9 @@ def type_spec_from_value(value: Any) -> TypeSpec:
     """Return the spec of a value.
 
     Args:
-      value: a tensor, sparse tensor, IndexedSlices, TensorArray, dataset, optional or None; or what
-        converts to a tensor.
-    Raises: InvalidTypeError: it has none.
+      value: a tensor, sparse tensor, IndexedSlices, TensorArray, dataset, optional or None; or a
+        value that converts to a tensor.
+    Raises: InvalidTypeError: the value has no spec.
 
     Examples:
       >>> wf.type_spec_from_value(wf.SparseTensor([[0, 1]], [5.0], [2, 2]))

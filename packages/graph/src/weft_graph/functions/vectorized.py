@@ -24,20 +24,20 @@ def vectorized_map(
     fallback_to_while_loop: bool = True,
     warn: bool = True,
 ) -> Any:
-    """`fn` of every row, the results along a new first axis.
+    """Apply `fn` to every row and stack the results along a new first axis.
 
-    It is `map_fn`, but the types of the results are those that `fn` returns, and a tensor of one
-    row goes with rows of others.
+    Unlike `map_fn`, it infers the types of the results, and a tensor with one row is broadcast to
+    the rows of the others.
 
     Args:
-      fn: takes a row of `elems`, in its structure; it is traced once, as by `function`.
-      elems: tensors of shape (N, ...), or (1, ...) for a row that goes with all, in any structure.
+      fn: function of a row of `elems`, in its structure; it is traced once, as by `function`.
+      elems: tensors of shape (N, ...), or (1, ...) to broadcast one row, in any structure.
       fallback_to_while_loop: no effect: the result is a loop with several concurrent iterations.
       warn: no effect.
-    Returns: tensors of shape (N, ...) in the structure of what `fn` returns.
+    Returns: tensors of shape (N, ...) in the structure of the results of `fn`.
     Raises:
       InvalidTypeError: `fn` is not callable.
-      InvalidArgumentError: there are no tensors, one has rank 0, or numbers of rows differ.
+      InvalidArgumentError: there are no tensors, one has rank 0, or the numbers of rows differ.
 
     Examples:
       >>> x = wf.constant([[1.0, 2.0], [3.0, 4.0]])
@@ -75,7 +75,8 @@ def vectorized_map(
 def _rows(tensors: list[Output]) -> Any:
     """Return the number of rows: that of the first tensor not known to have exactly one.
 
-    Raises: InvalidArgumentError: there are no tensors, or one has rank 0; numbers differ.
+    Raises: InvalidArgumentError: there are no tensors, one has rank 0, or the numbers of rows
+    differ.
     """
     if not tensors or any(tensor.dims == () for tensor in tensors):
         raise errors.InvalidArgumentError(

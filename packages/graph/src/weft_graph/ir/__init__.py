@@ -1,1 +1,1 @@
-"""The graph: nodes, op declarations, scopes, and the functions that build and edit them."""
+"""The graph IR: nodes, op declarations, scopes, and functions that build and edit graphs."""

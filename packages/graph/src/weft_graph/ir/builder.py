@@ -1,7 +1,7 @@
-"""Making nodes: conversion of Python values, inference of attributes, checks, shape rules.
+"""Creation of nodes: conversion of Python values, attribute inference, checks, shape rules.
 
-`create` is the one way to add a node.  Its budget is about ten microseconds, so the common case
-(every input is an output already, one type attribute) takes no detours.
+`create` is the only way to add a node. Its budget is about ten microseconds, so the common case
+(all inputs are outputs, one type attribute) has a fast path.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ def create(
       inputs: one item per argument of the op; outputs, or values that convert to constants of the
         type that the other inputs imply; a list for a list argument.
       attrs: attributes that the inputs do not imply; defaults are filled in.
-      name: under the current name scope; the op type by default; exact when it ends in "/".
+      name: name in the current name scope; the op type by default; used unchanged if it ends in
+        "/".
     Raises:
-      NotFoundError: no such op.
-      InvalidTypeError: an input has an element type that the op does not take.
-      InvalidArgumentError: shapes or attributes do not fit, or graphs are mixed.
+      NotFoundError: the op does not exist.
+      InvalidTypeError: an input has an unsupported element type.
+      InvalidArgumentError: shapes or attributes are invalid, or the inputs are from several graphs.
     """
     op_def = parsed_ops.get(op) or lookup_op(op)
     code, line = user_line()
@@ -100,7 +101,7 @@ def out(
     attrs: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Output:
-    """`create`, for ops with one output: that output."""
+    """Create a node of an op with one output; return the output."""
     return create(op, inputs, attrs, name).outputs[0]
 
 
@@ -111,7 +112,7 @@ def _handed_over(
     attrs: Mapping[str, Any] | None,
     name: str | None,
 ) -> Node:
-    """Let an input apply an op itself; return the result in the form of a node."""
+    """Let an input that implements ops apply the op; return the result in the form of a node."""
     try:
         results = value.apply_op(op_def, inputs, dict(attrs or {}), name)
     except errors.OpError as error:
@@ -136,9 +137,10 @@ def _node_name(graph: Graph, op: str, name: str | bytes | None) -> str:
 
 
 class _Naming:
-    """The name of a node under construction; settled early if constants are created for it.
+    """The name of a node under construction.
 
-    These are named after it, "add/y", as in TensorFlow, and go into the graph of its inputs.
+    It is fixed early if constants are created for the node: they are named after it ("add/y"), as
+    in TensorFlow, and are added to the graph of its inputs.
     """
 
     __slots__ = ("_name", "_op", "full")
@@ -149,7 +151,7 @@ class _Naming:
         self.full: str | None = None
 
     def enter(self, inputs: Iterable[Any]) -> Callable[[], None]:
-        """Enter the context in which constants of `inputs` belong; returns the exit function."""
+        """Enter the context for constants of `inputs`; return the exit function."""
         graph = next((v.graph for v in inputs if isinstance(v, Output)), get_default_graph())
         if self.full is None:
             self.full = _node_name(graph, self._op, self._name)
@@ -187,7 +189,7 @@ def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
 
 
 _one_line: dict[int, tuple[CodeType | None, int]] = {}
-"""The line of all nodes that a thread makes, where it makes many for one line."""
+"""The source line of all nodes that a thread creates inside `one_user_line`."""
 
 
 @contextmanager
@@ -225,7 +227,7 @@ def user_line() -> tuple[CodeType | None, int]:
 
 
 def format_line(code: CodeType | None, line: int) -> str | None:
-    """Return the text for messages of a location found by `user_line`."""
+    """Format a location found by `user_line` for messages."""
     return None if code is None else f"{code.co_filename}:{line} in {code.co_qualname}"
 
 
@@ -278,7 +280,7 @@ def _resolve_inputs(
 
 
 def _raise_hand_over(values: Sequence[Any]) -> None:
-    """Raise HandOver if one of the values applies ops itself."""
+    """Raise HandOver if one of the values implements ops itself."""
     for value in values:
         if isinstance(value, AppliesOps):
             raise HandOver(value)
@@ -460,8 +462,8 @@ def register_tensor_conversion_function(
 
     Args:
       base_type: a class or tuple of classes.
-      conversion_func: returns an Output, or NotImplemented to pass.
-      priority: lower ones are asked first.
+      conversion_func: returns an Output, or NotImplemented to try the next function.
+      priority: functions with lower priorities are tried first.
     Raises: InvalidTypeError: `base_type` is not a class, or `conversion_func` is not callable.
 
     Examples:
@@ -504,10 +506,9 @@ def convert_to_tensor(
 ) -> Output:
     """Convert `value` to an output: itself, a constant, a stack of outputs, or via a converter.
 
-    What applies ops by itself stays what it is, so that functions which convert their arguments
-    hand it on to the op; `ops.conversion.convert_to_tensor`, which programs call, refuses it.
-
-    Args and Raises: as of that.
+    Values that implement ops themselves are returned unchanged, so that functions which convert
+    their arguments pass them to the op. `ops.conversion.convert_to_tensor`, the public function,
+    rejects them; its Args and Raises apply.
     """
     element_type = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     output = output_of(value)
@@ -559,7 +560,7 @@ def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) ->
 
 
 def _member(value: Any, dtype: DType | None, cast: bool) -> Output:
-    """Return an element of a stacked list, cast if the program names a type."""
+    """Return an element of a stacked list, cast if the program specifies a type."""
     output = output_of(value) if cast else None
     if output is None or dtype is None or output.dtype.base_dtype is dtype:
         return convert_to_tensor(value, dtype)
@@ -581,13 +582,14 @@ def constant(
 
     Args:
       value: number, string, nested list or array.
-      dtype: float32, int32, bool, string, complex128 for Python values by default; an array's own.
-        Arrays of other numbers are converted, and what that loses is logged; Python's are not.
-      shape: with fewer values than elements the last value is repeated.
+      dtype: by default float32, int32, bool, string or complex128 for Python values, or that of an
+        array. Arrays of another numeric type are converted, and losses are logged; Python numbers
+        of another kind are errors.
+      shape: shape of the result; the last value is repeated to fill it.
       verify_shape: require `value` to have `shape` already.
-    Returns: shape of `value`, or `shape`.
+    Returns: a constant of the shape of `value`, or of `shape`.
     Raises:
-      InvalidTypeError: the value does not fit `dtype` without loss of kind.
+      InvalidTypeError: the value cannot be converted to `dtype`.
       InvalidArgumentError: the value does not fit `shape`.
 
     Examples:

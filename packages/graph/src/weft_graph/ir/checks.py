@@ -19,15 +19,15 @@ _INTERNAL_NAME: Final = re.compile(r"_[A-Za-z0-9_.\\/>-]*")
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 
 MAX_OUTPUTS: Final = 1_000_000
-"""More outputs than any node has; attributes of hostile files ask for any number."""
+"""Limit of a node's outputs, because attributes of hostile files can request any number."""
 
 
 class Signature:
-    """Return the input and output types of a node with some op and attributes.
+    """The input and output types of a node with an op and attributes.
 
     Attributes:
-      inputs: element types without references, list arguments laid flat.
-      refs: for each input whether it must be a reference.
+      inputs: element types without references; list arguments are flattened.
+      refs: for each input, True if it must be a reference.
       outputs: element types.
     """
 
@@ -47,10 +47,10 @@ class Signature:
         self.outputs = tuple(argument_types(op_def.outputs, attrs))
 
     def check(self, inputs: Sequence[Output], op: str, node: str) -> None:
-        """Refuse inputs that the node does not take.
+        """Check that inputs match the signature.
 
         Raises:
-          InvalidArgumentError: too many or too few.
+          InvalidArgumentError: there are too many or too few.
           InvalidTypeError: an element type differs, or a reference is required.
         """
         if len(inputs) != len(self.inputs):
@@ -98,9 +98,9 @@ def check_attrs(op_def: OpDef, attrs: dict[str, Any], internal: bool = False) ->
     """Return the canonical form of a node's attributes, checked against the declaration.
 
     Args:
-      internal: whether there may be what planning adds, too.
+      internal: allow attributes that only planning adds.
     Raises:
-      InvalidArgumentError: one is missing, not declared, or has a value it may not have.
+      InvalidArgumentError: one is missing, undeclared, or has an invalid value.
     """
     declared = op_def.attrs
     for name in declared:
@@ -120,7 +120,7 @@ def check_attrs(op_def: OpDef, attrs: dict[str, Any], internal: bool = False) ->
 
 
 def _checked_own(name: str, value: Any, internal: bool) -> Any:
-    """Return the canonical form of an attribute that no declaration has.
+    """Return the canonical form of an attribute that is not declared.
 
     Untrusted graphs may have any value under unused names.
     """
@@ -163,11 +163,11 @@ _OWN: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "_reads_only": ("a Boolean", lambda value: isinstance(value, bool)),
     "_used": ("a list of integers of at least 0", lambda value: _are(value, _is_count)),
 }
-"""Conditions of attributes that are read although no declaration has them."""
+"""Conditions of undeclared attributes that weft reads."""
 
 
 def _check_types(name: str, values: tuple[Any, ...]) -> None:
-    """Refuse names and numbers of element types, which programs may use but files may not."""
+    """Reject element types given as names or numbers, which only programs may use."""
     for value in values:
         if not isinstance(value, DType):
             raise errors.InvalidArgumentError(
@@ -176,11 +176,11 @@ def _check_types(name: str, values: tuple[Any, ...]) -> None:
 
 
 def check_name(name: str, internal: bool = False) -> None:
-    """Refuse invalid node names.
+    """Reject invalid node names.
 
     Args:
-      internal: whether it may start with the underscore of what planning adds, too.
-    Raises: InvalidArgumentError: it cannot.
+      internal: allow a leading underscore, as in names of nodes that planning adds.
+    Raises: InvalidArgumentError: the name is invalid.
     """
     if NODE_NAME.fullmatch(name) is None and not (internal and _INTERNAL_NAME.fullmatch(name)):
         raise errors.InvalidArgumentError(
@@ -194,10 +194,10 @@ def infer_shapes(
 ) -> Sequence[Dims]:
     """Run the op's shape rule, which must exist, on a node.
 
-    Rules assume nodes that programs build; attributes from untrusted files may raise any
-    exception in them.
+    Rules assume nodes built by programs; attributes of untrusted files may raise any exception in
+    them.
 
-    Raises: InvalidArgumentError: the rule refuses the node, or cannot handle it.
+    Raises: InvalidArgumentError: the rule rejects the node, or raises another exception.
     """
     rule = op_def.shape_rule
     assert rule is not None

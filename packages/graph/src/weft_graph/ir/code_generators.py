@@ -1,7 +1,7 @@
-"""Interface between the executor and compilers: the generators of code for nodes.
+"""Interface between the executor and compilers: code generators for nodes.
 
-A package that compiles registers a generator in a module that the entry-point group
-`weft_graph.code_generators` names.  It is imported at the first compilation.
+A compiler package registers a generator in a module named in the entry-point group
+`weft_graph.code_generators`. The module is imported at the first compilation.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from weft_tensor.dtypes import DType
 Shape = tuple[int, ...]
 
 FEW: Final = 16
-"""Elements up to which a vector of integers may be sizes or axes."""
+"""Largest number of elements of a vector of sizes or axes."""
 
 
 def are_sizes(node: Node) -> bool:
     """Return True if a node's outputs may be sizes, axes or a counter.
 
-    Compilers get such a node only if its values follow from shapes. Integers computed from data,
-    such as histogram counts, are data themselves unless a value rule computes them.
+    Compilers receive such a node only if its values follow from shapes. Integers computed from
+    data, such as histogram counts, count as data unless a value rule computes them.
     """
     small = bool(node.outputs) and all(map(is_size, node.outputs))
     return small and (node.op_def.value_rule is not None or not any(map(_is_data, node.inputs)))
@@ -50,7 +50,7 @@ def is_size(output: Output) -> bool:
 
 
 class NotGenerated(Exception):  # noqa: N818 - it is no error of a program
-    """Nodes that have to run one by one for the shapes that they got, and why."""
+    """Raised if nodes cannot be compiled for some shapes; the message is the reason."""
 
 
 class SettingError(errors.InvalidArgumentError):
@@ -58,16 +58,16 @@ class SettingError(errors.InvalidArgumentError):
 
 
 Path = tuple[tuple[Node, bool], ...]
-"""Switches whose predicates must have come out one way or the other, the outermost first."""
+"""Path condition: Switches and the values of their predicates, the outermost first."""
 
 
 class Branches(NamedTuple):
-    """Which of some nodes run in a branch only.
+    """The control flow of nodes in branches.
 
     Attributes:
-      paths: of these, the Switches that lead to them, one for each predicate.
-      sides: of each Merge, a Switch of what decides it, and whether it gives its input 1 where that
-        is True.
+      paths: path condition of each node in a branch, with one Switch per predicate.
+      sides: for each Merge, a Switch of its predicate, and True if the Merge returns input 1 when
+        the predicate is True.
     """
 
     paths: Mapping[Node, Path] = MappingProxyType({})
@@ -87,14 +87,14 @@ class Subgraph(Protocol):
 
 
 class Request(Protocol):
-    """Nodes, and everything that their code depends on: a `RegionRequest` or a `LoopRequest`.
+    """Request to compile nodes: a `RegionRequest` or a `LoopRequest`.
 
     Requests are immutable. Generators raise `NotGenerated` for kinds that they do not support.
     """
 
     @property
     def name(self) -> str:
-        """Name for people."""
+        """Name for display."""
         ...
 
     @property
@@ -104,17 +104,17 @@ class Request(Protocol):
 
 
 class RegionRequest(NamedTuple):
-    """Nodes, and the shapes and values to compile a function for.
+    """Request to compile a region for some shapes and values.
 
     Attributes:
-      members: sources before users. Results that `constant_value` knows for these shapes, such as
-        sizes and axes, may decide what is compiled of other members.
-      inputs: what they take of other nodes; constants among them are known. Members that read a
-        reference, or a handle, read what the members before them have left in the variable.
-      outputs: what is wanted of them.
-      shapes: of the inputs.
-      values: of those that decide what is compiled, by their positions among the inputs.
-      branches: what the members are in, all of whose Switches and Merges are members.
+      members: the nodes, sources before users. Results that `constant_value` can compute for these
+        shapes, such as sizes and axes, may determine the code of other members.
+      inputs: outputs of other nodes that members read; constants among them are known. A read of a
+        reference or a handle sees the updates of earlier members.
+      outputs: outputs of the members to return.
+      shapes: shapes of the inputs.
+      values: by index, values of the inputs that determine the code.
+      branches: the branches of the members; all their Switches and Merges are members.
     """
 
     members: Sequence[Node]
@@ -136,20 +136,20 @@ class RegionRequest(NamedTuple):
 
 
 class Generated(Protocol):
-    """A function of arrays.
+    """A compiled function of arrays.
 
     Attributes:
-      takes: the positions of the inputs that it is given; what was known is in it already.
-      draws: the members that draw random numbers, in the order in which it wants their streams.
-      tells: whether the last result tells, of each of these, whether it has drawn: in branches
-        some do not.
-      results: the type and the shape of each result.
-      updates: the positions of the inputs whose variables it changes.
-      long: whether it may run for milliseconds, and can be interrupted.
-      bounded: whether how long it runs follows from shapes.
-      shares: whether its code is for many sizes, so that one more takes little time.
-      threads: how many may run a call: 1, until the caller sets another number. Whatever it is, a
-        call gives the same; only a product by BLAS may differ in its last bits.
+      takes: indices of the inputs that it receives; known inputs are compiled in.
+      draws: the members that use random numbers, in the order of their streams.
+      tells: True if the last result says which of these used random numbers: members in branches
+        may not have run.
+      results: the dtype and shape of each result.
+      updates: indices of the inputs whose variables it updates.
+      long: True if it may run for milliseconds and can be interrupted.
+      bounded: True if its run time is bounded by the shapes.
+      shares: True if its code is shape-polymorphic, so that another size compiles quickly.
+      threads: number of threads that may run a call; 1 until the caller changes it. The results do
+      not depend on it, except for the last bits of BLAS products.
     """
 
     takes: Sequence[int]
@@ -164,7 +164,7 @@ class Generated(Protocol):
 
     @property
     def enter(self) -> Callable[..., Any]:
-        """Call of the function with less overhead; it returns None on success.
+        """Low-overhead entry point; returns None on success.
 
         It returns another value and changes nothing if an array is not dense or a check fails.
         Setting `threads` replaces it.
@@ -177,31 +177,31 @@ class Generated(Protocol):
         ...
 
     def __call__(self, *arrays: Any) -> None:
-        """Compute results from inputs, and the new values of variables in place.
+        """Compute the results from the inputs, and update variables in place.
 
-        It may be called by several threads at once.  Where it fails, no variable is changed yet.
+        Several threads may call it at the same time. If it fails, no variable has changed.
 
         Args:
-          arrays: of the types and shapes that it was made for: inputs, of any strides, then, if
-            members draw, the states of their streams for this execution, uint64 of shape
-            (members, 6): counters and keys of Philox4x64-10. Then one for each result, which is
-            filled, then those of the variables.
+          arrays: arrays of the compiled dtypes and shapes. First the inputs, of any strides. Then,
+            if members use random numbers, the states of their streams: uint64 of shape (members,
+            6), counters and keys of Philox4x64-10. Then one output array for each result, and last
+            the arrays of the variables.
         Raises:
-          UnimplementedError: kernels alone compute this for these values, and are to be run.
-          OpError: an operand is refused.
+          UnimplementedError: the code does not support these values; run kernels instead.
+          OpError: an operand is invalid.
           CancelledError: it was interrupted.
         """
         ...
 
     def interrupt(self) -> None:
-        """Make calls, those that run too, end within milliseconds, until `resume`.
+        """Make current and future calls end within milliseconds, until `resume`.
 
-        Those that change variables go on: what they have begun they end.
+        Calls that have begun to update variables finish.
         """
         ...
 
     def resume(self) -> None:
-        """Let it run again."""
+        """Allow calls again after `interrupt`."""
         ...
 
     def copy(self) -> Generated:
@@ -210,73 +210,73 @@ class Generated(Protocol):
 
 
 class ProfileStore(Protocol):
-    """Small contents by fingerprint, kept between processes where there is a place for them."""
+    """Store of small values by fingerprint, persistent if a cache directory exists."""
 
     def read(self, key: str) -> bytes | None:
-        """Return the stored code of a fingerprint; None if it is missing or damaged."""
+        """Return the value stored under a fingerprint; None if it is missing or damaged."""
         ...
 
     def write(self, key: str, content: bytes) -> None:
-        """Keep a content under a fingerprint, if that is possible."""
+        """Store a value under a fingerprint, if possible."""
         ...
 
 
 class NoProfiles:
-    """The `ProfileStore` of code generators that keep nothing between processes."""
+    """The `ProfileStore` of code generators without persistent storage."""
 
     def read(self, key: str) -> bytes | None:
         """Return None."""
         return None
 
     def write(self, key: str, content: bytes) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
 
 class Choosing(Protocol):
     """Interface that tells which nodes a code generator can compile."""
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
-        """Return why a node, or a loop as a whole, should run by kernels; "" if it may be compiled.
+        """Return why a node or a whole loop cannot be compiled; "" if it can.
 
-        A request for it may still be refused, for its shapes.
+        A request may still be rejected because of its shapes.
         """
         ...
 
     def changes(self, node: Node) -> int:
-        """Return the number of variables a node changes, which are its first inputs; 0 for none.
+        """Return the number of variables that a node updates, which are its first inputs.
 
-        What it computes of them is compiled for their shapes; they have one and values. A reference
-        that it gives is that of its first input.
+        The node is compiled for the shapes of the variables, which must be initialized. A reference
+        that it returns is that of its first input.
         """
         ...
 
     def changes_places(self, node: Node) -> bool:
         """Return True if a node changes only some elements of a variable.
 
-        Members that read what it leaves make the function copy the variable.
+        If members read the updated variable, the function copies it.
         """
         ...
 
     def reads(self, node: Node) -> bool:
         """Return True if a node reads the variable of its input and may be compiled.
 
-        A handle is read where other members change its variable.
+        A handle is read if other members update its variable.
         """
         ...
 
     def draws(self, node: Node) -> bool:
-        """Return True if a node draws random numbers and may be compiled.
+        """Return True if a node uses random numbers and may be compiled.
 
-        The function is given the state of its stream, whose executions the caller counts.
+        The function receives the state of its stream; the caller counts the executions.
         """
         ...
 
     def needs_value(self, node: Node) -> Sequence[int]:
-        """Return the positions of inputs whose values affect what is compiled, such as axes."""
+        """Return the indices of inputs whose values determine the code, such as axes."""
         ...
 
     def repays(self, node: Node) -> bool:
-        """Return True if compiling a single node pays off: its kernel makes many calls."""
+        """Return True if compiling a single node pays off because its kernel makes many calls."""
         ...
 
 
@@ -285,18 +285,18 @@ class CodeGenerator(Choosing, Protocol):
 
     @property
     def profiles(self) -> ProfileStore:
-        """Measurements of compiled code, kept between processes."""
+        """Persistent measurements of compiled code."""
         ...
 
     def fingerprint(self, request: Request) -> str | None:
-        """Return a name for a request that is the same in all processes.
+        """Return a hash of a request that is the same in all processes.
 
-        Returns: None if code for it is not kept between processes.
+        Returns: None if its code is not stored persistently.
         """
         ...
 
     def find(self, request: Request) -> Generated | None:
-        """Return an earlier result of `generate` if finding it takes about a millisecond.
+        """Return an earlier result of `generate` if it can be found within about a millisecond.
 
         Returns: None if it must be generated.
         """
@@ -306,9 +306,9 @@ class CodeGenerator(Choosing, Protocol):
         """Return a function that computes a request.
 
         Args:
-          request: the nodes, and what they are compiled for.
+          request: the nodes, and the shapes and values to compile them for.
           like: functions of the same nodes for other shapes, whose code may be shared.
-        Raises: NotGenerated: they cannot be compiled for these.
+          Raises: NotGenerated: the nodes cannot be compiled for these shapes and values.
         """
         ...
 
@@ -316,16 +316,16 @@ class CodeGenerator(Choosing, Protocol):
         """Compile nodes like `generate`, run the function, and describe its kernels.
 
         Args:
-          request: as of `generate`.
-          arguments: the inputs: arrays, of variables what they have. They stay as they are.
+          request: as in `generate`.
+          arguments: arrays of the inputs, and of the variables' values. They are not modified.
         Raises:
-          NotGenerated: they cannot be compiled for these.
-          OpError: an operand is refused.
+          NotGenerated: the nodes cannot be compiled.
+          OpError: an operand is invalid.
         """
         ...
 
     def roofline(self) -> Roofline:
-        """Return the limits of this machine, measured at the first call in about a second."""
+        """Return the roofline of this machine; the first call measures it for about a second."""
         ...
 
 
@@ -336,13 +336,13 @@ generators: Final[Registry[CodeGenerator]] = Registry(
 
 
 class Launch(NamedTuple):
-    """A kernel that is launched.
+    """A kernel launch.
 
     Attributes:
-      kernel: its name.
-      blocks, threads: how many blocks, and threads of each.
-      arrays: which it takes after the memory and the flag: positions among the constants, then
-        the arrays of `Generated.__call__`.
+      kernel: name of the kernel.
+      blocks, threads: number of blocks, and of threads per block.
+      arrays: the arrays that it receives after the memory and the flag: indices into the constants,
+        followed by the arrays of `Generated.__call__`.
     """
 
     kernel: str
@@ -354,34 +354,34 @@ class Launch(NamedTuple):
 class DeviceCode(Protocol):
     """Kernels of a device, which the device's owner loads and launches in order.
 
-    Kernels take addresses: of memory that they work in, of a flag, and of dense arrays.  The flag,
-    an int32, has the number of a check that has failed, from 1; kernels do nothing while it is not
-    0, and no variable is changed after it is set.
+    Kernels receive addresses of working memory, of a flag, and of dense arrays. The flag, an int32,
+    is 0 or the number of a failed check, from 1. Kernels do nothing while it is not 0, and no
+    variable is updated after it is set.
     """
 
     @property
     def image(self) -> str:
-        """PTX."""
+        """The code as PTX."""
         ...
 
     @property
     def launches(self) -> Sequence[Launch]:
-        """One after the other."""
+        """The launches, in order."""
         ...
 
     @property
     def memory(self) -> int:
-        """Bytes that they work in."""
+        """Size of the working memory in bytes."""
         ...
 
     @property
     def constants(self) -> Sequence[Any]:
-        """Arrays that they take."""
+        """Constant arrays that the kernels read."""
         ...
 
     @property
     def messages(self) -> Sequence[str]:
-        """Of the checks."""
+        """Error messages of the checks."""
         ...
 
     @property
@@ -406,7 +406,7 @@ class DeviceCode(Protocol):
 
 
 class DeviceCodeGenerator(Choosing, Protocol):
-    """Generator of kernels from nodes, for devices of a type."""
+    """Generator of kernels from nodes, for one type of device."""
 
     def generate(
         self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
@@ -414,10 +414,10 @@ class DeviceCodeGenerator(Choosing, Protocol):
         """Return kernels that compute some nodes.
 
         Args:
-          request: as of `CodeGenerator.generate`.
-          capability: what the device can do: CUDA's compute capability, major and minor.
-          deterministic: whether all runs are to give the same bits.
-        Raises: NotGenerated: they cannot be compiled for these.
+          request: as in `CodeGenerator.generate`.
+          capability: the device's CUDA compute capability, major and minor.
+          deterministic: require bitwise equal results in all runs.
+        Raises: NotGenerated: the nodes cannot be compiled for these shapes and values.
         """
         ...
 
@@ -431,4 +431,4 @@ class DeviceCodeGenerator(Choosing, Protocol):
 device_generators: Final[Registry[DeviceCodeGenerator]] = Registry(
     "code generator of a device type", group="weft_graph.code_generators"
 )
-"""By device type, such as GPU."""
+"""Code generators by device type, such as GPU."""

@@ -17,7 +17,7 @@ class Collections:
         self._collections.setdefault(name, []).append(value)
 
     def add_to_collections(self, names: Any, value: Any) -> None:
-        """Append `value` to each of the collections, once."""
+        """Append `value` to each of the collections, without duplicate keys."""
         names = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
         for name in names:
             self.add_to_collection(name, value)

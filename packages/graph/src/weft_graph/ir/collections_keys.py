@@ -1,4 +1,4 @@
-"""The names of the standard collections, and the collections of the default graph."""
+"""The names of the standard collections, and functions over the default graph's collections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft_graph.ir.default_graph import get_default_graph
 
 
 class GraphKeys:
-    """Names of the collections that the library itself fills and reads.
+    """Names of the collections that weft itself fills and reads.
 
     Examples:
       >>> wf.GraphKeys.GLOBAL_VARIABLES
@@ -74,7 +74,7 @@ def add_to_collections(names: Any, value: Any) -> None:
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """Return a copy of a default graph's collection; with `scope`, the items its regex matches."""
+    """Return a copy of the default graph's collection; `scope` is a regex that selects items."""
     return get_default_graph().get_collection(key, scope)
 
 

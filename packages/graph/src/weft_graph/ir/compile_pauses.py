@@ -1,7 +1,7 @@
-"""Points at which a compilation in the background may pause for the program, or be abandoned.
+"""Points at which a background compilation may pause for the program or be abandoned.
 
-A code generator calls `may_pause` between parts of a compilation whose results it has kept, such as
-before each object file.
+A code generator calls `may_pause` between parts of a compilation, after it has stored their
+results, such as before each object file.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 
 class CompilationAbandoned(BaseException):
-    """Ends a compilation in the background, because its program has ended."""
+    """Raised to end a background compilation because its program has ended."""
 
 
 class _Thread(threading.local):
-    """The function that pauses the compilation of a thread, if there is one."""
+    """The thread-local function that pauses the thread's compilation, or None."""
 
     pause: Callable[[], None] | None = None
 
@@ -25,7 +25,7 @@ _thread = _Thread()
 
 
 def may_pause() -> None:
-    """Pause the compilation of this thread as long as its program should run instead.
+    """Pause this thread's compilation while the program should run instead.
 
     Raises: CompilationAbandoned: the program has ended.
     """
@@ -35,7 +35,7 @@ def may_pause() -> None:
 
 @contextmanager
 def pausing(pause: Callable[[], None]) -> Iterator[None]:
-    """Call a function at each point at which a compilation of this thread may pause."""
+    """Set the function that this thread's compilation calls at each point where it may pause."""
     _thread.pause = pause
     try:
         yield

@@ -14,9 +14,9 @@ class Roofline:
     """The peak performance of one thread of a machine, or of a device.
 
     Attributes:
-      bandwidth: bytes in a second, of arrays much larger than the caches, measured.
-      float32, float64: multiplications and additions in a second.
-      said: of what, and how that was found.
+      bandwidth: measured bytes per second for arrays much larger than the caches.
+      float32, float64: floating-point operations per second.
+      said: description of the device and the method.
     """
 
     bandwidth: float
@@ -30,13 +30,13 @@ class FusedKernel:
     """A loop nest or library call of a compiled function.
 
     Attributes:
-      name: name of the first buffer that it fills, or of what it computes.
-      nodes: those that are computed in it, some of them in other kernels too.
+      name: name of its first output buffer, or of its computation.
+      nodes: the nodes that it computes; a node may be in several kernels.
       text: its loops, in the compiler's language.
-      dtype: what it fills has elements of.
-      flops: floating-point operations; None where its loops have no known length.
-      bytes: what it reads and writes of memory, each element counted once a way.
-      seconds: of its fastest run; None where the machine cannot tell.
+      dtype: element type of its output buffer.
+      flops: floating-point operations; None if a trip count is unknown.
+      bytes: bytes read and written; each element counts once per direction.
+      seconds: time of its fastest run; None if it cannot be measured.
     """
 
     name: str
@@ -48,30 +48,30 @@ class FusedKernel:
     seconds: float | None
 
     def least_seconds(self, limits: Roofline) -> float:
-        """Return the time at the machine's limits: of its memory or of its arithmetic."""
+        """Return the least time by the roofline: the larger of memory and arithmetic time."""
         peak = limits.float64 if self.dtype.size == 8 else limits.float32
         return max(self.bytes / limits.bandwidth, (self.flops or 0) / peak)
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
-    """Nodes that became one function.
+    """Report of nodes that were compiled to one function.
 
     Attributes:
       name: name of its last node.
       members: its nodes, sources before users.
       shapes: shapes of its inputs, in their order.
-      kernels: what it runs, in turn.
-      arena_bytes: memory that it works in besides inputs and results.
-      lowering_seconds: from nodes to loops.
-      compile_seconds: from loops to machine code, or to find that on the disk.
-      from_disk: whether machine code was on the disk.
-      seconds: of its fastest run, as a whole.
+      kernels: its kernels, in order.
+      arena_bytes: size of its temporaries.
+      lowering_seconds: time from nodes to loops.
+      compile_seconds: time from loops to machine code, or to load that from disk.
+      from_disk: True if machine code was loaded from disk.
+      seconds: time of its fastest run.
       program: its loops, in the compiler's language.
-      assembly: makes the text of its machine code.
-      remarks: notes of the compiler's passes on what they did, and on what they did not and why.
-      calls: how often the step called it.
-      limits: what its device can do; None for the processor.
+      assembly: function that returns its machine code as text.
+      remarks: the passes' remarks: rewrites, and reasons for missed ones.
+      calls: number of calls in the step.
+      limits: roofline of its device; None for the CPU.
     """
 
     name: str

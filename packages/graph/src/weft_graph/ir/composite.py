@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class CompositeTensor:
-    """A value that is several outputs; `nest` looks into it where it is asked to.
+    """A value that consists of several outputs; `nest` can expand it.
 
-    Its class takes the parts, in their order, to make another one.
+    The constructor of its class takes the parts in order.
     """
 
     __slots__ = ()
@@ -36,7 +36,7 @@ class CompositeTensor:
         raise NotImplementedError
 
     def part_dims(self, dims: Dims) -> list[Dims]:
-        """The shapes that its parts keep in a loop in which the whole keeps the shape `dims`."""
+        """Return the shape invariants of its parts if `dims` is that of the whole."""
         return [part.dims for part in self.parts]
 
     def value_of(self, values: Sequence[Any]) -> Any:
@@ -44,9 +44,9 @@ class CompositeTensor:
         raise NotImplementedError
 
     def fed_parts(self, value: Any) -> Sequence[Any]:
-        """Return the values of its parts, of a value that is fed.
+        """Split a fed value into the values of the parts.
 
-        Raises: InvalidTypeError, InvalidArgumentError: it is of another kind.
+        Raises: InvalidTypeError, InvalidArgumentError: the value has the wrong kind.
         """
         raise NotImplementedError
 
@@ -58,20 +58,20 @@ class CompositeTensor:
 
     @property
     def graph(self) -> Any:
-        """The graph it belongs to."""
+        """The graph of the parts."""
         raise NotImplementedError
 
     @property
     def op(self) -> Any:
-        """The node that makes the values."""
+        """The node that computes the values."""
         raise NotImplementedError
 
 
 class AppliesOps:
-    """A value that ops accept as input although it is not an output; its class applies the ops.
+    """A value that is not an output, but implements ops on itself.
 
-    The one seam by which functions of the API take such values: they make nodes with `create`,
-    which hands the op over where it would have converted an input.
+    API functions create nodes with `create`. If an input is such a value, `create` passes the op to
+    it instead of converting it.
     """
 
     __slots__ = ()
@@ -86,14 +86,14 @@ class AppliesOps:
     def apply_op(
         self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any], name: str | None
     ) -> Sequence[Any]:
-        """Return the results of an op of which it is an input.
+        """Apply an op that has this value as an input; return the results.
 
         Args:
           op: the declaration.
-          inputs: as `create` got them.
-          attrs: the attributes that the caller gave.
-          name: that of the node, had it been one.
-        Raises: InvalidTypeError: the op does not take such values.
+          inputs: the inputs as passed to `create`.
+          attrs: the attributes that the caller passed.
+          name: the name that a node would have.
+        Raises: InvalidTypeError: the op does not support such values.
         """
         raise NotImplementedError
 
@@ -104,14 +104,13 @@ class AppliesOps:
     def map_elements(self, function: Callable[[Any], Any]) -> Any:
         """Apply a function to a tensor of all elements; return a value of the same kind.
 
-        For functions that look at each element by itself, but ask for a shape before they come to
-        the op.
+        It is for functions that are elementwise, but need a shape before they create the op.
         """
         raise NotImplementedError
 
 
 class Applied:
-    """Carries the result of `create` when an input applied the op instead of creating a node.
+    """The result of `create` if an input applied the op instead of creating a node.
 
     Attributes:
       outputs: the results.
@@ -124,10 +123,10 @@ class Applied:
 
 
 class HandOver(Exception):  # noqa: N818 - no error: it leads out of the conversion of inputs
-    """An input was found that applies ops itself.
+    """Signals that an input implements ops itself.
 
     Attributes:
-      value: that input.
+      value: the input.
     """
 
     def __init__(self, value: AppliesOps) -> None:
@@ -136,4 +135,4 @@ class HandOver(Exception):  # noqa: N818 - no error: it leads out of the convers
 
 
 makers: Registry[Callable[..., Any]] = Registry("maker of composite tensors", "weft_graph.ragged")
-"""Makers of composite tensors, for layers below the one that defines their class."""
+"""Constructors of composite tensors, for layers below the one that defines the class."""

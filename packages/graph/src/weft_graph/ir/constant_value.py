@@ -1,10 +1,8 @@
-"""Values that are known while the graph is built, in whole or in part.
+"""Static values: values that are fully or partly known while the graph is built.
 
-Shape rules ask here for the value of shapes, axes and paddings.  No kernel runs: the declarations
-of ops that programs compute shapes with carry rules (`value_rules.py`).
-
-The walk is iterative, what cannot change any more is cached per output, and one question looks at
-no more than a few thousand nodes.
+Shape rules use them for shapes, axes and paddings. No kernel runs: ops that are used to compute
+shapes have value rules (`value_rules.py`). The walk is iterative, final values are cached per
+output, and a query visits at most a few thousand nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from weft_graph.ir.value_rules import MAX_ELEMENTS, has_unknown
 from weft_tensor.shape import Dims, num_elements
 
 MAX_NODES = 4096
-"""The number of nodes that one question visits at most."""
+"""Largest number of nodes that a query visits."""
 
 _cache: WeakKeyDictionary[Output, Array | None] = WeakKeyDictionary()
 
@@ -33,8 +31,8 @@ class _Known:
     """Static values found by one query, or by all while `remembered_values` is open.
 
     Attributes:
-      values: by output, as far as they are known.
-      final: outputs whose values cannot change any more.
+      values: the known values by output.
+      final: outputs whose values cannot change.
     """
 
     def __init__(self) -> None:
@@ -62,10 +60,10 @@ _remembered = _Remembered()
 
 @contextmanager
 def remembered_values() -> Iterator[None]:
-    """Reuse earlier answers while a graph only grows.
+    """Cache static values inside the block, in which the graph only grows.
 
-    Else each walks through all that computes a shape, if there is one size that is not known. A
-    shape that is refined makes all that is remembered be forgotten.
+    Without the cache, each query with an unknown size walks through the whole computation of a
+    shape. Refining a shape clears the cache.
     """
     before, _remembered.known = _remembered.known, _Known()
     try:
@@ -78,19 +76,20 @@ def remembered_values() -> Iterator[None]:
 
 
 def forget_values(outputs: Iterable[Output]) -> None:
-    """Ask again for values that are remembered as unknown, after an edit that made more known."""
+    """Forget values cached as unknown, after an edit that made more values known."""
     for output in outputs:
         _cache.pop(output, None)
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
-    """Return the value of a tensor where it is known while the graph is built, else None.
+    """Return the static value of a tensor, or None if it is unknown.
 
-    A tensor whose value was used this way can no longer be fed.
+    A tensor whose value was used this way cannot be fed afterwards.
 
     Args:
-      tensor: Tensor; any other value except variables is known.
-      partial: return a value with unknown integers as an array of objects, with None for them.
+      tensor: a tensor; other values except variables count as known.
+      partial: return a partly known integer value as an object array with None for unknown
+        elements.
     Returns: an array that must not be written to; None; or the argument, if it is not a tensor.
 
     Examples:
@@ -103,7 +102,7 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
 
 
 def constant_value(tensor: Output, partial: bool = False) -> Array | None:
-    """Like `get_static_value`, of outputs alone."""
+    """Return the static value of an output like `get_static_value`."""
     value = partial_value(tensor)
     if value is None or partial or not has_unknown(tensor, value):
         return value
@@ -127,7 +126,7 @@ def constant_value_as_dims(tensor: Output) -> Dims:
 
 
 def partial_value(tensor: Output) -> Array | None:
-    """Return the static value of an output; objects with None for unknown integers."""
+    """Return the static value of an output, as an object array with None for unknown integers."""
     if tensor.node.role is Role.CONSTANT:
         value: Array = tensor.node.attrs["value"]
         _guard(tensor)
@@ -139,14 +138,14 @@ def partial_value(tensor: Output) -> Array | None:
 
 
 def _has_known_element(value: Array) -> bool:
-    """Return True if a feed could contradict the value."""
+    """Return True if some element is known, so that a feed could contradict it."""
     if value.dtype != object:
         return value.size > 0
     return any(item is not None for item in value.reshape(-1).tolist())
 
 
 def _guard(tensor: Output) -> None:
-    """Refuse feeds of an output whose static value the graph depends on."""
+    """Forbid feeding an output whose static value the graph depends on."""
     tensor.graph.prevent_feeding(tensor)
 
 
@@ -238,7 +237,7 @@ def _normal(output: Output, value: Array) -> Array:
 
 
 def _unknown(output: Output) -> Array | None:
-    """Return Nones for a small integer tensor of static shape; if that is empty, its value."""
+    """Return an array of None for a small integer tensor of static shape."""
     dims = output.dims
     if dims is None or not output.dtype.base_dtype.is_integer or len(dims) > 1:
         return None

@@ -1,4 +1,4 @@
-"""Python values as arrays for constants and feeds: element types, kinds, shapes."""
+"""Conversion of Python values to arrays for constants and feeds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def to_array(
     verify_shape: bool = False,
     lost: values.Lost | None = None,
 ) -> np.ndarray:
-    """`value` as an array of `dtype` that may be kept; a copy if the caller may hold its memory.
+    """Convert `value` to an array of `dtype`; copy it if the caller may share its memory.
 
-    Arrays of another kind of numbers are taken where `lost` is given; Python's numbers are not.
+    Arrays of another numeric kind are accepted if `lost` is passed; Python numbers are not.
 
     Raises:
-      InvalidTypeError: the value has no element type, or another kind than `dtype`.
+      InvalidTypeError: the value has no element type, or its kind is not that of `dtype`.
       InvalidArgumentError: the value is ragged, out of range, or does not fit `shape`.
     See also: `weft_tensor.values.to_array`, which decides what fits.
     """
@@ -47,7 +47,7 @@ def to_array(
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, list, tuple)
 _WITHOUT_MEMORY: Final = (*_PLAIN, np.generic)
-"""Types of values whose array is a new one; what else becomes an array may lend its memory."""
+"""Types that always convert to a new array; arrays of other values may share memory."""
 
 
 def _is_converted(array: np.ndarray, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Cost of one execution of a node: the form of the rules and of their inputs.
+"""Cost rules: the cost of one execution of a node.
 
 Rules are part of the declarations of ops (`Traits.cost`); most come from `ops.cost_rules`.
 """
@@ -21,7 +21,7 @@ class Sizes(NamedTuple):
       attrs: the node's attributes.
       inputs, outputs: shapes.
       input_types, output_types: element types.
-      input_bytes, output_bytes: what they take.
+      input_bytes, output_bytes: their sizes in bytes.
     """
 
     attrs: Mapping[str, Any]
@@ -34,17 +34,17 @@ class Sizes(NamedTuple):
 
     @property
     def all_bytes(self) -> int:
-        """Bytes of all inputs and outputs."""
+        """Total bytes of all inputs and outputs."""
         return sum(self.input_bytes) + sum(self.output_bytes)
 
     @property
     def elements_in(self) -> int:
-        """Elements of the largest input."""
+        """Number of elements of the largest input."""
         return max(map(prod, self.inputs), default=0)
 
     @property
     def elements_out(self) -> int:
-        """Elements of the largest output."""
+        """Number of elements of the largest output."""
         return max(map(prod, self.outputs), default=0)
 
 
@@ -52,7 +52,7 @@ class Cost(NamedTuple):
     """The cost of one execution.
 
     Attributes:
-      flops: floating-point operations; a multiplication with an addition is two.
+      flops: floating-point operations; a multiply-add counts as two.
       bytes: bytes read and written.
     """
 
@@ -61,7 +61,7 @@ class Cost(NamedTuple):
 
 
 Rule: TypeAlias = Callable[[Sizes], float]
-"""A number that follows from sizes."""
+"""A number computed from sizes."""
 
 CostRule: TypeAlias = Callable[[Sizes], Cost]
 """The cost of a node with these sizes."""
@@ -78,5 +78,5 @@ def once(sizes: Sizes) -> Cost:
 
 
 def one_for_each(sizes: Sizes) -> Cost:
-    """Return the same with an operation for each element of the output."""
+    """Return the cost of `once` plus one operation for each element of the output."""
     return Cost(float(sizes.elements_out), float(sizes.all_bytes))

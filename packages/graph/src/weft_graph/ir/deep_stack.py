@@ -1,8 +1,8 @@
 """Extension of Python's stack for functions whose recursion depth depends on their input.
 
-Functions that call functions are read, inlined and differentiated one inside the other. Python's
-stack has a limit for each thread, so if a thread has used half of it, the work goes on in
-another, and the first waits.
+Nested function calls are read, inlined and differentiated recursively. Python's stack is limited
+per thread, so when a thread has used half of it, the recursion continues in a new thread while the
+first one waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft_tensor import errors
 R = TypeVar("R")
 
 MOST_THREADS = 400
-"""Threads that may wait for each other; more are taken for a recursion without end."""
+"""Largest number of nested threads; more count as an infinite recursion."""
 
 
 class _Depth(threading.local):
@@ -42,11 +42,11 @@ def is_half_full() -> bool:
 
 
 def deeper(function: Callable[..., R], *arguments: Any) -> R:
-    """`function(*arguments)`, on a new thread where the stack of this one is half full.
+    """Call `function(*arguments)`, on a new thread if the stack of this one is half full.
 
-    The new thread has the default graphs and sessions of this one, and its context variables.
+    The new thread has the default graphs, default sessions and context variables of this one.
 
-    Raises: ResourceExhaustedError: this is nested so deep that it seems to have no end.
+    Raises: ResourceExhaustedError: the recursion is too deep and probably infinite.
     """
     if not is_half_full():
         return function(*arguments)
@@ -69,10 +69,11 @@ def deeper(function: Callable[..., R], *arguments: Any) -> R:
 def on_new_thread(
     function: Callable[[], R], interrupted: Callable[[bool], None] = lambda _: None
 ) -> R:
-    """Run a function on a new thread, and wait for it also when interrupted.
+    """Run a function on a new thread, and wait for it even if interrupted.
 
     Args:
-      interrupted: is told True when the wait is interrupted, and False when the function is over.
+      interrupted: called with True when the wait is interrupted, and with False when the function
+        returns.
     """
     results: list[R] = []
     raised: list[BaseException] = []

@@ -1,6 +1,6 @@
-"""The default graph, and functions over it: scopes for the nodes made in it, and collections.
+"""The default graph, and functions over its scopes and collections.
 
-It is the innermost one of this thread, or the process's own.
+The default graph is the innermost one of this thread, or that of the process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 
 def get_default_graph() -> Graph:
-    """Return the innermost graph of this thread's `with graph.as_default()`, or the process's own.
+    """Return the innermost graph of this thread's `with graph.as_default()`, or the process's one.
 
     Examples:
       >>> wf.get_default_graph() is wf.constant(1.0).graph
@@ -81,18 +81,18 @@ def reset_default_graph() -> None:
 
 
 def graph_for(value: Any) -> Graph:
-    """The graph of nodes that use `value`: the body of a function that is built, else its own."""
+    """Return the graph for nodes that use `value`: the current function body, or its graph."""
     graph: Graph = get_default_graph() if of_thread.bodies else value.graph
     return graph
 
 
 class name_scope:  # noqa: N801 - TensorFlow's public name
-    """Prefix the names of nodes made inside; used as a context manager that yields the scope.
+    """Context manager that prefixes the names of nodes created inside; yields the scope.
 
     Args:
-      name: the scope; None with `default_name` given takes that.
-      default_name: used when `name` is None.
-      values: tensors of the graph to build in; the default graph without any.
+      name: name of the scope; None for `default_name`.
+      default_name: name to use if `name` is None.
+      values: tensors of the graph to build in; the default graph if there are none.
     Raises: InvalidArgumentError: the name is not valid.
 
     Examples:
@@ -114,7 +114,7 @@ class name_scope:  # noqa: N801 - TensorFlow's public name
 
     @property
     def name(self) -> str | None:
-        """The name asked for."""
+        """The requested name."""
         return self._name
 
     def __enter__(self) -> str:
@@ -134,12 +134,12 @@ class name_scope:  # noqa: N801 - TensorFlow's public name
 def op_scope(
     values: Iterable[Any], name: str | None, default_name: str | None = None
 ) -> Iterator[str]:
-    """`name_scope` with TensorFlow's older order of arguments.
+    """Enter a `name_scope`, with TensorFlow's older order of arguments.
 
     Args:
-      values: tensors that the scope's nodes will use: their graph is made the default one.
+      values: tensors whose graph becomes the default graph.
       name: name of the scope, or None for `default_name`.
-      default_name: used where there is no name.
+      default_name: name to use if `name` is None.
 
     Examples:
       >>> x = wf.constant(1.0)
@@ -153,11 +153,11 @@ def op_scope(
 
 
 def device(device_name_or_function: DeviceRequest) -> AbstractContextManager[None]:
-    """Request a device, in full or in part, for nodes made inside.
+    """Request a device, fully or partly specified, for nodes created inside.
 
     Args:
-      device_name_or_function: a name such as "/GPU:0" or "/job:worker/task:1", in full or in part;
-        a function from a node to a name; or None, to lift outer requests.
+      device_name_or_function: a full or partial name such as "/GPU:0" or "/job:worker/task:1"; a
+        function from a node to a name; or None to ignore outer requests.
 
     Examples:
       >>> with wf.device("/CPU:0"):
@@ -168,10 +168,10 @@ def device(device_name_or_function: DeviceRequest) -> AbstractContextManager[Non
 
 
 def container(container_name: str) -> AbstractContextManager[None]:
-    """Keep the resources of nodes made inside in the container of that name.
+    """Put the resources of nodes created inside into a container.
 
     Args:
-      container_name: of the container; "" for the default one.
+      container_name: name of the container; "" for the default one.
 
     Examples:
       >>> with wf.container("shared"):
@@ -183,10 +183,10 @@ def container(container_name: str) -> AbstractContextManager[None]:
 def control_dependencies(
     control_inputs: Iterable[Any] | None,
 ) -> AbstractContextManager[ControlScope | None]:
-    """Make nodes created inside wait for `control_inputs`; None lifts the outer ones.
+    """Make nodes created inside wait for `control_inputs`; None clears outer ones.
 
     Args:
-      control_inputs: list of nodes and outputs; None for none, also of outer blocks.
+      control_inputs: list of nodes and outputs; None to clear those of outer blocks too.
 
     Examples:
       >>> count = wf.Variable(0)
@@ -203,11 +203,11 @@ def control_dependencies(
 
 
 def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
-    """Place nodes made inside on the device of `op`.
+    """Place nodes created inside on the device of `op`.
 
     Args:
       op: a node, an output or a variable.
-      ignore_existing: lift the outer colocations.
+      ignore_existing: ignore outer colocation requests.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -219,7 +219,7 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextMana
 
 @contextmanager
 def init_scope() -> Iterator[None]:
-    """Lift control inputs and name scopes, for nodes that initialize.
+    """Leave control inputs and name scopes, for initialization nodes.
 
     Examples:
       >>> with wf.init_scope():
@@ -235,7 +235,7 @@ def add_to_collection(name: Any, value: Any) -> None:
 
     Args:
       name: name of the collection.
-      value: anything.
+      value: any object.
 
     Examples:
       >>> wf.add_to_collection("kept", 1)
@@ -250,7 +250,7 @@ def add_to_collections(names: Any, value: Any) -> None:
 
     Args:
       names: names of collections.
-      value: anything.
+      value: any object.
 
     Examples:
       >>> wf.add_to_collections(["first", "second"], 1)
@@ -264,8 +264,8 @@ def get_collection(key: Any, scope: str | None = None) -> list[Any]:
     """Return a copy of a collection of the default graph.
 
     Args:
-      key: of the collection, such as one of `wf.GraphKeys`.
-      scope: only items whose name this regular expression matches at the start.
+      key: name of the collection, such as one of `wf.GraphKeys`.
+      scope: regular expression; return only items whose name it matches at the start.
     Returns: a list.
 
     Examples:
@@ -280,8 +280,8 @@ def get_collection_ref(key: Any) -> list[Any]:
     """Return a collection of the default graph itself.
 
     Args:
-      key: of the collection.
-    Returns: the list itself; what is appended to it is in the collection.
+      key: name of the collection.
+      Returns: the list itself; changes to it change the collection.
 
     Examples:
       >>> wf.get_collection_ref("kept").append(1)
@@ -295,7 +295,7 @@ def is_tensor(x: Any) -> bool:
     """Return True if `x` is an output, a variable, or a composite of outputs.
 
     Args:
-      x: anything.
+      x: any object.
 
     Examples:
       >>> wf.is_tensor(wf.constant(1.0)), wf.is_tensor(1.0)

@@ -1,4 +1,4 @@
-"""Device names: parsing every accepted form, merging partial requests, the canonical form."""
+"""Device names: parsing, merging of partial requests, and the canonical form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_tensor import errors
 
 
 class DeviceParts(NamedTuple):
-    """A full or partial device name that never changes; None where a part is left open."""
+    """An immutable full or partial device name; None for unspecified parts."""
 
     job: str | None = None
     replica: int | None = None
@@ -21,7 +21,7 @@ class DeviceParts(NamedTuple):
     device_index: int | None = None
 
     def to_string(self) -> str:
-        """Return the canonical form, the open parts left out."""
+        """Return the canonical form, without unspecified parts."""
         parts = []
         if self.job is not None:
             parts.append(f"/job:{self.job}")
@@ -37,7 +37,7 @@ class DeviceParts(NamedTuple):
     def merge(self, inner: DeviceParts) -> DeviceParts:
         """Return this request overridden by `inner`; a new type resets the index.
 
-        TensorFlow keeps the index even then: "/gpu:1" refined by "/cpu" is "/cpu:1" there.
+        TensorFlow keeps the index: "/gpu:1" merged with "/cpu" is "/cpu:1" there.
         """
         merged = [mine if his is None else his for mine, his in zip(self, inner, strict=True)]
         if self.device_type not in (None, merged[3]):
@@ -61,20 +61,20 @@ def _upper(device_type: Any) -> str:
 
 
 class DeviceSpec:
-    """A full or partial device name; None where a part is left open.
+    """A full or partial device name; None for unspecified parts.
 
     `/job:worker/replica:0/task:17/device:GPU:3`
 
-    Its parts can be set; do not when it is a key of a mapping, since it is hashed by them.
+    Its parts can be set. They determine its hash, so do not change a key of a mapping.
 
     Args:
       job: name of the job.
       replica, task: numbers.
       device_type: "CPU" or "GPU", in any case.
-      device_index: number of the device among those of its type.
+      device_index: index of the device among those of its type.
 
     Attributes:
-      parts: the parts as they are now, as a tuple.
+      parts: the current parts, as a tuple.
 
     Examples:
       >>> wf.DeviceSpec(job="worker", task=1, device_type="GPU", device_index=0).to_string()
@@ -114,7 +114,7 @@ class DeviceSpec:
         return DeviceSpec().parse_from_string(spec)
 
     def parse_from_string(self, spec: str) -> DeviceSpec:
-        """Copy all parts of `spec`; returns self.
+        """Set all parts to those of `spec`; return self.
 
         Raises: InvalidArgumentError: a part is malformed or given twice.
         """
@@ -122,7 +122,7 @@ class DeviceSpec:
         return self
 
     def to_string(self) -> str:
-        """Return the canonical form, the open parts left out."""
+        """Return the canonical form, without unspecified parts."""
         return self.parts.to_string()
 
     def merge_from(self, dev: DeviceSpec) -> None:
@@ -154,7 +154,7 @@ class DeviceSpec:
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> DeviceParts:
-    """Return the parts of a device name; as `DeviceSpec.from_string`."""
+    """Return the parts of a device name, parsed like `DeviceSpec.from_string`."""
     values: dict[str, str | int | None] = {}
 
     def put(key: str, value: str | int | None) -> None:

@@ -1,7 +1,7 @@
-"""Edits of a graph: its nodes get other inputs or another order, become constants, or go.
+"""Edits of a graph: replacing inputs, reordering, folding to constants, and removing nodes.
 
-Each keeps the lists of users right in both directions, and leaves the graph as it was where it
-fails.
+Each edit keeps the use lists consistent in both directions. If an edit fails, the graph is
+unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft_tensor import errors
 
 
 class Edits(Collections):
-    """The part of a graph that has its nodes, and edits them.
+    """Base class of graphs: the nodes and the edits of them.
 
     Attributes:
       nodes: all nodes in the order of construction; append-only for callers.
@@ -30,11 +30,11 @@ class Edits(Collections):
         self._extended = 0
 
     def mark_extended(self, count: int) -> None:
-        """Note that a session runs the first `count` nodes, which no edit may touch from now on."""
+        """Record that a session runs the first `count` nodes, which edits may no longer change."""
         self._extended = max(self._extended, count)
 
     def replace_input(self, node: Node, position: int, new: Output, *, reason: str) -> None:
-        """Replace the input of `node` at `position` by `new`.
+        """Replace the input of `node` at index `position` by `new`.
 
         Raises: as `set_inputs`.
         """
@@ -42,12 +42,12 @@ class Edits(Collections):
         self.set_inputs(node, inputs, reason=reason)
 
     def set_inputs(self, node: Node, inputs: Sequence[Output], *, reason: str) -> None:
-        """Replace all inputs of `node` by `inputs`, which must be equally many.
+        """Replace all inputs of `node` by as many new ones.
 
         Raises:
           FailedPreconditionError: a session runs `node`.
-          InvalidArgumentError: an input has another element type, or is in another graph; nothing
-            is changed then.
+          InvalidArgumentError: an input has another element type or is in another graph; the graph
+            is then unchanged.
         """
         self._check_editable(node, reason)
         pairs = zip(node.inputs, inputs, strict=True)
@@ -60,9 +60,9 @@ class Edits(Collections):
             new._add_use(node)
 
     def replace_uses(self, old: Output, new: Output, *, reason: str) -> int:
-        """Replace `old` by `new` in every consumer; returns the number of consumers changed.
+        """Replace `old` by `new` in every consumer; return the number of changed consumers.
 
-        Raises: as `set_inputs`; nothing is changed then.
+        Raises: as `set_inputs`; the graph is then unchanged.
         """
         return self.replace_all_uses({old: new}, reason=reason)
 
@@ -71,13 +71,13 @@ class Edits(Collections):
     ) -> int:
         """Replace each key by its value in all consumers.
 
-        The inputs of a consumer are rebuilt once, however many of them change. What replaces an
-        output is not replaced in turn.
+        The inputs of a consumer are rebuilt once, even if several change. Replacements are not
+        replaced in turn.
 
         Args:
-          keep: consumers that stay as they are.
-        Returns: the number of consumers changed.
-        Raises: as `set_inputs`; nothing is changed then.
+          keep: consumers to leave unchanged.
+          Returns: the number of changed consumers.
+          Raises: as `set_inputs`; the graph is then unchanged.
         """
         changed = {old: new for old, new in replacements.items() if old is not new}
         moved_uses: dict[Output, dict[Node, int]] = {}
@@ -115,7 +115,7 @@ class Edits(Collections):
 
         Raises:
           FailedPreconditionError: a session runs one of them.
-          InvalidArgumentError: a node that stays uses one of them; nothing is changed then.
+          InvalidArgumentError: a remaining node uses one of them; the graph is then unchanged.
         """
         doomed = dict.fromkeys(nodes)
         for node in doomed:
@@ -137,11 +137,11 @@ class Edits(Collections):
             node.index = index
 
     def reorder(self, nodes: Sequence[Node], *, reason: str) -> None:
-        """Let the order of construction be that of `nodes`, which are all nodes of the graph.
+        """Set the order of construction to that of `nodes`, which must be all nodes.
 
         Raises:
           FailedPreconditionError: a session runs one of them.
-          InvalidArgumentError: some are missing, or of another graph; nothing is changed then.
+          InvalidArgumentError: some are missing or in another graph; the graph is then unchanged.
         """
         for node in nodes:
             self._check_editable(node, reason)
@@ -170,7 +170,7 @@ class Edits(Collections):
     def check_integrity(self) -> None:
         """Recompute every use-list and index from scratch and compare.
 
-        Raises: InternalError: something is missing or in excess; the message lists it.
+        Raises: InternalError: an entry is missing or superfluous; the message lists it.
         """
         problems: list[str] = []
         uses: dict[Output, Counter[Node]] = {

@@ -1,4 +1,4 @@
-"""Conversion of graphs and their parts to messages, registered by the modules of the formats."""
+"""Registry of conversions of graphs and their parts to messages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from weft_graph.ir.registry import Registry
 from weft_tensor import shape
 
 writers: Registry[Callable[..., Any]] = Registry("message", "weft_graph.messages")
-"""Writers that convert an object to a message, by the name of the message."""
+"""Functions that convert an object to a message, by name of the message."""
 
 readers: Registry[Callable[..., Any]] = Registry("message", "weft_graph.messages")
-"""Readers that fill an object from a message, by the name of the message."""
+"""Functions that fill an object from a message, by name of the message."""
 
 
 shape.message_of = lambda dims: to_message("TensorShapeProto", dims)

@@ -33,9 +33,9 @@ class NameAttrs:
 
 
 def as_name_attrs(value: Any) -> NameAttrs:
-    """`value` as NameAttrs: itself, a function's name, or a function object with a `name`.
+    """Convert a NameAttrs, a function's name or a function object with a `name` to NameAttrs.
 
-    Raises: TypeError: it is none of these.
+    Raises: TypeError: the value is not one of these.
     """
     if isinstance(value, NameAttrs):
         return value

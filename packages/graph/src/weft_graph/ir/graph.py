@@ -1,7 +1,7 @@
 """The graph: nodes by name, scopes that apply to new nodes, collections, and edits.
 
-A graph only grows while programs build it.  The edits at the end of the class serve passes, which
-work on graphs of their own; a node that a session already runs refuses them.
+A graph only grows while programs build it. The edits at the end of the class are for passes, which
+edit their own graphs. Nodes that a session already runs cannot be edited.
 """
 
 from __future__ import annotations
@@ -40,15 +40,13 @@ class Graph(Edits):
       seed: the graph-level random seed, or None.
       functions: the library of named subgraphs.
       contexts: the branches and loops, by name, outer ones first.
-      has_contexts: whether any node is in a branch or a loop.
-      variable_stores: the variables that get_variable made, and its scopes; weft_graph.variables'.
-      variable_updates: which nodes change which variables, as far as somebody asked;
-        weft_graph.variables'.
-      variable_slices: which slices are of which variables; weft_graph.variables'.
-      versions: of the oldest producer and the newest consumer that what was imported asks for, or
-        None; the messages'.
-      gradient_functions: gradients that live and die with the graph, by the name that nodes refer
-        to them with; weft_autodiff's.
+      has_contexts: True if a node is in a branch or a loop.
+      variable_stores: the variables of get_variable, and its scopes; used by weft_graph.variables.
+      variable_updates: cache of the nodes that update variables; used by weft_graph.variables.
+      variable_slices: the variables of slices; used by weft_graph.variables.
+      versions: producer and consumer versions required by imported graphs, or None.
+      gradient_functions: gradients that belong to the graph, by the name that nodes refer to; used
+        by weft_autodiff.
 
     Examples:
       >>> graph = wf.Graph()
@@ -82,7 +80,7 @@ class Graph(Edits):
 
     @property
     def version(self) -> int:
-        """A number that grows with every node added."""
+        """A number that increases with every new node."""
         return len(self.nodes)
 
     @property
@@ -112,11 +110,11 @@ class Graph(Edits):
         return self._finalized
 
     def finalize(self) -> None:
-        """Refuse further nodes."""
+        """Forbid adding further nodes."""
         self._finalized = True
 
     def unfinalize(self) -> None:
-        """Allow further nodes in a finalized graph."""
+        """Allow adding nodes again after `finalize`."""
         self._finalized = False
 
     def add_node(
@@ -130,13 +128,13 @@ class Graph(Edits):
         code: CodeType | None = None,
         line: int = 0,
     ) -> Node:
-        """Append a checked node; `weft_graph.ir.builder.create` is the caller's way in.
+        """Append a checked node; callers use `weft_graph.ir.builder.create`.
 
         Args:
-          name: unique already.
+          name: a unique name.
           inputs: outputs of this graph.
-          types: one per output.
-          shapes: one per output; None for shapes that are all unknown.
+          types: one element type per output.
+          shapes: one shape per output; None if all are unknown.
         Raises: FailedPreconditionError: the graph is finalized.
         """
         if self._finalized:
@@ -189,12 +187,12 @@ class Graph(Edits):
     ) -> Node:
         """Append a copy of a node from this graph or another, with inputs of this graph.
 
-        It has the element types, static shapes and source line of the node; everything else comes
-        from the scopes that are open.
+        It has the element types, static shapes and source line of the node; everything else is
+        determined by the current scopes.
 
         Args:
-          name: unique already.
-          attrs: the node's own by default, shared with it.
+          name: a unique name.
+          attrs: attributes; by default those of the node, shared with it.
         """
         return self.add_derived(
             node,
@@ -216,23 +214,23 @@ class Graph(Edits):
         types: Sequence[DType] = (),
         shapes: Sequence[Dims] | None = (),
     ) -> Node:
-        """`add_node` for one that no program asked for: errors show the line of `origin`."""
+        """Append a node on behalf of `origin`, whose source line errors show."""
         code, line = origin._code, origin._line
         attrs = {} if attrs is None else attrs
         return self.add_node(op_def, name, inputs, attrs, types, shapes, code, line)
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
-        """`name` under the current name scope, made unique by a suffix."""
+        """Return `name` in the current name scope, made unique by a suffix."""
         prefix = self.scopes.name_prefix
         full = prefix + name if prefix else name
         return self._unique(full, mark_as_used)
 
     def exact_name(self, full: str) -> str:
-        """Return `full` unchanged, for a node named like its scope.
+        """Reserve `full` as the exact name of a node, and return it.
 
         Raises:
-          AlreadyExistsError: a node has it.
-          InvalidArgumentError: it may not name a node.
+          AlreadyExistsError: a node has this name.
+          InvalidArgumentError: it is not a valid node name.
         """
         check_scope_name(full, top=False)
         if full in self._by_name:
@@ -242,7 +240,7 @@ class Graph(Edits):
         return full
 
     def reserve_name(self, full: str) -> None:
-        """Keep `unique_name` from giving a name out, which a frame has."""
+        """Reserve the name of a frame, so that `unique_name` does not return it."""
         with self._lock:
             self._names.setdefault(full.lower(), 1)
 
@@ -275,7 +273,7 @@ class Graph(Edits):
 
         Raises:
           InvalidTypeError: the name is not a string.
-          NotFoundError: there is none.
+          NotFoundError: no node has this name.
         """
         _check_string(name)
         node = self._by_name.get(name)
@@ -293,7 +291,7 @@ class Graph(Edits):
         Raises:
           InvalidTypeError: the name is not a string.
           InvalidArgumentError: the name has no port.
-          NotFoundError: there is no such node or port.
+          NotFoundError: the node or port does not exist.
         """
         _check_string(name)
         node_name, colon, port = name.rpartition(":")
@@ -314,7 +312,7 @@ class Graph(Edits):
         """Return the output or node for `obj`: itself, a name, or an object that converts.
 
         Raises:
-          InvalidTypeError: it stands for nothing in a graph, or for the wrong kind.
+          InvalidTypeError: it does not represent an element of a graph, or one of the wrong kind.
           InvalidArgumentError: it belongs to another graph.
           NotFoundError: the name is unknown.
         """
@@ -355,20 +353,20 @@ class Graph(Edits):
         return f"the graph has no node named {name!r}{hint}"
 
     def is_feedable(self, tensor: Output) -> bool:
-        """Return True if Run may replace the output by a fed value."""
+        """Return True if the output may be fed."""
         return tensor not in self._unfeedable
 
     def prevent_feeding(self, tensor: Output) -> None:
-        """Make feeding the output an error."""
+        """Forbid feeding the output."""
         self._unfeedable.add(tensor)
 
     def is_fetchable(self, tensor_or_op: Any) -> bool:
-        """Return True if an element may be fetched; everything in the graph may."""
+        """Return True if an element may be fetched, which is so for all elements of the graph."""
         self.as_graph_element(tensor_or_op)
         return True
 
     def switch_to_thread_local(self) -> None:
-        """Use thread-local scopes; always the case, so this does nothing."""
+        """Do nothing: scopes are always thread-local."""
 
     @property
     def building_function(self) -> bool:
@@ -377,21 +375,21 @@ class Graph(Edits):
 
     @property
     def outermost(self) -> Graph:
-        """The graph around all bodies of functions: itself, unless it is a body."""
+        """The graph that encloses all function bodies: itself, unless it is a body."""
         return self
 
     def capture(self, output: Output) -> Output:
-        """Return the output to use in nodes of this graph: in a function its argument."""
+        """Return the output to use in nodes of this graph: for a function body, its argument."""
         return output
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return `inputs` of a new node with outer values replaced; conversion follows."""
+        """Return a new node's inputs with outer values replaced, before their conversion."""
         return inputs
 
     # ----------------------------------------------------------------- scopes
 
     def as_default(self) -> AbstractContextManager[Graph]:
-        """Make it this thread's default graph inside the block."""
+        """Make this graph the thread's default graph inside the block."""
         return thread_stacks.graph_as_default(self)
 
     @contextmanager
@@ -417,15 +415,15 @@ class Graph(Edits):
             scopes.name_prefix = before
 
     def get_name_scope(self) -> str:
-        """Return the name scope that is open, without its closing slash."""
+        """Return the current name scope without its closing slash."""
         return self.scopes.name_prefix.rstrip("/")
 
     def device(self, device_name_or_function: DeviceRequest) -> AbstractContextManager[None]:
-        """Request a device, in full or in part, for nodes made inside; None lifts the requests.
+        """Request a full or partial device for nodes created inside; None clears outer requests.
 
         Args:
-          device_name_or_function: a name, a DeviceSpec as it is now, or a function from a node to
-            either.
+          device_name_or_function: a name, a DeviceSpec (which is copied), or a function from a node
+            to either.
         """
         return self.scopes.device(device_name_or_function)
 
@@ -434,7 +432,7 @@ class Graph(Edits):
     ) -> AbstractContextManager[ControlScope | None]:
         """Make nodes created inside wait for `control_inputs`.
 
-        None lifts the outer ones, and leaves the branches and loops that are being built.
+        None clears the outer ones, and leaves the current branches and loops.
 
         Args:
           control_inputs: operations, tensors, variables, IndexedSlices, or names of the first two.
@@ -448,17 +446,17 @@ class Graph(Edits):
         return self.scopes.control(nodes)
 
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
-        """Place nodes made inside on the device of `op`."""
+        """Place nodes created inside on the device of `op`."""
         element = None if op is None else self.as_graph_element(op)
         node = element.node if isinstance(element, Output) else element
         return self.scopes.colocate(node, ignore_existing)
 
     def gradient_override_map(self, op_type_map: dict[str, str]) -> AbstractContextManager[None]:
-        """Use other registered gradients for nodes made inside: op type to gradient name."""
+        """Override the gradients of nodes created inside; maps op types to gradient names."""
         return self.scopes.override_gradients(op_type_map)
 
     def container(self, container_name: str) -> AbstractContextManager[None]:
-        """Keep the resources of nodes made inside in the container of that name."""
+        """Put the resources of nodes created inside into a container."""
         return self.scopes.in_container(container_name)
 
     # ------------------------------------------------------------ other forms
@@ -491,13 +489,15 @@ class Graph(Edits):
         """Add a node by the name of its op, with its attributes.
 
         Args:
-          op_type: of a declared op.
-          inputs: tensors, those of list arguments laid flat.
-          dtypes: element types of the outputs; what follows from the op must be the same.
-          input_types, op_def, compute_shapes, compute_device: not used; the op's declaration tells.
-          name: name of the node; the op's by default.
-          attrs: values, or `AttrValue` messages; those that follow from inputs may be left out.
-        Raises: InvalidArgumentError, InvalidTypeError: inputs, attributes or types do not fit.
+          op_type: type of a declared op.
+          inputs: tensors; list arguments are flattened.
+          dtypes: element types of the outputs; they must match the inferred ones.
+          input_types, op_def, compute_shapes, compute_device: ignored; the op's declaration is
+            used.
+          name: name of the node; the op type by default.
+          attrs: values or `AttrValue` messages; attributes inferred from inputs may be omitted.
+          Raises: InvalidArgumentError, InvalidTypeError: inputs, attributes or types do not match
+            the op.
         """
         del input_types, op_def, compute_shapes, compute_device
         with self.as_default():
@@ -514,7 +514,7 @@ def _check_string(name: Any) -> None:
 
 
 def device_string(request: Any) -> str:
-    """Return the canonical form of a device request given as a string or a DeviceSpec."""
+    """Return the canonical form of a device request, which is a string or a DeviceSpec."""
     if isinstance(request, DeviceSpec):
         return request.to_string()
     return DeviceSpec.from_string(request).to_string() if request else ""

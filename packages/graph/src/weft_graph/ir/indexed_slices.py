@@ -68,17 +68,18 @@ class SparseTensorValue(NamedTuple):
 class IndexedSlices(CompositeTensor):
     """Slices of a tensor along its first axis: `dense[indices[i]] += values[i]`, zeros elsewhere.
 
-    The gradient of a gather is of this kind, so that it costs what was gathered and not the table.
+    The gradient of a gather has this type, so that its cost depends on the gathered rows, not on
+    the table.
 
     Attributes:
       values: shape (n, R).
-      indices: integers, shape (n,); they may repeat, the slices then add up.
+      indices: integers, shape (n,); slices at repeated indices are added.
       dense_shape: vector of integers, the shape (N, R) of the tensor, or None.
 
     Args:
       values: any type, shape (n, ...).
       indices: int32 or int64, shape (n,).
-      dense_shape: integers, shape of the whole; None if unknown.
+      dense_shape: integers, shape of the dense tensor; None if unknown.
 
     Examples:
       >>> x = wf.IndexedSlices(wf.constant([[1.0, 2.0]]), wf.constant([1]), wf.constant([2, 2]))
@@ -106,18 +107,18 @@ class IndexedSlices(CompositeTensor):
 
     @property
     def parts(self) -> tuple[Output, ...]:
-        """Values and indices, and the dense shape where it is known."""
+        """The values and indices, and the dense shape if it is known."""
         parts = (self._values, self._indices)
         return parts if self._dense_shape is None else (*parts, self._dense_shape)
 
     @property
     def dense_shape(self) -> Output | None:
-        """The shape of the whole tensor, if known."""
+        """The shape of the dense tensor, or None."""
         return self._dense_shape
 
     @property
     def dims(self) -> Dims:
-        """The static shape of the whole tensor."""
+        """The static shape of the dense tensor."""
         if self._dense_shape is not None:
             return constant_value_as_dims(self._dense_shape)
         inner = self._values.dims
@@ -125,11 +126,11 @@ class IndexedSlices(CompositeTensor):
 
     @property
     def shape(self) -> TensorShape:
-        """The static shape of the whole tensor."""
+        """The static shape of the dense tensor."""
         return TensorShape(self.dims)
 
     def get_shape(self) -> TensorShape:
-        """Return the static shape of the whole tensor."""
+        """Return the static shape of the dense tensor."""
         return self.shape
 
     @property
@@ -149,16 +150,16 @@ class IndexedSlices(CompositeTensor):
 
     @property
     def op(self) -> Node:
-        """The node that makes the values."""
+        """The node that computes the values."""
         return self._values.node
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The graph of the parts."""
         return self._values.graph
 
     def consumers(self) -> list[Node]:
-        """Return the nodes that use one of its parts."""
+        """Return the nodes that use one of the parts."""
         return _consumers(self)
 
     def __neg__(self) -> IndexedSlices:
@@ -172,10 +173,10 @@ class IndexedSlices(CompositeTensor):
 
 
 class SparseTensor(CompositeTensor):
-    """A tensor of which only some elements are stored.
+    """A tensor of which only some elements are stored, by index.
 
     Attributes:
-      indices: int64, shape (n, rank), the positions, as a rule in row-major order.
+      indices: int64, shape (n, rank), indices of the stored elements, usually in row-major order.
       values: any type, shape (n,).
       dense_shape: int64, shape (rank,).
 
@@ -211,7 +212,7 @@ class SparseTensor(CompositeTensor):
 
     @classmethod
     def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
-        """Return a SparseTensor itself, or a constant one from a SparseTensorValue."""
+        """Return a SparseTensor unchanged; convert a SparseTensorValue to a constant one."""
         if isinstance(sparse_tensor_value, SparseTensor):
             return sparse_tensor_value
         indices, values, dense_shape = sparse_tensor_value
@@ -219,17 +220,17 @@ class SparseTensor(CompositeTensor):
 
     @property
     def indices(self) -> Output:
-        """The positions."""
+        """The indices of the stored elements."""
         return self._indices
 
     @property
     def values(self) -> Output:
-        """The elements."""
+        """The stored elements."""
         return self._values
 
     @property
     def parts(self) -> tuple[Output, ...]:
-        """Indices, values and dense shape."""
+        """The indices, values and dense shape."""
         return self._indices, self._values, self._dense_shape
 
     @property
@@ -246,14 +247,14 @@ class SparseTensor(CompositeTensor):
     def set_shape(self, shape: Any) -> None:
         """Refine the static shape.
 
-        Raises: InvalidArgumentError: it contradicts what is known.
+        Raises: InvalidArgumentError: it contradicts the static shape.
         """
         self._static = merge_dims(self.dims, as_dims(shape))
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """Return the same indices with other values, of any type, shape (n,).
+        """Return a SparseTensor with the same indices and other values, of any type, shape (n,).
 
-        Raises: InvalidArgumentError: the numbers of values and indices are known and differ.
+        Raises: InvalidArgumentError: the numbers of values and indices are known to differ.
         """
         replaced = SparseTensor(self._indices, new_values, self._dense_shape)
         replaced._static = self._static
@@ -275,16 +276,16 @@ class SparseTensor(CompositeTensor):
 
     @property
     def op(self) -> Node:
-        """The node that makes the values."""
+        """The node that computes the values."""
         return self._values.node
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The graph of the parts."""
         return self._values.graph
 
     def consumers(self) -> list[Node]:
-        """Return the nodes that use one of its parts."""
+        """Return the nodes that use one of the parts."""
         return _consumers(self)
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
@@ -338,10 +339,10 @@ def is_sparse(value: Any) -> TypeGuard[SparseTensor | SparseTensorValue]:
 def convert_to_tensor_or_indexed_slices(
     value: Any, dtype: Any = None, name: str | None = None
 ) -> Output | IndexedSlices:
-    """IndexedSlices themselves, anything else as an output.
+    """Return IndexedSlices unchanged; convert other values to an output.
 
     Args:
-      value: IndexedSlices, or what converts to a tensor.
+      value: IndexedSlices, or a value that converts to a tensor.
       dtype: element type.
     Raises: InvalidTypeError: the element type is not `dtype`, or the value does not convert.
 
@@ -366,10 +367,10 @@ def convert_to_tensor_or_indexed_slices(
 def convert_to_tensor_or_sparse_tensor(
     value: Any, dtype: Any = None, name: str | None = None
 ) -> Output | SparseTensor:
-    """SparseTensors themselves, anything else as an output.
+    """Return SparseTensors unchanged; convert other values to an output.
 
     Args:
-      value: a SparseTensor, or what converts to a tensor.
+      value: a SparseTensor, or a value that converts to a tensor.
       dtype: element type.
     Raises: InvalidTypeError: the element type is not `dtype`, or the value does not convert.
 
@@ -391,7 +392,7 @@ def convert_to_tensor_or_sparse_tensor(
 def _densify(
     value: IndexedSlices, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
 ) -> Output:
-    """Return the whole tensor: slices at equal indices added up, zeros elsewhere."""
+    """Return the dense tensor: slices at equal indices are added, other rows are zeros."""
     if dtype is not None and value.dtype.base_dtype is not dtype.base_dtype:
         raise errors.InvalidTypeError(
             f"requires {dtype.name}, got IndexedSlices of {value.dtype.name}"

@@ -20,11 +20,11 @@ _held = False  # whether the main thread, the only one in which handlers run, ho
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait until the block has ended, which may be in any thread.
+    """Defer Ctrl-C until the end of the block, which may run in any thread.
 
-    It takes 8 us in the main thread.
+    It costs 8 us in the main thread.
 
-    Raises: KeyboardInterrupt: at the end of the block, or what else the handler raises.
+    Raises: KeyboardInterrupt, or another exception of the handler, at the end of the block.
     """
     global _held
     if _held or threading.current_thread() is not threading.main_thread():
@@ -47,12 +47,12 @@ def uninterrupted() -> Iterator[None]:
 
 
 def taken(queue: SimpleQueue[T], seconds: float | None = None) -> T:
-    """Return the next item of a queue, waited for so long, or for ever.
+    """Return the next item of a queue, with an optional timeout.
 
-    Python looks for signals before it waits for a lock and after it, but one that comes just
-    between would be seen at the end of the wait. So long waits are several.
+    Python checks for signals before and after it waits for a lock. A signal that arrives just after
+    the first check would be handled only at the end of the wait, so long waits are split.
 
-    Raises: Empty: there was none.
+    Raises: Empty: no item arrived in time.
     """
     end = None if seconds is None else time.monotonic() + seconds
     while True:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 COMPILED: Final = "_XlaCompile"
-"""The attribute that says whether a node is to be compiled, as TensorFlow writes it."""
+"""TensorFlow's attribute that requests or forbids compiling a node."""
 
 CHECKED: Final = "_jit_check"
-"""The attribute of nodes whose compiled values are compared with those of their kernels."""
+"""Attribute of nodes whose compiled values are compared with those of kernels."""
 
 _SEPARATE: Final = "_XlaSeparateCompiledGradients"
 
@@ -34,7 +34,7 @@ def jit_scope(
 
     Args:
       compile_ops: True to compile the nodes, or a predicate of their NodeDefs.
-      separate_compiled_gradients: accepted without effect; regions follow from data dependencies.
+      separate_compiled_gradients: accepted and ignored; regions follow from data dependencies.
     Raises: InvalidTypeError: `compile_ops` is neither a bool nor a function.
 
     Examples:
@@ -67,5 +67,5 @@ def _asking(compile_ops: Callable[[Any], bool]) -> Callable[[Node], bool]:
 
 
 def marks_of(node: Node) -> dict[str, Any]:
-    """Return the compilation hints of a node for derived nodes, such as its gradient's."""
+    """Return the compilation hints of a node, for nodes derived from it, such as its gradient."""
     return {COMPILED: node.attrs[COMPILED]} if COMPILED in node.attrs else {}

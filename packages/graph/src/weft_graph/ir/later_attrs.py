@@ -1,7 +1,7 @@
-"""Attributes that TensorFlow's ops came to have after 1.15, and the values that change nothing.
+"""Attributes that TensorFlow added to ops after 1.15, and their values without effect.
 
-A node or a call that was written for a newer TensorFlow may give them. weft has no use for them: it
-takes those that mean "as before".
+Nodes and calls written for a newer TensorFlow may have them. weft does not implement them; it
+accepts the values that select the behavior of 1.15.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _NEUTRAL: Final[dict[str, Any]] = {
     "index_type": dtypes.int32,
     "shape_type": dtypes.int32,
 }
-"""The values that mean "as before" where these are not zero, false or nothing."""
+"""Values that select the behavior of 1.15, if these are not zero, False or empty."""
 
 _INFORMATIVE: Final = frozenset({"debug_name", "grad_a", "grad_b", "grad_x", "grad_y"})
-"""Attributes that change nothing whatever their value."""
+"""Attributes without effect for any value."""
 
 _INFORMATIVE_OF: Final = frozenset({("AssignVariableOp", "validate_shape")})
-"""The same, for one op type: here a shape is compared in any case where it is known."""
+"""Attributes without effect for any value, by op type: known shapes are always compared."""
 
 _DATASETS: Final = (
     "BatchDatasetV2",
@@ -88,7 +88,7 @@ _OPS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "validate_shape": ("AssignVariableOp",),
 }
-"""The ops that have them, by patterns of their names."""
+"""The attributes by patterns of op types."""
 
 
 def later_attrs(op: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def changes_nothing(op: str, name: str, value: Any) -> bool:
     """Return True if an undeclared attribute of `op` has a value without effect.
 
     Args:
-      value: a plain value; of a type its number, or a DType.
+      value: a plain value; a type is a DType or its number.
     """
     if informative(op, name) or not value:
         return True

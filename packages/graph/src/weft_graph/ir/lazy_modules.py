@@ -4,11 +4,12 @@ No lock is held while a module is imported. Threads that need the same modules e
 Python executes a module once, and its import lock makes the other threads wait for the result. A
 lock of weft around an import would deadlock, because the module that another thread is importing
 may need that lock to register. Python's import locks alone cannot: a thread waits for a module only
-while it imports another one that depends on it, and the import graph has no cycles. Where user code
-adds a cycle, Python detects it and returns the module half executed.
+while it imports another one that depends on it, and the import graph has no cycles. If user code
+adds a cycle, Python detects it and returns a partly executed module.
 
-A source is complete only when all of its modules have been executed to their ends. Until then every
-lookup that misses tries again, so that a half-executed module never looks like a missing entry.
+A source is complete when all of its modules have been executed to their ends. Until then, every
+lookup that misses tries again, so that a partly executed module is not mistaken for a missing
+entry.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class LazyModules(ABC):
     """A set of modules that register something when they are imported.
 
     Attributes:
-      is_complete: whether all modules have been executed; it never becomes False again.
+      is_complete: True once all modules have been executed.
     """
 
     def __init__(self) -> None:
@@ -45,9 +46,9 @@ class LazyModules(ABC):
     def load(self) -> None:
         """Import all modules; return immediately in a thread that is already importing them.
 
-        Ctrl-C is held back meanwhile, since a half-executed module would register twice.
+        Ctrl-C is deferred meanwhile, because a partly executed module would register twice.
 
-        Raises: Exception: what a module raises.
+        Raises: Exception: any exception of a module.
         """
         if self.is_complete or getattr(self._thread, "is_loading", False):
             return
@@ -77,7 +78,7 @@ class PackageModules(LazyModules):
         self._failures: dict[str, Exception] = {}
 
     def load_some(self, names: Sequence[str]) -> None:
-        """Import single modules; names that no module has are ignored."""
+        """Import single modules; unknown names are ignored."""
         left = [] if self.is_complete else [name for name in names if name not in self._single]
         if not left:
             return
@@ -109,8 +110,8 @@ class PackageModules(LazyModules):
 class EntryPointModules(LazyModules):
     """The modules that other distributions name in an entry-point group.
 
-    An entry point names a module, or a package with all its modules. One that cannot be imported
-    does not hide the others.
+    An entry point names a module, or a package with all its modules. If one cannot be imported, the
+    others still are.
 
     Args:
       group: the group's name.
@@ -143,9 +144,9 @@ class EntryPointModules(LazyModules):
     def load_plain(self) -> None:
         """Import the entry points, except the modules of packages that have one per op family.
 
-        A package says so by `BY_FAMILY = True`; a lookup then imports single modules of it.
+        Such a package sets `BY_FAMILY = True`; a lookup then imports single modules of it.
 
-        Raises: InternalError: some cannot be imported; raised after all others were.
+        Raises: InternalError: some cannot be imported; raised after importing the others.
         """
         left = (
             []
@@ -177,14 +178,14 @@ class EntryPointModules(LazyModules):
             ) from first
 
     def _import_plain(self, entry: EntryPoint) -> bool:
-        """Import an entry point as `load_plain` does; return True if all of it was executed."""
+        """Import an entry point for `load_plain`; return True if it was fully executed."""
         if getattr(entry.load(), "BY_FAMILY", False):
             self._families.add(entry)
             return False
         return self._import_whole(entry)
 
     def _import_whole(self, entry: EntryPoint) -> bool:
-        """Import an entry point with all its modules; return True if all of it was executed."""
+        """Import an entry point with all its modules; return True if they were fully executed."""
         module = entry.load()
         if is_executing(module):  # in this thread, by a caller; its submodules may need its names
             return False
@@ -204,10 +205,10 @@ class EntryPointModules(LazyModules):
 
 
 def is_executing(module: ModuleType) -> bool:
-    """Return True if the body of a module has not been executed to its end.
+    """Return True if a module has not been executed to its end.
 
-    After an import this is so for a module that the same thread is importing, further up its stack,
-    and for one that Python returned early because waiting for it would have been a deadlock.
+    After an import, there are two cases: this thread is importing the module further up its stack,
+    or Python returned the module early to avoid a deadlock.
     """
     # Python keeps no public record of it; its own import statement asks this attribute.
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
@@ -220,7 +221,7 @@ def _submodules(package: ModuleType) -> list[str]:
 
 
 def _exists(name: str) -> bool:
-    """Return True if there is a module of that name; its parent packages are imported."""
+    """Return True if a module exists; its parent packages are imported."""
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError as error:

@@ -16,7 +16,7 @@ class LibraryFunction(Protocol):
 
     @property
     def name(self) -> str:
-        """In the library."""
+        """Name in the library."""
         ...
 
     def callees(self) -> Iterable[LibraryFunction]:
@@ -29,7 +29,7 @@ class LazyFunction:
 
     Args:
       definition: a `FunctionDef`.
-      read: makes the function, for a library whose functions it may call.
+      read: creates the function, for a library whose functions it may call.
     """
 
     __slots__ = ("definition", "read")
@@ -42,12 +42,12 @@ class LazyFunction:
 class Library(dict[str, Any]):
     """Functions by name.
 
-    An entry is a function, or a `LazyFunction`, as of one that comes from a file: that is checked
-    and becomes a function when it is asked for. `items` and `values` give entries as they are.
+    An entry is a function or a `LazyFunction`. The latter, for example from a file, is checked and
+    converted at its first use. `items` and `values` return the entries unconverted.
 
     Attributes:
-      traces: what Python functions were built for in the graph, and the bodies.
-      lowered: what stands for functional conditionals and loops of imported graphs.
+      traces: the bodies built for Python functions in the graph, by their arguments.
+      lowered: the lowered forms of functional conditionals and loops of imported graphs.
     """
 
     def __init__(self, *entries: Any) -> None:
@@ -61,7 +61,7 @@ class Library(dict[str, Any]):
         """Return the function of that name.
 
         Raises:
-          NotFoundError: there is none.
+          NotFoundError: no function has this name.
           InvalidArgumentError: its definition comes from a file and is not a valid function.
         """
         entry = super().get(name)
@@ -93,7 +93,7 @@ class Library(dict[str, Any]):
         return super().get(name)
 
     def definition(self, name: str) -> Any:
-        """Return the `FunctionDef` of an entry, which need not be read for it.
+        """Return the `FunctionDef` of an entry, without parsing it.
 
         Raises: UnimplementedError: it has none.
         """
@@ -104,7 +104,7 @@ class Library(dict[str, Any]):
         return Library(self)
 
     def unused_name(self, base_name: str) -> str:
-        """`base_name`, or with a number behind it."""
+        """Return `base_name`, with a numeric suffix if it is taken."""
         name, number = base_name, 0
         while name in self or name in self._reserved:
             number += 1
@@ -113,7 +113,7 @@ class Library(dict[str, Any]):
 
     @contextmanager
     def reserved(self, base_name: str) -> Iterator[str]:
-        """A name for a function that is being built, which no other gets meanwhile."""
+        """Reserve a name for a function under construction."""
         name = self.unused_name(base_name)
         self._reserved.append(name)
         try:
@@ -126,7 +126,7 @@ class Library(dict[str, Any]):
     def add(self, function: LibraryFunction) -> None:
         """Add a function, and those that it calls.
 
-        Raises: AlreadyExistsError: there is another one of that name.
+        Raises: AlreadyExistsError: another function has this name.
         """
         entry = super().get
         for added in (function, *function.callees()):
@@ -139,9 +139,9 @@ class Library(dict[str, Any]):
 
     @contextmanager
     def joining(self, entries: Mapping[str, Any]) -> Iterator[None]:
-        """Add entries; remove them again if the block fails.
+        """Add entries, and remove them again if the block fails.
 
-        Raises: AlreadyExistsError: there is another function of one of the names.
+        Raises: AlreadyExistsError: another function has one of the names.
         """
         before = dict(self)
         try:

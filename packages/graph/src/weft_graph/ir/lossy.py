@@ -9,14 +9,14 @@ from weft_tensor.dtypes import DType
 _log = logging.getLogger("weft")
 _said: set[tuple[str | None, str]] = set()
 _MOST = 1000
-"""Limit of the warnings in a process."""
+"""Largest number of warnings per process."""
 
 
 def say(subject: str, dtype: DType, change: str, line: str | None) -> None:
     """Warn once for each line of the program and each `subject`.
 
     Args:
-      subject: the consumer of the numbers, such as "a constant".
+      subject: the receiver of the numbers, such as "a constant".
       dtype: the type they are converted to.
       change: an example of a change, such as "0.5 becomes 0".
       line: the line of the program.

@@ -12,7 +12,7 @@ from weft_graph.ir.op_def import lookup_op
 
 
 def named_results(node: Node) -> Any:
-    """Return the outputs of a node as a named tuple; several tensors of one argument are a list."""
+    """Return the outputs of a node as a named tuple; list arguments are lists."""
     return _kind(node.type)(*_group_by_argument(node))
 
 

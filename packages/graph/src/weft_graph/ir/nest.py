@@ -1,7 +1,7 @@
 """Flattening and packing of nested structures: sequences, named tuples and mappings.
 
 Any other value is a leaf: None, a tensor, an array, a string, a shape, a set.
-Mappings are walked in the order of their sorted keys, and rebuilt in an order of their own.
+Mappings are traversed in the order of their sorted keys, and rebuilt in their original order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_nested(seq: Any) -> bool:
 
 
 def is_sequence(seq: Any) -> bool:
-    """`is_nested` under its deprecated name."""
+    """Deprecated name of `is_nested`."""
     return is_nested(seq)
 
 
@@ -71,7 +71,7 @@ def _open_container(value: Any, composites: bool) -> list[tuple[Any, Any]] | Non
 
 
 def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
-    """A container like another one, with other children in the order of `_open_container`."""
+    """Return a container like another one with new children, in `_open_container`'s order."""
     if isinstance(like, Mapping):
         by_key = dict(zip(sorted(like), children, strict=True))
         pairs = [(key, by_key[key]) for key in like]
@@ -118,12 +118,12 @@ def _sketch(value: Any) -> str:
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """Return the leaves in order; a single leaf returns a list of one.
+    """Return the leaves in order; for a single leaf, a list of one item.
 
     Args:
       structure: any nesting of sequences and mappings.
-      expand_composites: look into IndexedSlices and SparseTensor too.
-    Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
+      expand_composites: also expand IndexedSlices and SparseTensor.
+      Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
 
     Examples:
       >>> wf.nest.flatten({"a": [1, 2], "b": 3})
@@ -149,12 +149,12 @@ def _flatten_into(structure: Any, composites: bool, leaves: list[Any]) -> None:
 def pack_sequence_as(
     structure: Any, flat_sequence: Sequence[Any], expand_composites: bool = False
 ) -> Any:
-    """Return a structure like `structure`, with these leaves.
+    """Return a structure like `structure` with other leaves.
 
     Args:
-      structure: what to imitate; its leaves do not matter.
-      flat_sequence: as many leaves, in the order of `flatten`.
-      expand_composites: as `flatten` was called.
+      structure: the template; its leaves are ignored.
+      flat_sequence: the new leaves, in the order of `flatten`.
+      expand_composites: also expand IndexedSlices and SparseTensor.
     Raises:
       InvalidTypeError: `flat_sequence` is not a sequence.
       InvalidArgumentError: it has too many or too few items.
@@ -185,15 +185,15 @@ def _packed(structure: Any, leaves: Iterator[Any], composites: bool) -> Any:
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
-    """Return `func` of the corresponding leaves of structures, in a structure like the first.
+    """Apply `func` to corresponding leaves of structures; return a structure like the first.
 
     Args:
-      func: takes as many arguments as there are structures.
-      *structure: structures that are the same by `assert_same_structure`.
-      **kwargs: its `check_types` and `expand_composites`.
+      func: function of as many arguments as there are structures.
+      *structure: structures that match, as checked by `assert_same_structure`.
+      **kwargs: `check_types` and `expand_composites` of that function.
     Raises:
       InvalidTypeError: `func` is not callable, or containers are of different types.
-      InvalidArgumentError: the structures differ, there are none, or a keyword is unknown.
+      InvalidArgumentError: the structures differ or are missing, or a keyword is unknown.
 
     Examples:
       >>> wf.nest.map_structure(lambda x: 2 * x, {"a": [1, 2], "b": 3})
@@ -226,16 +226,16 @@ def _no_more(kwargs: Mapping[str, Any], *accepted: str) -> None:
 def assert_same_structure(
     nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
 ) -> None:
-    """Raise unless two structures have their leaves at the same positions.
+    """Check that two structures have their leaves at the same positions.
 
     Args:
       nest1, nest2: structures; leaves are not compared.
       check_types: require containers of the same type as well, and mappings with the same keys.
         Named tuples with the same name and fields count as one type; all mappings do too.
-      expand_composites: look into IndexedSlices and SparseTensor too.
+      expand_composites: also expand IndexedSlices and SparseTensor.
     Raises:
-      InvalidArgumentError: they differ.
-      InvalidTypeError: only the types of containers do.
+        InvalidArgumentError: they differ.
+        InvalidTypeError: they differ only in types of containers.
 
     Examples:
       >>> wf.nest.assert_same_structure([1, 2], [3, 4])
@@ -256,7 +256,7 @@ _Difference = tuple[Path, str, type[errors.InvalidArgumentError]]
 def _difference(
     a: Any, b: Any, check_types: bool, composites: bool, path: Path
 ) -> _Difference | None:
-    """Return the first position where two structures differ, how, and the error for it."""
+    """Return the first difference of two structures: its position, description and error class."""
     pairs, other_pairs = _open_container(a, composites), _open_container(b, composites)
     if pairs is None and other_pairs is None:
         return None
@@ -301,7 +301,7 @@ def _is_same_type(a: Any, b: Any) -> bool:
 
 
 def yield_flat_paths(nest: Any, expand_composites: bool = False) -> Iterator[Path]:
-    """The way to each leaf, in the order of `flatten`: keys, names of fields and positions."""
+    """Yield the path to each leaf in the order of `flatten`: keys, field names, positions."""
     for path, _ in _walk(nest, expand_composites, ()):
         yield path
 
@@ -321,14 +321,14 @@ def _walk(value: Any, composites: bool, path: Path) -> Iterator[tuple[Path, Any]
 def flatten_with_tuple_paths(
     structure: Any, expand_composites: bool = False
 ) -> list[tuple[Path, Any]]:
-    """Return the pairs of path and leaf."""
+    """Return a list of (path, leaf) pairs; a path is a tuple."""
     return list(_walk(structure, expand_composites, ()))
 
 
 def flatten_with_joined_string_paths(
     structure: Any, separator: str = "/", expand_composites: bool = False
 ) -> list[tuple[str, Any]]:
-    """Return the pairs of path, as one string, and leaf."""
+    """Return a list of (path, leaf) pairs; a path is a string."""
     walk = _walk(structure, expand_composites, ())
     return [(separator.join(map(str, path)), leaf) for path, leaf in walk]
 
@@ -352,10 +352,10 @@ def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs
 
 
 def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> None:
-    """Raise unless a structure extends a shallower one.
+    """Check that a structure extends a shallower one.
 
     Args:
-      shallow_tree: structure whose leaves stand for anything.
+      shallow_tree: structure whose leaves match any structure.
       input_tree: structure with the same containers at the same positions, down to those leaves.
       check_types: require containers of the same type as well.
     Raises:
@@ -412,14 +412,14 @@ def _flatten_up_to(shallow: Any, value: Any, check_types: bool, parts: list[Any]
 def map_structure_up_to(
     shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any
 ) -> Any:
-    """`func` of the parts of structures at the leaves of a shallower one, in one like that.
+    """Apply `func` to the parts of structures at the leaves of a shallower structure.
 
     Args:
-      shallow_tree: structure that says where to stop.
-      func: takes as many arguments as there are inputs.
-      *inputs: structures that go on where it ends.
+      shallow_tree: structure at whose leaves the traversal stops.
+      func: function of as many arguments as there are inputs.
+      *inputs: structures that extend `shallow_tree`.
       **kwargs: `check_types`, as for `assert_shallow_structure`.
-    Raises: InvalidTypeError, InvalidArgumentError: they do not, or there are none.
+    Raises: InvalidTypeError, InvalidArgumentError: they do not extend it, or there are none.
     """
     if not inputs:
         raise errors.InvalidArgumentError("map_structure_up_to requires at least one structure")
@@ -431,14 +431,14 @@ def map_structure_up_to(
 
 
 def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure: Any) -> Any:
-    """Return the shallow structure of Booleans that a function finds at each level of a structure.
+    """Return a shallow structure of bools: the answers of a function at each level.
 
     Args:
-      traverse_fn: of a part of the structure: whether to look into it; or for a container one
-        Boolean per item, in a structure of depth 1.
-      structure: any nesting.
-    Returns: False where it is not looked into, the answer at the leaves.
-    Raises: InvalidTypeError, InvalidArgumentError: an answer is neither.
+      traverse_fn: function of a part of the structure that returns True to expand it; for a
+        container it may return a structure of depth 1 with one bool per item.
+      structure: any nested structure.
+      Returns: False for parts that are not expanded, and the answers for the leaves.
+    Raises: InvalidTypeError, InvalidArgumentError: an answer is not of these forms.
     """
     answer = traverse_fn(structure)
     pairs = _open_container(structure, False)
@@ -468,8 +468,8 @@ def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:
     `{("a", ("b", "c")): (1, (2, 3))}` becomes `{"a": 1, "b": 2, "c": 3}`.
 
     Raises:
-      InvalidTypeError: not a mapping.
-      InvalidArgumentError: a key and its value differ in structure, or a key appears twice.
+      InvalidTypeError: the argument is not a mapping.
+      InvalidArgumentError: a key and its value differ in structure, or a key is repeated.
     """
     if not isinstance(dictionary, Mapping):
         raise errors.InvalidTypeError(f"input must be a dictionary, got {dictionary!r}")

@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 class Node(GraphElement):
     """One operation in a graph.
 
-    Nodes are made by the functions of the API, never directly.
+    Nodes are created by functions of the API, never directly.
 
     Args:
-      graph, name, op_def, inputs, control_inputs, attrs, device: as the attributes of these names.
-      code, line: where in the program it was made.
+      graph, name, op_def, inputs, control_inputs, attrs, device: values of these attributes.
+      code, line: code object and line number of the source line that created it.
     Attributes:
       name: unique within the graph.
       type: the op type.
-      traits: what is known of the op without running it.
-      role: what the system itself does with it, beside running a kernel, or None.
+      traits: static facts about the op.
+      role: role of the op in the system, or None.
       inputs: the outputs it consumes.
-      controls: nodes that must finish before it starts; a list of them is `control_inputs`.
+      controls: nodes that must finish before it starts; `control_inputs` returns them as a list.
       attrs: attribute values by name.
-      outputs: what it produces.
-      index: its position in the order of construction.
+      outputs: its outputs.
+      index: its index in the order of construction.
       device: the requested device, in canonical form, or "".
       forward: for a node that autodiff added, the node whose gradient it computes.
-      context: the branch or loop it is in, or None.
+      context: the innermost branch or loop that contains it, or None.
 
     Examples:
       >>> x = wf.constant(1.0, name="x")
@@ -109,15 +109,15 @@ class Node(GraphElement):
         return f"{self._code.co_filename}:{self._line} in {self._code.co_qualname}"
 
     def copy_line(self, origin: Node) -> None:
-        """Let errors about this node show the user's line of another one."""
+        """Show another node's source line in errors about this node."""
         self._code, self._line = origin._code, origin._line
 
     def clear_line(self) -> None:
-        """Let errors show no line: the node comes from a file, not from the user's program."""
+        """Show no source line in errors about this node, because it comes from a file."""
         self._code, self._line = None, 0
 
     def set_op(self, op_def: OpDef) -> None:
-        """Make it a node of an op; traits and role are kept in the node, as passes ask often."""
+        """Set the op; traits and role are cached in the node because passes read them often."""
         self.op_def = op_def
         self.type = op_def.name
         self.traits = op_def.traits
@@ -127,7 +127,7 @@ class Node(GraphElement):
     def traceback(self) -> list[tuple[str, int, str, str | None]]:
         """The user's line that created the node: (file, line, function, text of the line).
 
-        One frame, the innermost one outside weft.
+        It has one frame, the innermost one outside of weft.
         """
         if self._code is None:
             return []
@@ -147,24 +147,24 @@ class Node(GraphElement):
 
     @property
     def consumers(self) -> list[Node]:
-        """The nodes that use an output of this one or wait for it, each once."""
+        """The nodes that use an output of this one or wait for it, without duplicates."""
         users = dict.fromkeys(node for out in self.outputs for node in out.consumers())
         return list(users | (self._control_outputs or {}))
 
     @property
     def colocation(self) -> tuple[str, ...]:
-        """The names of the nodes it must be placed with."""
+        """The names of the nodes with which it must be colocated."""
         return tuple(_text(c)[len("loc:@") :] for c in self.attrs.get("_class", ()))
 
     def colocation_groups(self) -> list[bytes]:
-        """TensorFlow's form of the colocation requests: `b"loc:@name"`, at least its own."""
+        """The colocation requests in TensorFlow's form `b"loc:@name"`; its own name by default."""
         groups = [_text(c).encode() for c in self.attrs.get("_class", ())]
         return groups or [b"loc:@" + self.name.encode()]
 
     def get_attr(self, name: str) -> Any:
         """Return the value of an attribute.
 
-        Raises: NotFoundError: the node has none of that name.
+        Raises: NotFoundError: the node does not have this attribute.
         """
         try:
             value = self.attrs[name]
@@ -215,25 +215,25 @@ def _text(value: str | bytes) -> str:
 
 
 implementations: Registry[Callable[..., Any]] = Registry("operator", "weft_graph.ops")
-"""Implementations of Python's operators, by the method name without underscores."""
+"""Implementations of Python's operators, by method name without underscores."""
 
 
 class Operators(Symbolic):
-    """Operators of everything that converts to a tensor.
+    """Python operators of classes that convert to a tensor.
 
-    Binary operators broadcast as NumPy's do; the other operand takes this one's element type.
-    What they build is said by `weft_graph.ops.operators`.
+    Binary operators broadcast like NumPy's; the other operand is converted to this one's element
+    type. `weft_graph.ops.operators` implements them.
     `==` compares identity, as in TensorFlow 1.15; `equal` compares values.
     """
 
     __slots__ = ()
 
     def ref(self) -> Reference:
-        """Return a hashable key, equal for the same object; `deref` returns the object."""
+        """Return a hashable key that compares by identity; its `deref` returns the object."""
         return Reference(self)
 
     def experimental_ref(self) -> Reference:
-        """`ref`, by its deprecated name."""
+        """Return `ref()`; deprecated."""
         return Reference(self)
 
     def __add__(self, other: Any) -> Output:
@@ -333,7 +333,7 @@ def _apply(operator: str, *operands: Any) -> Output:
 
 
 class _Refinements:
-    """Counter of refinements of static shapes, in all graphs."""
+    """Counter of refinements of static shapes in all graphs."""
 
     count = 0
 
@@ -346,15 +346,15 @@ class Output(Operators):
 
     Attributes:
       node: the node that produces it; also `op`.
-      index: which of the node's outputs; also `value_index`.
+      index: index among the node's outputs; also `value_index`.
       dtype: element type; a reference type for the outputs of mutable variables.
       dims: static shape as a tuple with None for unknown sizes, or None for unknown rank.
 
     Args:
-      node: the node that makes it.
-      index: which of the node's outputs it is.
+      node: the node that produces it.
+      index: index among the node's outputs.
       dtype: element type.
-      dims: static sizes, None for those unknown; None for an unknown rank.
+      dims: static sizes, with None for unknown ones; None for an unknown rank.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None, 3])
@@ -380,7 +380,7 @@ class Output(Operators):
 
     @property
     def value_index(self) -> int:
-        """Which of the node's outputs it is."""
+        """The index among the node's outputs."""
         return self.index
 
     @property
@@ -416,7 +416,7 @@ class Output(Operators):
         refinements.count += 1
 
     def consumers(self) -> list[Node]:
-        """Return the nodes that use the output as an input, each once."""
+        """Return the nodes that use the output as an input, without duplicates."""
         return list(self._uses or ())
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
@@ -473,12 +473,12 @@ def check_same_graph(nodes: Sequence[Output | Node]) -> None:
 
 
 class Context:
-    """A branch or a loop, as far as its nodes refer to it.
+    """Interface of a branch or loop for its nodes.
 
     Attributes:
       name: unique within the graph.
-      outer: the one around it, or None.
-      repeats: whether it is a loop, so that what is inside has a value for each iteration.
+      outer: the enclosing context, or None.
+      repeats: True if it is a loop, so that its nodes have one value per iteration.
     """
 
     name: str = ""
@@ -501,11 +501,11 @@ class Context:
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
     ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
-        """Return the inputs and control inputs of a new node, and the context it belongs to.
+        """Return the inputs and control inputs of a new node, and its context.
 
         Args:
-          op, name: of the node.
-          inputs, controls: from anywhere.
-        Raises: InvalidArgumentError: one of them is inside a loop that this context is not in.
+          op, name: op and name of the node.
+          inputs, controls: its inputs and control inputs, from any context.
+        Raises: InvalidArgumentError: one of them is in a loop that does not contain this context.
         """
         raise NotImplementedError

@@ -10,7 +10,7 @@ An op is declared once with strings in the notation of TensorFlow's op registry:
         shape=_matmul_shape,
     )
 
-The strings are parsed when the op is first used, since importing weft must cost next to nothing.
+The strings are parsed when the op is first used, to keep importing weft fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NodeSpec:
     """The view of a node under construction for type and shape rules.
 
     Attributes:
-      inputs: the inputs in order, list arguments laid flat.
+      inputs: the inputs in order; list arguments are flattened.
       attrs: attribute values; element types as DType, shapes as Dims.
     """
 
@@ -56,7 +56,7 @@ Evaluate = Callable[["Node", int, Values], "Array | None"]
 class ValueRule:
     """A rule that computes a static value from static values of inputs.
 
-    Attributes: as the arguments of `weft_graph.ir.value_rules.value_rule`, which makes it.
+    Attributes: the arguments of `weft_graph.ir.value_rules.value_rule`, which creates it.
     """
 
     __slots__ = ("evaluate", "needs", "partial", "uses_shape")
@@ -84,7 +84,7 @@ _RawOp = tuple[
 _raw: Registry[_RawOp] = Registry("op", "weft_graph.ops", "weft_graph.ops")
 _declared_in: dict[str, str] = {}
 parsed_ops: dict[str, OpDef] = {}
-"""The declarations that were looked up, by op type: `lookup_op` without a call."""
+"""Cache of parsed declarations by op type, to look up ops without a call."""
 
 
 def register_op(
@@ -107,11 +107,10 @@ def register_op(
       attrs: name to type: "type", "{float32, int32}", "{'SAME', 'VALID'}", "int >= 1 = 1",
         "list(int) = []", "shape", "tensor", "func"; a default after "=", of a tensor as
         "uint8[255, 0]".
-      shape: rule from a NodeSpec to one Dims per output; None leaves the shapes unknown.
-      value: rule for outputs whose value is known while the graph is built, as of shapes.
-      traits: what else is known of it without running it. Stateful ones are never folded, merged
-        or pruned as equal.
-      doc: what it computes.
+      shape: shape rule, from a NodeSpec to one Dims per output; None if shapes are unknown.
+      value: rule for outputs whose value can be known statically, such as shapes.
+      traits: static facts about the op. Stateful ops are never folded, merged or pruned.
+      doc: documentation of the op.
     Raises: AlreadyExistsError: the op type is declared already.
     """
     frame: FrameType | None = sys._getframe(1)
@@ -138,7 +137,7 @@ def lookup_op(name: str) -> OpDef:
 
 
 def traits_of(name: str) -> Traits:
-    """Return the traits of an op type; those of a plain op if it is undeclared."""
+    """Return the traits of an op type; default traits if it is undeclared."""
     try:
         return lookup_op(name).traits
     except errors.NotFoundError:
@@ -146,7 +145,7 @@ def traits_of(name: str) -> Traits:
 
 
 def loaded_traits(name: str) -> Traits:
-    """Return the same for what is declared already; looks into no other package."""
+    """Return the traits of an op type like `traits_of`, without loading other packages."""
     raw = _raw.loaded(name)
     return PLAIN if raw is None else raw[6]
 

@@ -18,7 +18,7 @@ from weft_tensor.nesting import shown
 from weft_tensor.shape import Dims, as_dims
 
 REQUIRED: Final[Any] = object()
-"""The default of an attribute that must be given or inferred."""
+"""Marks an attribute without a default, which must be passed or inferred."""
 
 _FLOATING = "float16 bfloat16 float32 float64"
 _REAL = _FLOATING + " int8 int16 int32 int64 uint8 uint16 uint32 uint64"
@@ -101,8 +101,8 @@ class AttrDef:
         """Return the canonical form of `value`.
 
         Raises:
-          InvalidTypeError: wrong type.
-          InvalidArgumentError: value not allowed, or below the minimum.
+          InvalidTypeError: the value has the wrong type.
+          InvalidArgumentError: the value is not allowed, or is below the minimum.
         """
         try:
             value = _CANONICAL[self.type](value)
@@ -241,14 +241,14 @@ class OpDef:
     """The declaration of one op type.
 
     Attributes:
-      name: the op type, TensorFlow's where it has one.
+      name: the op type; that of TensorFlow if it has the op.
       inputs, outputs: arguments in order.
       attrs: attributes by name, in order of declaration.
-      shape_rule: static shapes of the outputs from a NodeSpec.
-      value_rule: values of outputs that are known while the graph is built, or None.
-      traits: what else is known of it without running it.
-      stateful: whether equal nodes may give different results, or have effects; one of the traits.
-      doc: what the op computes.
+      shape_rule: function from a NodeSpec to the static shapes of the outputs.
+      value_rule: rule for static values of outputs, or None.
+      traits: static facts about the op.
+      stateful: True if equal nodes may return different results or have effects; one of the traits.
+      doc: documentation of the op.
     """
 
     __slots__ = (
@@ -287,7 +287,7 @@ class OpDef:
         self.simple = not any(arg.is_list or arg.is_ref for arg in self.inputs)
 
     def __getattr__(self, name: str) -> Any:
-        """A field of the `OpDef` message that stands for it, which programs for TensorFlow read."""
+        """Return a field of the op's `OpDef` message, as TensorFlow programs expect."""
         if name in _MESSAGE_FIELDS:
             return getattr(to_message("OpDef", self), name)
         raise AttributeError(f"OpDef has no attribute {name!r}", name=name, obj=self)

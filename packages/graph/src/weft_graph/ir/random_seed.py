@@ -15,11 +15,11 @@ MODULUS: Final = 2**31 - 1
 
 
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
-    """Return the two seeds of an op that is about to be made in the default graph.
+    """Return the two seeds of the next op in the default graph.
 
-    With a graph seed and no op seed, the number of nodes before the op stands for its seed, so
-    that equal programs make equal graphs with equal streams. With an op seed only, the graph seed
-    is a constant. With neither, both are None: the streams differ from session to session.
+    With a graph seed only, the op seed is the number of existing nodes, so that equal programs
+    build equal graphs with equal streams. With an op seed only, the graph seed is a constant. With
+    neither, both are None, and streams differ between sessions.
 
     Args:
       op_seed: the op's own seed, or None.
@@ -43,7 +43,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
 
 
 def set_random_seed(seed: int) -> None:
-    """Set the seed of the default graph; for the nodes made from now on.
+    """Set the seed of the default graph, for nodes created from now on.
 
     Args:
       seed: an integer.

@@ -1,4 +1,4 @@
-"""Keys of tables for tensors and variables, which `==` may not compare one day."""
+"""Hashable keys for tensors and variables that do not rely on `==`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Registries that other packages extend: ops, gradients, kernels, commands.
 
-A registry is a table with two later sources: the modules of its own package, imported at the first
-miss, and then the entry points of a group, imported at the first miss after that: a module, or a
-package with all its modules.  Importing weft therefore costs nothing for tables that are not used,
-and a package that only declares an entry point is found exactly when something of its is asked for.
+A registry is a table with two lazy sources. The modules of its own package are imported at the
+first miss. The entry points of a group, modules or whole packages, are imported at the next miss.
+Unused registries therefore cost nothing at import, and a package that only declares an entry point
+is loaded when one of its entries is looked up.
 
-A registry's lock guards its table for the time of one insertion.  No lock is held while modules are
-imported; `lazy_modules` says why, and what threads that load at the same time do.
+A registry's lock guards single insertions into its table. No lock is held during imports;
+`lazy_modules` explains why, and how concurrent imports behave.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Registry(Generic[V]):
     """A named table from string keys to values, filled on demand.
 
     Args:
-      kind: what is registered, for messages ("op", "gradient").
-      package: package whose modules, all of them, register when imported; or several.
+      kind: kind of the entries in messages ("op", "gradient").
+      package: one or several packages whose modules register entries when imported.
       group: entry-point group whose modules register when imported, or None.
     """
 
@@ -59,7 +59,7 @@ class Registry(Generic[V]):
     def get(self, key: str) -> V | None:
         """Return the entry of `key`, or None if no source has it.
 
-        Raises: InternalError: entry points are broken; once, after all others have been loaded.
+        Raises: InternalError: entry points are broken; raised once, after all others were loaded.
         """
         value = self._table.get(key)
         if value is None:
@@ -74,7 +74,7 @@ class Registry(Generic[V]):
     def lookup(self, key: str) -> V:
         """Return the entry of `key`.
 
-        Raises: NotFoundError: no source has it; the message names near misses.
+        Raises: NotFoundError: no source has it; the message lists similar keys.
         """
         value = self.get(key)
         if value is None:
@@ -83,14 +83,14 @@ class Registry(Generic[V]):
 
     @property
     def may_have_entries(self) -> bool:
-        """True if entries are registered or entry points may register some, without loading any."""
+        """Return True if entries exist or entry points may register some; loads nothing."""
         return bool(self._table) or (
             self._entry_points is not None and self._entry_points.has_entries
         )
 
     @property
     def has_bytecode(self) -> bool:
-        """True if importing the modules of entry points compiles no source text to bytecode."""
+        """Return True if the modules of entry points are already compiled to bytecode."""
         return self._entry_points is None or self._entry_points.has_bytecode
 
     def keys(self) -> list[str]:
@@ -105,12 +105,12 @@ class Registry(Generic[V]):
         return iter(self.keys())
 
     def load_near(self, modules: Sequence[str]) -> None:
-        """Import single modules and the registrations of other packages, but not the rest.
+        """Import single modules and the registrations of other packages, but no further modules.
 
-        For a key that one of these has; `get` looks everywhere.
+        It is for keys that are known to be in one of these; `get` searches all sources.
 
         Args:
-          modules: full names; those that no module has are ignored.
+          modules: full names of modules; unknown ones are ignored.
         """
         if self._own is not None:
             self._own.load_some(modules)
@@ -118,7 +118,7 @@ class Registry(Generic[V]):
             self._entry_points.load_plain()
 
     def _load(self, key: str | None) -> None:
-        """Import the sources that are left, in order, until one has registered `key`."""
+        """Import the remaining sources in order until one has registered `key`."""
         if self._own is not None and not self._own.is_complete:
             self._own.load()
             if not self._own.is_complete:  # a module of it is looking something up
@@ -128,7 +128,7 @@ class Registry(Generic[V]):
 
     @property
     def broken(self) -> str:
-        """The end of a message about a missing key: which entry points could not be imported."""
+        """Return the end of a message about a missing key: entry points that failed to import."""
         failures = self._entry_points.failures if self._entry_points is not None else ""
         return f"; these entry points could not be imported: {failures}" if failures else ""
 

@@ -4,19 +4,19 @@ A declaration carries a `Definition`, a Python function over expressions:
 
     scalar=Definition(lambda x: maximum(x, 0) + log1p(exp(-abs(x))))
 
-It is called once for each choice of element types, when somebody first asks for it, with one input
-expression per input.  What it returns is an immutable tree of inputs, constants, attributes and
-applications of the primitives below, each with its element type.  CPU and GPU kernels are made of
-these trees, and so may be whatever else has to compute the op.
+The function is called at the first use for each combination of element types, with one expression
+per input. It returns an immutable tree of inputs, constants, attributes and applications of the
+primitives below, each with an element type. CPU and GPU kernels are generated from these trees;
+other code that computes the op can use them too.
 
-A definition may ask for the types of its inputs and return another tree for integers, say.  Python
-numbers take the type of the other operand.  A result of another type than the op's is cast to it.
+A definition may inspect the types of its inputs, for example to return another tree for integers.
+Python numbers get the type of the other operand. The result is cast to the op's type.
 
-Every application gives the value of the exact function, rounded to its element type; a libm's error
-of a few units in the last place is allowed for the transcendental ones.  What is computed in
-float32 for float16 and bfloat16 has casts that say so (`Definition.in_float32`).  Floating-point
-operations follow IEEE 754: nothing traps, overflow gives an infinity, and any operand that is NaN
-gives NaN where nothing else is said.  Integers wrap around.
+Every application returns the exact function value rounded to its element type; transcendental
+functions may be off by a few units in the last place, like those of libm. If float16 and bfloat16
+are computed in float32, the tree has explicit casts (`Definition.in_float32`). Floating-point
+operations follow IEEE 754: nothing traps, overflow results in an infinity, and NaN operands result
+in NaN unless stated otherwise. Integers wrap around.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class Primitive(NamedTuple):
     """One function of the language.
 
     Attributes:
-      arity: how many operands it has.
-      kinds: of its operands: b for bool, i for integers, f for floating, c for complex, s for
-        strings.
-      result: its element type: "same", "bool", "real" of a complex one, or one that is given.
-      doc: what it computes, by kind where that differs.
+      arity: number of operands.
+      kinds: allowed kinds of operands: b for bool, i for integers, f for floating, c for complex, s
+        for strings.
+      result: element type of the result: "same", "bool", "real" (of a complex type) or "given"
+        (passed explicitly).
+      doc: description of the function, per kind if it differs.
     """
 
     arity: int
@@ -140,8 +141,8 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
 }
 """All primitives.
 
-Integers must not be divided by 0, nor raised to negative powers: kernels refuse such operands where
-they can look at them in time.
+Integers must not be divided by 0 or raised to negative powers; kernels reject such operands if they
+can check them in time.
 """
 
 # ------------------------------------------------------------------------- expressions
@@ -151,10 +152,10 @@ class Scalar:
     """An expression of one element; immutable.
 
     Attributes:
-      name: that of a primitive; or "input", "constant", "attribute".
-      dtype: its element type.
+      name: name of a primitive, or "input", "constant" or "attribute".
+      dtype: the element type.
       args: the operands.
-      value: an input's position, a constant's number, an attribute's name.
+      value: an input's index, a constant's number, or an attribute's name.
     """
 
     __slots__ = ("args", "dtype", "name", "value")
@@ -236,11 +237,11 @@ class Scalar:
 
 
 Operand = Scalar | bool | int | float
-"""An expression, or a number that takes the type of the other operands."""
+"""An expression, or a number that gets the type of the other operands."""
 
 
 def kind(dtype: DType) -> str:
-    """Return the letter of an element type in `Primitive.kinds`; empty for others."""
+    """Return an element type's letter in `Primitive.kinds`, or "" if it has none."""
     if dtype.is_bool:
         return "b"
     if dtype.is_integer or dtype.is_quantized:
@@ -253,12 +254,12 @@ def kind(dtype: DType) -> str:
 
 
 def constant(value: bool | int | float, dtype: DType) -> Scalar:
-    """Return a number of an element type."""
+    """Return a constant expression of an element type."""
     return Scalar("constant", dtype, (), value)
 
 
 def attribute(name: str, dtype: DType) -> Scalar:
-    """Return the number that the node's attribute `name` has, as an element type."""
+    """Return an expression for the node's attribute `name`, converted to an element type."""
     return Scalar("attribute", dtype, (), name)
 
 
@@ -338,25 +339,25 @@ conj = _unless("conj", "c")
 
 
 def where(condition: Scalar, t: Operand, e: Operand) -> Scalar:
-    """`t` where the condition, a bool, holds, else `e`."""
+    """Return `t` where the bool condition is true, else `e`."""
     if not condition.dtype.is_bool:
         raise errors.InvalidTypeError(f"where requires a bool, got {condition.dtype.name}")
     return _apply("where", (condition, *_operands("where", (t, e))))
 
 
 def complex_of(re: Scalar, im: Scalar) -> Scalar:
-    """Return the complex number of two parts, of float32 or float64."""
+    """Return the complex number of two real parts, of float32 or float64."""
     wide = dtypes.complex128 if re.dtype is dtypes.float64 else dtypes.complex64
     return _apply("complex", _operands("complex", (re, im)), wide)
 
 
 def cast(x: Scalar, dtype: DType) -> Scalar:
-    """X as another element type; itself where it has that."""
+    """Cast x to an element type; return x itself if it has that type."""
     return x if x.dtype is dtype else _apply("cast", (x,), dtype)
 
 
 def identity(x: Scalar) -> Scalar:
-    """The identity: definition of conversions, whose result is cast to the op's type."""
+    """Return x: the definition of conversions, whose result is cast to the op's type."""
     return x
 
 
@@ -370,11 +371,11 @@ class Definition:
     """The computation of one element of an elementwise op.
 
     Attributes:
-      function: gets an expression for each input, and returns that of the result.
-      one_shape: the inputs must have one shape; else they broadcast.
-      by_kernel: kernels put the elements of the inputs beside each other in a way of their own, as
-        those of a bias along the channels, so none can be derived.
-      in_float32: float16 and bfloat16 are computed in float32, and rounded once at the end.
+      function: function from one expression per input to the expression of the result.
+      one_shape: True if the inputs must have the same shape; else they broadcast.
+      by_kernel: True if elements of the inputs are paired in a special way, such as a bias along
+        the channels, so that kernels cannot be derived.
+      in_float32: True to compute float16 and bfloat16 in float32 and round once at the end.
     """
 
     function: Function
@@ -386,7 +387,7 @@ class Definition:
     )
 
     def expression(self, inputs: Sequence[DType], output: DType) -> Scalar:
-        """Return the expression for element types of the inputs and of the output.
+        """Return the expression for some element types of the inputs and of the output.
 
         Raises: InvalidTypeError: it is not defined for these types.
         """
@@ -403,7 +404,7 @@ class Definition:
 
 
 def applications(expression: Scalar) -> list[Scalar]:
-    """Return the applications in an expression in post-order, each once."""
+    """Return the applications in an expression in post-order, without duplicates."""
     ordered: dict[int, Scalar] = {}
     waiting = [expression]
     while waiting:
@@ -419,6 +420,6 @@ def applications(expression: Scalar) -> list[Scalar]:
 
 
 def inputs_of(expression: Scalar) -> set[int]:
-    """Return the positions of the inputs that an expression uses."""
+    """Return the indices of the inputs that an expression uses."""
     operands = [arg for part in applications(expression) for arg in part.args]
     return {part.value for part in (expression, *operands) if part.name == "input"}

@@ -18,7 +18,7 @@ _INNER_NAME = re.compile(r"[A-Za-z0-9_.\-/>]*")
 
 
 def check_scope_name(name: str, top: bool) -> None:
-    """Raise InvalidArgumentError unless `name` may name a node or a scope."""
+    """Raise InvalidArgumentError unless `name` is a valid name of a node or scope."""
     if not (_TOP_NAME if top else _INNER_NAME).fullmatch(name):
         start = "a letter, digit or dot" if top else "a letter, digit, dot or underscore"
         raise errors.InvalidArgumentError(
@@ -28,7 +28,7 @@ def check_scope_name(name: str, top: bool) -> None:
 
 
 class ControlScope:
-    """One `with control_dependencies` block: its nodes, and the nodes made inside it."""
+    """One `with control_dependencies` block: its control inputs, and the nodes created inside."""
 
     __slots__ = ("nodes", "resets", "seen")
 
@@ -39,7 +39,7 @@ class ControlScope:
 
 
 def check_visible(item: Any, context: Context | None) -> None:
-    """Raise InvalidArgumentError if a value is inside a loop that `context` is not in."""
+    """Raise InvalidArgumentError if a value is in a loop that does not contain `context`."""
     node: Node = getattr(item, "node", item)  # an output has one, a node is one
     around = None if node.context is None else node.context.home_of(node)
     while around is not None and not (context is not None and context.is_inside(around)):
@@ -55,7 +55,7 @@ def check_visible(item: Any, context: Context | None) -> None:
 
 
 def check_inputs(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
-    """Raise InvalidArgumentError if a node outside all contexts would use the inside of a loop."""
+    """Raise InvalidArgumentError if a node outside all contexts would use a value in a loop."""
     for source in inputs:
         if source.node.context is not None:
             check_visible(source, None)
@@ -65,10 +65,10 @@ def check_inputs(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
 
 
 class BuildScopes(threading.local):
-    """The scopes of one graph, for each thread that builds it.
+    """The scopes of one graph, separate for each thread that builds it.
 
     Attributes:
-      variable_creators: who is asked to make a variable, outermost first; weft_graph.variables'.
+      variable_creators: variable creator functions, outermost first; used by weft_graph.variables.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def control(self, nodes: Iterable[Node] | None) -> Iterator[ControlScope | None]:
-        """Push control inputs; None leaves all of them, and branches and loops, as TensorFlow."""
+        """Push control inputs; None clears them and leaves branches and loops, as in TensorFlow."""
         scope = ControlScope(() if nodes is None else tuple(nodes), resets=nodes is None)
         before = self.context, self.controls
         if nodes is None:
@@ -100,7 +100,7 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Leave all branches and loops, with the control inputs that were pushed inside them."""
+        """Leave all branches and loops, and the control inputs pushed inside them."""
         if self.context is None:
             yield
             return
@@ -109,7 +109,7 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def inside(self, context: Context | None) -> Iterator[None]:
-        """Go into a branch or a loop, out of control inputs."""
+        """Enter a branch or a loop, and leave the current control inputs."""
         before = self.context, self.controls
         self.context, self.controls = context, []
         try:
@@ -118,9 +118,10 @@ class BuildScopes(threading.local):
             self.context, self.controls = before
 
     def control_inputs(self, inputs: Sequence[Output]) -> tuple[Node, ...]:
-        """Return the control inputs a node with these inputs needs.
+        """Return the control inputs that a node with these inputs needs.
 
-        A scope is left out when an input was made inside it and so waits for it already.
+        A scope is skipped if an input was created inside it, because that input already waits for
+        it.
         """
         controls: dict[Node, None] = {}
         producers = {source.node for source in inputs}
@@ -130,7 +131,7 @@ class BuildScopes(threading.local):
         return tuple([node for node in controls if node not in producers])
 
     def saw(self, node: Node) -> None:
-        """Record a node made inside the current scopes."""
+        """Record a node created inside the current scopes."""
         for scope in self.controls:
             scope.seen.add(node)
 
@@ -151,7 +152,8 @@ class BuildScopes(threading.local):
     def device_for(self, node: Node) -> str:
         """Return the canonical request for `node`.
 
-        Inner scopes win part by part; a function's answer replaces what is inside it.
+        Inner scopes override parts of outer ones; the result of a function overrides scopes inside
+        it.
         """
         parts = parse(node.device)
         for request in reversed(self.devices):
@@ -163,7 +165,7 @@ class BuildScopes(threading.local):
         return parts.to_string()
 
     def colocated_device(self, device: str) -> str:
-        """Return the device request of a node from those it is colocated with, inner ones first."""
+        """Return the device request of a node's colocated nodes, inner scopes first."""
         requests = [other.device for other in reversed(self.colocations) if other.device]
         return requests[0] if requests else device
 
@@ -171,7 +173,7 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def colocate(self, node: Node | None, ignore_existing: bool) -> Iterator[None]:
-        """Push a colocation request, or lift those outside; device requests are lifted as well."""
+        """Push a colocation request, or clear outer ones; device requests are cleared as well."""
         before, devices = self.colocations, self.devices
         keep = [] if ignore_existing or node is None else before
         self.colocations = keep if node is None else [*keep, node]
@@ -193,7 +195,7 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def in_container(self, name: str) -> Iterator[None]:
-        """Let resources made inside go to a named container."""
+        """Put the resources of nodes created inside into a named container."""
         before = self.container
         self.container = name
         try:
@@ -203,7 +205,7 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def with_attrs(self, attrs: dict[str, Any]) -> Iterator[None]:
-        """Push attributes for every node made inside; functions are asked of each node."""
+        """Push attributes for every node created inside; a function is called for each node."""
         before = self.attrs
         self.attrs = before | attrs
         try:

@@ -1,8 +1,8 @@
-"""Record of the time that a script's steps took by kernels, for its next runs.
+"""Record of the time that a script's steps spent in kernels, for later runs of the script.
 
-A script that ends before compiled regions were chosen leaves no measurements of regions. This
-record lets its next run choose them, and look for their code, early: after the first run of each
-step if the last run of the script used compiled code.
+A script that ends before regions are chosen for compilation leaves no measurements of regions.
+With this record, the next run chooses regions and loads their code earlier: after the first run of
+each step if the last run of the script used compiled code.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Final, NamedTuple
 from weft_graph.ir.user_cache import directory, read_file, write_file
 
 _WORTH_WRITING: Final = 0.2
-"""Seconds of steps from which on they are written to the disk."""
+"""Smallest time of steps, in seconds, that is written to disk."""
 _GROWTH: Final = 1.1
-"""Ratio to the recorded seconds from which on a longer run is recorded."""
+"""Ratio to the recorded seconds above which a longer run replaces the record."""
 
 
 class ScriptRecord(NamedTuple):
     """Record of the runs of a script.
 
     Attributes:
-      seconds: seconds by kernels of the longest run.
+      seconds: time in kernels of the longest run.
       has_code: True if the last recorded run used compiled code.
     """
 
@@ -38,7 +38,7 @@ class ScriptRecord(NamedTuple):
 
 @cache
 def script_record() -> ScriptRecord:
-    """Return the record of earlier runs of this script; an empty one without any."""
+    """Return the record of earlier runs of this script, or an empty one."""
     path = _path_of_main()
     return ScriptRecord() if path is None else _read(path)
 
@@ -47,7 +47,7 @@ def record_at_exit(run: Callable[[], ScriptRecord]) -> None:
     """Record this run of the script when the process ends.
 
     Args:
-      run: returns the record of this run alone.
+      run: function that returns the record of this run.
     """
     path = _path_of_main()  # Python forgets the name of the script before it calls `_write`
     if path is not None:

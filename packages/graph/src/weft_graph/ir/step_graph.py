@@ -34,8 +34,8 @@ class StepGraph:
       feeds: the `_Arg` outputs, in the order of the signature's feeds.
       fetches: the outputs to return, in the order of the signature's fetches.
       targets: nodes to run for their effects.
-      isolated: fetches that have a node of their own, and what these give the value of.
-      changes: how often each pass changed something, by reason.
+      isolated: fetches routed through a separate node, and the outputs whose value they return.
+      changes: number of changes by reason.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class StepGraph:
 
     @property
     def fetches(self) -> list[Output]:
-        """The outputs to return, replacements followed."""
+        """The outputs to return, after replacements."""
         return [self.resolve(output) for output in self._fetches]
 
     def isolate_fetch(self, position: int, controls: Sequence[Node] = ()) -> None:
-        """Route a fetch through a new node, after some others."""
+        """Route a fetch through a new node that runs after some nodes."""
         output = self.fetches[position]
         copy = self.identity(output, f"_fetch{position}_{output.node.name}", controls=controls)
         self._fetches[position] = copy
@@ -74,7 +74,7 @@ class StepGraph:
         *,
         reason: str = "identity",
     ) -> Output:
-        """Return a value once more, from a new node on a device, after some others."""
+        """Return a value through a new node on a device that runs after some nodes."""
         dtype = value.dtype.base_dtype
         node = self.graph.add_derived(
             value.node,
@@ -91,7 +91,7 @@ class StepGraph:
         return node.outputs[0]
 
     def resolve(self, output: Output) -> Output:
-        """Return the replacement of `output` after all replacements."""
+        """Return the final replacement of `output`."""
         path: list[Output] = []
         while output in self._forward:
             path.append(output)
@@ -107,33 +107,33 @@ class StepGraph:
     def replace_all(
         self, replacements: Mapping[Output, Output], *, reason: str, keep: Collection[Node] = ()
     ) -> None:
-        """Replace each key by its value everywhere, including fetches, except in some nodes."""
+        """Replace each key by its value in fetches and in all nodes except some."""
         self.graph.replace_all_uses(replacements, reason=reason, keep=keep)
         for old, new in replacements.items():
             self.note_replacement(old, new, reason=reason)
 
     def note_replacement(self, old: Output, new: Output, *, reason: str) -> None:
-        """Fetch `new` instead of `old`, whose consumers are changed elsewhere."""
+        """Fetch `new` instead of `old`; the caller updates the consumers of `old`."""
         self._forward[old] = new
         self.changes[reason] += 1
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s: %s is now %s", reason, old.name, new.name)
 
     def forward(self, old: Output, new: Output) -> None:
-        """Let `new` be fetched instead of `old`, which others may go on to use."""
+        """Fetch `new` instead of `old`, without changing the consumers of `old`."""
         self._fetches = [
             new if self.resolve(fetched) is old else fetched for fetched in self._fetches
         ]
 
     def drop_unused(self, nodes: Iterable[Node]) -> None:
-        """Remove those of `nodes` that nothing uses any more and that are not targets."""
+        """Remove those of `nodes` that are unused and not targets."""
         targets = set(self.targets)
         doomed = [node for node in nodes if node not in targets and not node.consumers]
         if doomed:
             self.graph.remove_nodes(doomed, reason="unused")
 
     def remove_unreachable(self, *, reason: str) -> None:
-        """Remove the nodes that neither fetches nor targets need; feeds stay."""
+        """Remove the nodes that neither fetches nor targets need, except feeds."""
         live = reachable([output.node for output in self.fetches] + self.targets)
         live |= {feed.node for feed in self.feeds}
         self.graph.remove_nodes([n for n in self.graph.nodes if n not in live], reason=reason)
@@ -141,7 +141,7 @@ class StepGraph:
     def live_nodes(self) -> list[Node]:
         """Return the nodes that fetches and targets still need, inputs before users.
 
-        Raises: InvalidArgumentError: they form a cycle.
+        Raises: InvalidArgumentError: the nodes form a cycle.
         """
         roots = [output.node for output in self.fetches] + self.targets
         return ordered(reachable(roots))
@@ -150,9 +150,9 @@ class StepGraph:
 class Replacements:
     """Replacements found by a pass that visits the nodes of a step, inputs before users.
 
-    Each node gets its new inputs when the pass reaches it, all at once: to replace them one by one
-    takes time quadratic in the number of inputs. The end of the `with` block changes the nodes
-    that are visited before their inputs, as back edges of loops make them.
+    All inputs of a node are replaced together when the pass visits it; replacing them one by one
+    would take quadratic time. Nodes visited before their inputs, because of back edges, are updated
+    at the end of the `with` block.
     """
 
     def __init__(self, step: StepGraph) -> None:
@@ -163,7 +163,7 @@ class Replacements:
         return self
 
     def visit(self, node: Node) -> None:
-        """Set a node's new inputs."""
+        """Apply the replacements to a node's inputs."""
         if self._replaced and not self._replaced.keys().isdisjoint(node.inputs):
             inputs = [self._step.resolve(source) for source in node.inputs]
             self._step.graph.set_inputs(node, inputs, reason="replacement")
@@ -182,9 +182,9 @@ class Part:
     """The part of a step that one device runs.
 
     Attributes:
-      step: its graph.
-      nodes: those of the graph, in the order that the whole has.
-      feeds, fetches: which of the feeds and fetches of the whole are its own, by position.
+      step: graph of the part.
+      nodes: its nodes, in the order of the whole step.
+      feeds, fetches: indices of its feeds and fetches among those of the whole step.
     """
 
     def __init__(
@@ -201,17 +201,17 @@ class Part:
 
 
 RunOrder = Callable[[Sequence[Node]], Sequence[Node]]
-"""From live nodes to the order in which they will run."""
+"""Function from live nodes to their execution order."""
 
 
 def place_new_nodes(
     step: StepGraph, nodes: Sequence[Node], before: Mapping[Node, Sequence[Node]]
 ) -> None:
-    """Make an order of nodes that of the step's graph.
+    """Reorder the step's graph to an order of nodes.
 
     Args:
-      nodes: the live nodes, except new ones, in the order in which they will run.
-      before: the new nodes that come right before a node.
+      nodes: the live nodes, except new ones, in execution order.
+      before: mapping from a node to the new nodes directly before it.
     """
     order: list[Node] = []
     for node in nodes:
@@ -227,11 +227,11 @@ def copy_nodes(
 ) -> dict[Node, Node]:
     """Append copies of nodes to a graph.
 
-    Control inputs and forward nodes that are not copied are left out.
+    Control inputs and forward nodes that are not copied are dropped.
 
     Args:
-      nodes: inputs before users, back edges of loops left out.
-      outputs: replacements of outputs; the copies' outputs are added.
+      nodes: nodes with inputs before users, ignoring back edges.
+      outputs: replacements of outputs; the copies' outputs are added to it.
     Returns: the copies.
     """
     counterparts: dict[Node, Node] = {}
@@ -268,9 +268,9 @@ def is_back_edge(node: Node, source: Output) -> bool:
 def reachable(
     roots: Iterable[Node], stop: frozenset[Output] | set[Output] = frozenset()
 ) -> set[Node]:
-    """All nodes that `roots` need, themselves included, not looking behind outputs in `stop`.
+    """Return `roots` and all nodes that they need, not following outputs in `stop`.
 
-    Nor is a node of such an output needed by those that only wait for it.
+    Control edges to the node of such an output are not followed either.
     """
     live: set[Node] = set()
     stopped = {output.node for output in stop}
@@ -290,9 +290,9 @@ def reachable(
 
 
 def ordered(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset()) -> list[Node]:
-    """`nodes` with inputs before users, in the order of construction where there is a choice.
+    """Return `nodes` in topological order, with ties in the order of construction.
 
-    Raises: InvalidArgumentError: they form a cycle; the message names its nodes.
+    Raises: InvalidArgumentError: the nodes form a cycle; the message lists it.
     """
     in_order = sorted(nodes, key=lambda node: node.index)
     for node in in_order:

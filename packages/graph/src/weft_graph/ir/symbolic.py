@@ -1,6 +1,6 @@
-"""Operations of Python and NumPy on values that no tensor supports at construction.
+"""Errors for Python and NumPy operations that need a value but are applied to a tensor.
 
-Each raises an error that names the replacement in the graph.
+Each message names the replacement in the graph.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FETCH: Final = "has no value at graph construction: fetch it with Session.run"
 
 
 class GraphElement:
-    """Base class of objects that belong to a graph; copies of structures share them."""
+    """Base class of objects of a graph, which `copy.deepcopy` does not copy."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class Symbolic(GraphElement):
     __slots__ = ()
 
     __array_priority__ = 100.0
-    """Lets an array leave `array + tensor` to the tensor."""
+    """Makes NumPy leave `array + tensor` to the tensor."""
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._refusal(

@@ -1,4 +1,4 @@
-"""Switches of later TensorFlow versions: weft behaves as TensorFlow 1 does."""
+"""Switches of later TensorFlow versions: weft behaves like TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weft_tensor import errors
 
 
 def executing_eagerly() -> bool:
-    """False: weft always builds graphs.
+    """Return False: weft always builds graphs.
 
     Examples:
       >>> wf.executing_eagerly()
@@ -35,7 +35,7 @@ def executing_eagerly() -> bool:
 
 
 def executing_eagerly_outside_functions() -> bool:
-    """False: weft always builds graphs.
+    """Return False: weft always builds graphs.
 
     Examples:
       >>> wf.executing_eagerly_outside_functions()
@@ -64,10 +64,10 @@ def functions_run_eagerly() -> bool:
 def run_functions_eagerly(run_eagerly: bool) -> None:
     """Build function bodies at every call, in the caller's graph, for debugging.
 
-    What functions return is the same; nodes have the names that they have outside of a function.
+    Results are the same; nodes have the names that they would have outside of a function.
 
     Args:
-      run_eagerly: whether they do so from now on.
+      run_eagerly: True to build bodies at every call from now on.
 
     Examples:
       >>> @wf.function
@@ -82,7 +82,7 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
 
 
 def control_flow_v2_enabled() -> bool:
-    """False: loops and conditionals are nodes of the graph they are built in.
+    """Return False: loops and conditionals are nodes of the graph that they are built in.
 
     Examples:
       >>> wf.control_flow_v2_enabled()
@@ -92,7 +92,7 @@ def control_flow_v2_enabled() -> bool:
 
 
 def _already_so() -> None:
-    """Nothing: weft behaves so already.
+    """Do nothing: weft always behaves this way.
 
     Examples:
       >>> wf.disable_v2_behavior()
@@ -107,7 +107,7 @@ disable_control_flow_v2: Callable[[], None] = _already_so
 
 
 def enable_control_flow_v2() -> None:
-    """Do nothing: results do not depend on the ops of conditionals and loops.
+    """Do nothing: results do not depend on the representation of conditionals and loops.
 
     Examples:
       >>> wf.enable_control_flow_v2()
@@ -117,10 +117,10 @@ def enable_control_flow_v2() -> None:
 
 
 def enable_eager_execution(*_: Any, **__: Any) -> None:
-    """Refuse.
+    """Raise UnimplementedError.
 
     Args:
-      *_, **__: accepted, so that the message is the same whatever a program asks for.
+      *_, **__: accepted, so that the message does not depend on the arguments.
     Raises: UnimplementedError: weft builds graphs only.
 
     Examples:
@@ -133,7 +133,7 @@ def enable_eager_execution(*_: Any, **__: Any) -> None:
 
 
 def _refuse_tf2() -> None:
-    """Refuse.
+    """Raise UnimplementedError.
 
     Raises: UnimplementedError: weft behaves as TensorFlow 1 does.
 

@@ -1,6 +1,6 @@
 """The stacks of default graphs and default sessions, one of each per thread.
 
-A graph is anything here: graphs know this module, not it them (`default_graph.py` does).
+This module does not depend on the class of graphs; `default_graph.py` does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SessionProtocol(Protocol):
 
     @property
     def graph(self) -> Any:
-        """The graph it runs."""
+        """The graph of the session."""
         ...
 
     def run(self, fetches: Any, feed_dict: Any = None) -> Any:
@@ -35,7 +35,7 @@ class _Stacks(threading.local):
 
     Attributes:
       graphs, sessions: innermost last.
-      bodies: how many bodies of functions are being built, one inside the other.
+      bodies: number of nested function bodies under construction.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def tracing() -> int:
 
 @contextmanager
 def building_body(graph: Any) -> Iterator[None]:
-    """Make a function's body the default graph, which captures outer values."""
+    """Make a function's body the default graph, so that it captures outer values."""
     push_graph(graph)
     of_thread.bodies += 1
     try:
@@ -130,18 +130,18 @@ def drop(session: SessionProtocol, graph: Any) -> None:
 
 
 class NoSessionError(errors.FailedPreconditionError, ValueError):
-    """There is no session to run something; in TensorFlow a ValueError.
+    """No session is available to run a node; a ValueError in TensorFlow.
 
-    Args: those of OpError.
+    Args: as in OpError.
     """
 
 
 def session_for(graph: Any, session: Any, call: str) -> SessionProtocol:
-    """`session` or the default one, checked to run `graph`.
+    """Return `session` or the default session, and check that its graph is `graph`.
 
     Raises:
       NoSessionError: there is neither.
-      InvalidArgumentError: it runs another graph.
+      InvalidArgumentError: the session has another graph.
     """
     used_session: SessionProtocol | None = session or get_default_session()
     if used_session is None:

@@ -1,7 +1,7 @@
 """Traits: static facts about an op, declared once.
 
-Passes, costs, placement, recomputation, partition, devices and tests ask these, never the name of
-an op, so an op of a stranger's package is treated as a built-in one is.
+Passes, cost rules, placement, recomputation, partitioning, devices and tests read traits instead of
+op names, so ops of third-party packages are treated like built-in ones.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from weft_graph.ir.costs import CostRule, Rule, free, once, one_for_each
 from weft_graph.ir.scalar import Definition, Function
 
 EACH: Final = -1
-"""In place of the number of an input: for each output the input at the same position."""
+"""Stands for the index of an input: for each output, the input at the same index."""
 
 
 Batch = Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]] | None]
-"""From the attributes of a node to an op and its attributes."""
+"""Function from the attributes of a node to an op type and its attributes."""
 
 
 class State(enum.Enum):
     """Use of state that outlives an op; drawing random numbers is `Traits.random`.
 
-    CREATES: gives the handle or the reference of something that it makes or finds by its name.
-    READS: looks at state, and leaves it as it is.
-    WRITES: changes state, or has another effect that somebody could notice.
-    STEP: makes or uses a TensorArray or a stack, which a step makes anew and its data flow orders.
+    CREATES: returns a handle or reference of a resource that it creates or finds by name.
+    READS: reads state and does not change it.
+    WRITES: changes state, or has another observable side effect.
+    STEP: creates or uses a TensorArray or stack, whose lifetime is one step and whose uses are
+      ordered by data flow.
     """
 
     NONE = "none"
@@ -42,20 +43,20 @@ class Role(enum.Enum):
     """The role of an op in the system, beyond running its kernel.
 
     CONSTANT: the value is the attribute `value`.
-    ARGUMENT: the value is fed, at the position that the attribute `index` tells.
-    PLACEHOLDER: the value is to be fed.
-    VARIABLE: it gives the reference or the handle of a variable.
-    READ: it gives the value of the variable behind its first input, a handle.
-    ASSIGN: it gives the variable of its first input the value of its second.
-    IS_INITIALIZED: it tells whether the variable behind its first input has a value.
-    TENSOR_ARRAY: it makes a TensorArray.
-    STACK, PUSH, POP: it makes a stack, puts a value onto one, takes the last value off one.
-    CALL: it calls the function that the attribute `f` names.
-    SWITCH, MERGE, ENTER, EXIT, NEXT_ITERATION: they route values through branches and loops.
-    LOOP_COND: it marks the predicate of a loop.
-    TRIGGER: it runs when what it waits for is over, dead or not.
-    KEEP: what is fetched of it stands for a value that the session keeps.
-    SEND, RECEIVE: they take a value to another device.
+    ARGUMENT: the value is the feed at the index in the attribute `index`.
+    PLACEHOLDER: the value must be fed.
+    VARIABLE: returns the reference or handle of a variable.
+    READ: returns the value of the variable whose handle is its first input.
+    ASSIGN: assigns its second input to the variable of its first input.
+    IS_INITIALIZED: returns True if the variable of its first input has a value.
+    TENSOR_ARRAY: creates a TensorArray.
+    STACK, PUSH, POP: create a stack, push a value, pop the last value.
+    CALL: calls the function named in the attribute `f`.
+    SWITCH, MERGE, ENTER, EXIT, NEXT_ITERATION: route values through branches and loops.
+    LOOP_COND: marks the predicate of a loop.
+    TRIGGER: runs after its control inputs, even if these are dead.
+    KEEP: returns a handle of a value that the session stores.
+    SEND, RECEIVE: transfer a value to another device.
     """
 
     CONSTANT = "constant"
@@ -90,48 +91,48 @@ class Traits:
     """Static facts about an op.
 
     Attributes:
-      elementwise: element i of the output is made of the elements i of the inputs, broadcast, or as
-        `scalar` says.
-      by_element: element i of each output is made of element i of the first input, of which the
-        shape is; other inputs say how. Elementwise ops need not say so.
-      scalar: for an elementwise op, what it computes of one element of each input.
-      identity: its one output is its first input.
-      involution: twice, it gives its input again.
-      reshapes: its output is its first input where both have the same static shape.
-      casts: its output is its first input where both have the same type.
-      stacks: its output is its inputs along a new axis, that of the attribute `axis`.
-      unstacks: its outputs are the parts of its input along the axis of the attribute `axis`.
-      batch: from a node's attributes to the op and the attributes that do for each part of inputs
-        along a new first axis what the node does for one, or to None where there is no such op.
-      view: the input whose memory the outputs show, or EACH, or None; of a handle, the memory of
-        what is behind it.
-      state: what it does with state.
-      random: it draws random numbers; nobody notices one run more or less.
-      role: what the system itself does with it.
-      cheap: so quick that a gradient had better compute it again than keep it.
-      differentiable: False where no gradient exists, as of comparisons and counts.
-      asynchronous: it may wait for others than its inputs, as a dequeue does.
-      numbered: its kernel asks which run it is, of those of the same node, in which iteration.
-      cost: its cost where that is not the default: nothing for a view, one operation for each
-        element if it is elementwise, inputs read and outputs written once for all others.
-      cost_attrs: attributes that change its cost and cannot be seen from the shapes.
-      scratch: bytes that its kernel takes from the device while it runs, and gives back.
+      elementwise: element i of the output depends on elements i of the broadcast inputs, or as
+        defined by `scalar`.
+      by_element: element i of each output depends on element i of the first input, whose shape they
+        have; other inputs are parameters. Implied for elementwise ops.
+      scalar: for an elementwise op, its scalar definition.
+      identity: its only output is its first input.
+      involution: applied twice, it returns its input.
+      reshapes: its output is its first input if both have the same static shape.
+      casts: its output is its first input if both have the same type.
+      stacks: its output is its inputs stacked along the axis of the attribute `axis`.
+      unstacks: its outputs are the slices of its input along the axis of the attribute `axis`.
+      batch: function from a node's attributes to an op and attributes that compute the node for a
+        batch of inputs along a new first axis; it returns None if there is no such op.
+      view: the index of the input whose memory the outputs share, EACH, or None; for a handle, the
+        memory of its variable.
+      state: its use of state.
+      random: it uses random numbers; an additional or missing run is not observable.
+      role: its role in the system.
+      cheap: so fast that gradients recompute it instead of saving it.
+      differentiable: False if it has no gradient, such as comparisons and counts.
+      asynchronous: it may wait for events other than its inputs, like a dequeue.
+      numbered: its kernel needs the number of its execution and the iteration.
+      cost: cost rule. By default a view is free, an elementwise op has one operation per element,
+        and other ops read their inputs and write their outputs once.
+      cost_attrs: attributes that affect the cost beyond the shapes.
+      scratch: bytes of device memory that its kernel uses temporarily.
       variable_type: the attribute with the element type of the variable whose handle is its first
         input.
-      allows_uninitialized: it may be given a variable that has no value yet.
-      reads_files, writes_files: it touches the file system.
-      host_code: it runs code of the program's process, as `py_func` does.
-      local_handle: what it gives means something in its own process only, though it is a value;
-        references and handles always do.
-      overwrites: pairs (output, input): the output may take over the memory of the input. Of an
-        elementwise op any input will do that has the output's type and shape.
-      adds: of an op whose elements are sums of terms that may cancel: for each floating input the
-        sign with which they do not, the last one for all further inputs. Of the inputs' magnitudes
-        with these signs it gives the sums of the magnitudes of its terms, and what rounding makes
-        of its elements is relative to those.
+      allows_uninitialized: its variable may be uninitialized.
+      reads_files, writes_files: it accesses the file system.
+      host_code: it runs code of the program's process, like `py_func`.
+      local_handle: its output is a value that is meaningful only in its process, like references
+        and handles.
+      overwrites: pairs (output, input): the output may reuse the memory of the input. For an
+        elementwise op, any input of the output's type and shape qualifies.
+      adds: for an op whose elements are sums of terms that may cancel: for each floating input, the
+        sign that prevents cancellation; the last one applies to all further inputs. Applied to the
+        inputs' magnitudes with these signs, the op returns the sums of the magnitudes of its terms,
+        which bound the rounding error.
       shape_only: the arguments of which only the shape matters.
-      routes: it routes values through branches and loops; follows from the role.
-      stateful: equal nodes may give different results, or have effects; follows from the rest.
+      routes: it routes values through branches and loops; derived from the role.
+      stateful: equal nodes may return different results or have effects; derived from the rest.
     """
 
     elementwise: bool = False
@@ -178,7 +179,7 @@ class Traits:
 
     @property
     def cost_rule(self) -> CostRule:
-        """The rule that tells its cost."""
+        """The cost rule of the op."""
         if self.cost is not None:
             return self.cost
         if self.view is not None:
@@ -187,7 +188,7 @@ class Traits:
 
 
 PLAIN = Traits()
-"""Of an op of which nothing is said."""
+"""Default traits."""
 
 NOT_DIFFERENTIABLE = Traits(differentiable=False)
 EACH_ELEMENT = Traits(by_element=True, differentiable=False)

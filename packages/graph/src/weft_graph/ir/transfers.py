@@ -1,4 +1,4 @@
-"""Permission to lose precision in transfers between devices (paper, section 5.5)."""
+"""Lossy compression of transfers between devices (paper, section 5.5)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from weft_graph.ir.node import Output
 from weft_tensor import dtypes, errors
 
 LOSSY: Final = "_lossy_transfers"
-"""Attribute of an Identity: the devices to which its value may be sent with fewer bits."""
+"""Attribute of an Identity: the devices to which its value may be sent compressed."""
 
 
 def lossy_transfers(
     value: Any, devices: str | Iterable[str] | None = None, name: str | None = None
 ) -> Output:
-    """Let a value be sent to other devices with half of its bits.
+    """Allow a value to be sent to other devices with half of its bits.
 
-    The lower half of each float32's mantissa is cut off before it is sent, and zeros are put in its
-    place where it arrives: the value is off by less than 2**-7 of itself, towards zero; infinities
-    and NaNs stay what they are.  Where a value does not leave its device, nothing changes, and what
-    uses `value` itself, rather than what this returns, gets it whole.  For all float32 values of a
-    session there is `GraphOptions.enable_bfloat16_sendrecv`.
+    The lower 16 bits of each float32 are dropped by the sender and replaced by zeros by the
+    receiver. The relative error is below 2**-7, toward zero; infinities and NaNs are preserved.
+    Uses on the same device, and uses of `value` instead of the result, are not affected. To
+    compress all float32 transfers of a session, set `GraphOptions.enable_bfloat16_sendrecv`.
 
     Args:
       value: float32, any shape.
-      devices: the receiving devices for which it holds, in part or whole ("/gpu:0",
-        "/job:worker"); all by default.
-    Returns: the same value, where `value` is, whatever device is asked for around the call.
+      devices: full or partial names of the receiving devices that may get compressed values
+        ("/gpu:0", "/job:worker"); all by default.
+      Returns: the same value on the device of `value`, regardless of the current device scope.
     Raises:
       InvalidTypeError: it is not float32.
       InvalidArgumentError: a device's name is malformed.

@@ -1,7 +1,7 @@
-"""Directory of files that programs of one user keep for later processes, and its file format.
+"""The cache directory of a user, which is shared by processes, and its file format.
 
-Only its owner may write to the directory and its files, so their contents are trusted as far as
-their checksums are right. `WEFT_CACHE` names the directory; with `WEFT_CACHE=off` there is none.
+Only the owner may write to the directory and its files, so contents with a correct checksum are
+trusted. `WEFT_CACHE` sets the directory; `WEFT_CACHE=off` disables the cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST: Final = 64 << 20
 
 @functools.cache
 def directory() -> Path | None:
-    """Return the directory; None if it is switched off, or not private to this user."""
+    """Return the cache directory; None if it is disabled, or not private to this user."""
     setting = os.environ.get("WEFT_CACHE")
     if setting == "off":
         return None
@@ -42,7 +42,7 @@ def is_private(path: Path, kind: int) -> bool:
 
     Args:
       kind: the expected file type, such as `stat.S_IFREG`.
-    Raises: OSError: there is no such file.
+    Raises: OSError: the file does not exist.
     """
     status = path.lstat()
     if stat.S_IFMT(status.st_mode) != kind:
@@ -75,7 +75,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def write_file(path: Path, content: bytes) -> bool:
-    """Write a file atomically with a checksum; return False if the file system refuses."""
+    """Write a file atomically with a checksum; return False if writing fails."""
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)

@@ -1,7 +1,7 @@
 """Value rules of declarations, for values known at graph construction (`constant_value`).
 
-A rule computes one output of a node from the values of its inputs, without a kernel.  A value is an
-array; an integer whose value is not known is a None in an array of objects, so that
+A rule computes one output of a node from the values of its inputs, without a kernel. A value is an
+array. In a partly known value, an object array, None stands for an unknown integer:
 `[tf.shape(x)[0], 5]` is `[None, 5]`.
 """
 
@@ -16,27 +16,27 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, Evaluate, ValueRule, Values
 
 MAX_ELEMENTS: Final = 1024
-"""Larger values are not computed; a constant is returned whatever its size."""
+"""Largest number of elements of a computed value; constants may be larger."""
 
 
 def value_rule(
     needs: tuple[int, ...] | None = None, partial: bool = False, uses_shape: bool = False
 ) -> Callable[[Evaluate], ValueRule]:
-    """Decorator that makes a rule of `fn(node, output index, values) -> array or None`.
+    """Decorator that creates a rule from `fn(node, output index, values) -> array or None`.
 
-    The op must be stateless. Where `fn` raises ValueError, TypeError, IndexError or an arithmetic
-    error, nothing is known: the kernel reports bad values, with the step's context.
+    The op must be stateless. If `fn` raises ValueError, TypeError, IndexError or an arithmetic
+    error, the value is unknown; the kernel reports invalid values, with the step's context.
 
     Args:
-      needs: positions of the inputs whose values it needs, all by default; the others are None.
-      partial: it takes values with unknown entries; else it is not asked when there are some.
-      uses_shape: it looks at the static shapes of inputs, which may be refined later.
+      needs: indices of the inputs whose values it needs, all by default; the others are None.
+      partial: True if it accepts partly known values; else it is not called for them.
+      uses_shape: True if it reads static shapes of inputs, which may be refined later.
     """
     return lambda evaluate: ValueRule(evaluate, needs, partial, uses_shape)
 
 
 def arrays(values: Values) -> list[Array]:
-    """Return the values of inputs, where all that are needed are known."""
+    """Return the values of inputs if all needed ones are known."""
     return [value for value in values if value is not None]
 
 
@@ -54,18 +54,18 @@ def has_unknown(output: Output, value: Array) -> bool:
 
 @value_rule(partial=True)
 def unchanged(node: Node, index: int, values: Values) -> Array | None:
-    """Return each output is the input at its position."""
+    """Value rule: each output is the input at its index."""
     return values[index]
 
 
 @value_rule(needs=(0,), partial=True)
 def routed(node: Node, index: int, values: Values) -> Array | None:
-    """Return each output is the first input, where it is alive."""
+    """Value rule: each output is the first input, unless it is dead."""
     return values[0]
 
 
 def of_arrays(function: Callable[..., Any]) -> ValueRule:
-    """Return a NumPy function of the inputs, which must be known whole."""
+    """Return a value rule from a NumPy function of fully known inputs."""
 
     @value_rule()
     def evaluate(node: Node, index: int, values: Values) -> Array | None:
@@ -95,7 +95,7 @@ def of_two(
 
 
 def of_axes(function: Callable[..., Any]) -> ValueRule:
-    """Return a NumPy reduction over the axes that are the second input."""
+    """Return a value rule from a NumPy reduction; the second input is the axes."""
 
     @value_rule()
     def evaluate(node: Node, index: int, values: Values) -> Array | None:

@@ -1,4 +1,4 @@
-"""Elements of tensors of variants that are plain data."""
+"""Plain data types that can be elements of variant tensors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Array = np.ndarray[Any, Any]
 
 
 class RaggedVariant:
-    """A ragged tensor, or a tensor, that is one element of a tensor of variants.
+    """A ragged tensor or a tensor as one element of a variant tensor.
 
     Args:
-      splits: of each level of rows, from the outermost.
-      values: the innermost ones.
+      splits: row splits of each ragged dimension, from the outermost.
+      values: the flat values.
     """
 
     __slots__ = ("splits", "values")

@@ -18,9 +18,9 @@ Function = Callable[..., Any]
 
 
 def initializer_of(value: Any, label: str) -> Any:
-    """Return an initializer: a function of a shape, or the name of one.
+    """Return an initializer from a function of a shape, or from its name.
 
-    Raises: InvalidArgumentError: an unknown name; InvalidTypeError: no function.
+    Raises: InvalidArgumentError: the name is unknown; InvalidTypeError: it is not a function.
     """
     return initializers.get(value) if isinstance(value, str) else optional_function(value, label)
 
@@ -51,9 +51,9 @@ _ACTIVATIONS: dict[str, Function] = {
 
 
 def activation_of(activation: Any, default: Function | None = None) -> Function | None:
-    """Return an activation: a function, or the name of one.
+    """Return an activation from a function or its name.
 
-    Raises: InvalidArgumentError: an unknown name; InvalidTypeError: no function.
+    Raises: InvalidArgumentError: the name is unknown; InvalidTypeError: it is not a function.
     """
     if activation is None:
         return default
@@ -67,14 +67,14 @@ def activation_of(activation: Any, default: Function | None = None) -> Function 
 
 
 def activation_name(function: Any) -> str | None:
-    """Return the name under which `activation_of` knows a function, or None."""
+    """Return the name of an activation function that `activation_of` accepts, or None."""
     return next((name for name, activation in _ACTIVATIONS.items() if activation is function), None)
 
 
 def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
-    """Return one number, or one per axis (a shape too), as a tuple.
+    """Return sizes per axis as a tuple, from one number, a sequence or a shape.
 
-    Raises: InvalidTypeError: they are not integers; InvalidArgumentError: the number of entries is
+    Raises: InvalidTypeError: they are not integers; InvalidArgumentError: the number of sizes is
       wrong, or one is below 1.
     """
     if isinstance(value, TensorShape):
@@ -87,7 +87,7 @@ def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
 
 
 def layout_of(data_format: str, spatial: int) -> str:
-    """Return the letters of the layout "channels_last" or "channels_first".
+    """Return the letters of the layout "channels_last" or "channels_first", such as "NHWC".
 
     Raises: InvalidArgumentError: it is neither.
     """
@@ -102,7 +102,7 @@ def layout_of(data_format: str, spatial: int) -> str:
 
 
 def padding_of(padding: str) -> str:
-    """Return the attribute's value for "valid" or "same", in any case.
+    """Return the padding attribute for "valid" or "same" in upper or lower case.
 
     Raises: InvalidArgumentError: it is neither.
     """

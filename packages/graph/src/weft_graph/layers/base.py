@@ -1,4 +1,4 @@
-"""The base class of layers, whose variables are created in their scope at the first call."""
+"""The base class of layers, which create their variables at the first call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INTERNAL: Final = {
     "_losses",
     "_updates",
 }
-"""Attributes of every layer that hold variables, but not by names of their own."""
+"""Attributes of every layer that contain variables, but are not tracked by name."""
 
 _numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDictionary()
 
@@ -48,7 +48,7 @@ class InputSpec:
     Args:
       ndim: exact rank.
       min_ndim: least rank.
-      axes: axis to exact size.
+      axes: mapping from axis to exact size.
       dtype: element type.
 
     Examples:
@@ -75,7 +75,7 @@ class InputSpec:
         self.axes = axes or {}
 
     def check(self, layer: str, dims: Dims) -> None:
-        """Raise InvalidArgumentError unless a shape fits."""
+        """Raise InvalidArgumentError unless a shape meets the requirements."""
         if dims is None:
             if self.ndim is not None or self.min_ndim is not None or self.axes:
                 raise errors.InvalidArgumentError(
@@ -109,15 +109,15 @@ def snake_case(name: str) -> str:
 class Layer:
     """A function with variables.
 
-    The variables are made in the variable scope of the layer when it is first called, and shared by
-    all later calls.  A subclass overrides `build`, `call`, and `compute_output_shape`.
+    The variables are created in the layer's variable scope at the first call, and shared by all
+    later calls.  A subclass overrides `build`, `call`, and `compute_output_shape`.
 
     Args:
-      trainable: whether its variables are trainable.
-      name: name of the layer and its scope; made from the class by default, and then unique.
+      trainable: True if its variables are trainable.
+      name: name of the layer and its scope; by default a unique name derived from the class.
       dtype: element type of the variables; that of the first input by default.
     Attributes:
-      built: whether the variables exist.
+      built: True if the variables exist.
 
     Examples:
       >>> class Scale(wf.layers.Layer):
@@ -164,7 +164,7 @@ class Layer:
                 self._scope = captured
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return a layer with the same settings, which shares variables, tensors and the graph."""
+        """Return a layer with the same settings that shares variables, tensors and the graph."""
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         memo[id(self._graph)] = self._graph
@@ -196,11 +196,11 @@ class Layer:
     # ------------------------------------------------------------------- to override
 
     def build(self, input_shape: TensorShape) -> None:
-        """Make the variables for inputs of this shape."""
+        """Create the variables for inputs of a shape."""
         self.built = True
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the layer's function."""
+        """Compute the outputs of the layer; subclasses override it."""
         return inputs
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
@@ -272,9 +272,9 @@ class Layer:
         partitioner: Any = None,
         **settings: Any,
     ) -> Any:
-        """Return a variable of the layer, made or reused; arguments as for `get_variable`.
+        """Create or reuse a variable of the layer; arguments as for `get_variable`.
 
-        Raises: InvalidArgumentError: it is to be trainable, and synchronized when it is read.
+        Raises: InvalidArgumentError: it is trainable although its synchronization is ON_READ.
         """
         if settings.get("synchronization") == VariableSynchronization.ON_READ:
             if trainable:
@@ -322,28 +322,28 @@ class Layer:
         return variable_scope(scope, reuse=self._reuse, auxiliary_name_scope=False)
 
     def add_variable(self, *args: Any, **kwargs: Any) -> Any:
-        """`add_weight` under its deprecated name."""
+        """Deprecated name of `add_weight`."""
         return self.add_weight(*args, **kwargs)
 
     def add_update(self, updates: Any, inputs: Any = None) -> None:
-        """Record operations to run with a training step; they join GraphKeys.UPDATE_OPS."""
+        """Record update ops to run with a training step, in GraphKeys.UPDATE_OPS too."""
         for update in updates if isinstance(updates, list | tuple) else [updates]:
             self._updates.append((update, inputs))
             get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
 
     def add_loss(self, losses: Any, inputs: Any = None) -> None:
-        """Record losses; they join GraphKeys.REGULARIZATION_LOSSES."""
+        """Record losses, in GraphKeys.REGULARIZATION_LOSSES too."""
         for loss in losses if isinstance(losses, list | tuple) else [losses]:
             if loss is not None:
                 self._losses.append((loss, inputs))
                 get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
 
     def get_updates_for(self, inputs: Any) -> list[Any]:
-        """Updates that depend on inputs: those computed from `inputs`; with None, the others."""
+        """Return the updates that depend on `inputs`; with None, those that depend on no input."""
         return _depending(self._updates, inputs)
 
     def get_losses_for(self, inputs: Any) -> list[Any]:
-        """Losses that depend on inputs: those computed from `inputs`; with None, the others."""
+        """Return the losses that depend on `inputs`; with None, those that depend on no input."""
         return _depending(self._losses, inputs)
 
     def count_params(self) -> int:
@@ -359,7 +359,7 @@ class Layer:
 
     @property
     def activity_regularizer(self) -> Callable[[Output], Any] | None:
-        """The function from the output to a loss, as given."""
+        """The function from the output to a loss."""
         return self._activity_regularizer
 
     @activity_regularizer.setter
@@ -378,14 +378,14 @@ class Layer:
 
     @property
     def graph(self) -> Graph | None:
-        """The graph it was built in."""
+        """The graph in which the layer was built."""
         return self._graph
 
     @property
     def scope_name(self) -> str:
-        """The name of its variable scope.
+        """The name of the variable scope.
 
-        Raises: FailedPreconditionError: it has none before the first call.
+        Raises: FailedPreconditionError: the layer has not been called yet.
         """
         if self._scope is None:
             raise errors.FailedPreconditionError(
@@ -415,7 +415,7 @@ class Layer:
 
     @property
     def updates(self) -> list[Any]:
-        """Operations to run with a training step."""
+        """Update ops to run with a training step."""
         return [update for update, _ in self._updates]
 
     @property
@@ -425,7 +425,7 @@ class Layer:
 
 
 def unbuilt_copy(layer: Any) -> Any:
-    """A deep copy of a layer that makes its variables at its first call, wherever that is."""
+    """Return a deep copy of a layer that creates its own variables at its first call."""
     copied = copy.deepcopy(layer)
     _undo_build(copied)
     return copied
