@@ -39,10 +39,11 @@ from weft_tensor.shape import format_dims, merge_dims
 
 
 class Reduction:
-    """Reductions of a loss per element to the loss.
+    """Reductions of elementwise losses.
 
-    NONE keeps one per element; SUM adds; SUM_OVER_BATCH_SIZE divides the sum by the number of
-    elements; SUM_BY_NONZERO_WEIGHTS (and MEAN of all weights) by that of the elements that count.
+    NONE keeps the losses per element. SUM adds them. SUM_OVER_BATCH_SIZE divides the sum by the
+    number of elements, SUM_BY_NONZERO_WEIGHTS by the number of nonzero weights, and MEAN by the sum
+    of the weights.
 
     Examples:
       >>> each = wf.losses.Reduction.NONE
@@ -92,15 +93,15 @@ def compute_weighted_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """Return losses times weights, reduced.
+    """Multiply losses by weights and reduce them.
 
     Args:
       losses: floating, any shape.
       weights: rank 0, or the rank of `losses` with each size that of `losses` or 1.
-      loss_collection: where the result is listed; None for nowhere.
+      loss_collection: collection to add the result to, or None.
       reduction: see `Reduction`.
     Returns: rank 0; for Reduction.NONE, the shape of `losses`. Dtype of `losses`.
-    Raises: InvalidArgumentError: weights that do not broadcast, or an unknown reduction.
+    Raises: InvalidArgumentError: the weights do not broadcast, or the reduction is unknown.
 
     Examples:
       >>> wf.Session().run(wf.losses.compute_weighted_loss([1.0, 3.0], [1.0, 0.0]))
@@ -136,10 +137,10 @@ def _reduced(weighted: Output, values: Output, weights: Output, reduction: str) 
 
 
 def add_loss(loss: Any, loss_collection: str | None = _LOSSES) -> None:
-    """List a loss in a collection; in none for None.
+    """Add a loss to a collection, unless it is None.
 
     Args:
-      loss: a tensor, as a rule of rank 0.
+      loss: a tensor, usually of rank 0.
       loss_collection: name of the collection.
 
     Examples:
@@ -152,10 +153,10 @@ def add_loss(loss: Any, loss_collection: str | None = _LOSSES) -> None:
 
 
 def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list[Any]:
-    """Return the losses of a collection, or of those under a scope.
+    """Return the losses of a collection, optionally of a scope.
 
     Args:
-      scope: start of the names of those wanted; None for all.
+      scope: prefix of the names of the losses; None for all.
       loss_collection: name of the collection.
 
     Examples:
@@ -167,10 +168,10 @@ def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Any]:
-    """Return the regularization losses, or those under a scope.
+    """Return the regularization losses, optionally of a scope.
 
     Args:
-      scope: start of the names of those wanted; None for all.
+      scope: prefix of the names of the losses; None for all.
 
     Examples:
       >>> wf.losses.get_regularization_losses()
@@ -182,10 +183,10 @@ def get_regularization_losses(scope: str | None = None) -> list[Any]:
 def get_regularization_loss(
     scope: str | None = None, name: str = "total_regularization_loss"
 ) -> Output:
-    """Return the sum of all regularization losses; 0 without any.
+    """Return the sum of all regularization losses; 0 if there are none.
 
     Args:
-      scope: start of the names of those wanted; None for all.
+      scope: prefix of the names of the losses; None for all.
     Returns: rank 0.
 
     Examples:
@@ -206,10 +207,10 @@ def get_total_loss(
     """Return the sum of all losses.
 
     Args:
-      add_regularization_losses: whether those of regularizers count.
-      scope: only losses whose name this regular expression matches at the start.
+      add_regularization_losses: include regularization losses.
+      scope: regular expression; include only losses whose name it matches at the start.
     Returns: floating, rank 0.
-    Raises: InvalidArgumentError: there are none.
+    Raises: InvalidArgumentError: there are no losses.
 
     Examples:
       >>> first = wf.losses.absolute_difference([1.0], [3.0])
@@ -229,7 +230,7 @@ def get_total_loss(
 
 
 def _pair(function: str, labels: Any, predictions: Any) -> tuple[Output, Output]:
-    """Return both as float32 outputs of one shape.
+    """Convert labels and predictions to float32 outputs of the same shape.
 
     Raises: InvalidArgumentError: one is missing, or the shapes differ.
     """
@@ -260,13 +261,13 @@ def absolute_difference(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """abs(predictions - labels), weighted and reduced as by `compute_weighted_loss`.
+    """Return abs(predictions - labels), weighted and reduced by `compute_weighted_loss`.
 
     Args:
-      labels, predictions: numeric, of one shape.
+      labels, predictions: numeric, of the same shape.
       weights, scope, loss_collection, reduction: as for `compute_weighted_loss`.
     Returns: floating, rank 0, unless `reduction` is NONE.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> wf.Session().run(wf.losses.absolute_difference([1.0, 2.0], [3.0, 2.0]))
@@ -288,13 +289,13 @@ def cosine_distance(
     reduction: str = _DEFAULT,
     dim: int | None = None,
 ) -> Output:
-    """1 - sum(labels * predictions) along an axis; both are unit vectors.
+    """Return 1 - sum(labels * predictions) along an axis, for unit vectors.
 
     Args:
       labels, predictions: floating, the same shape.
       axis: axis of the vectors; also `dim`.
       weights, loss_collection, reduction: as for `compute_weighted_loss`.
-    Raises: InvalidArgumentError: no axis, or shapes that differ.
+    Raises: InvalidArgumentError: the axis is missing, or the shapes differ.
 
     Examples:
       >>> wf.Session().run(wf.losses.cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], axis=1))
@@ -318,7 +319,7 @@ def hinge_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """max(1 - z * logits, 0) with z = 2 * labels - 1, weighted and reduced.
+    """Return max(1 - z * logits, 0) with z = 2 * labels - 1, weighted and reduced.
 
     Args:
       labels: 0 or 1, the shape of `logits`.
@@ -345,15 +346,17 @@ def huber_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """x ** 2 / 2 where abs(x) <= delta, else delta * abs(x) - delta ** 2 / 2, of the error x.
+    """Return the Huber loss of the error x = predictions - labels.
+
+    It is x ** 2 / 2 where abs(x) <= delta, else delta * abs(x) - delta ** 2 / 2.
 
     Args:
       labels: floating, any shape.
       predictions: same dtype and shape.
-      weights: rank 0, or the rank of `labels` with each size equal or 1.
+      weights: rank 0, or the rank of `labels` with each size equal to that of `labels` or 1.
       delta: positive, in the unit of the error.
-      scope: scope of the names of the nodes.
-      loss_collection: where the loss is listed; None for nowhere.
+      scope: name scope of the nodes.
+      loss_collection: collection to add the loss to, or None.
       reduction: a value of `Reduction`.
     Returns: rank 0, or the shape of `labels` for `Reduction.NONE`.
     Source: Huber 1964.
@@ -381,15 +384,15 @@ def log_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """-z * log(p + epsilon) - (1 - z) * log(1 - p + epsilon), of probabilities p.
+    """Return -z * log(p + epsilon) - (1 - z) * log(1 - p + epsilon) for probabilities p.
 
     Args:
       labels: z, floating in [0, 1], any shape.
       predictions: p, same dtype and shape.
-      weights: rank 0, or the rank of `labels` with each size equal or 1.
+      weights: rank 0, or the rank of `labels` with each size equal to that of `labels` or 1.
       epsilon: keeps the logarithm finite.
-      scope: scope of the names of the nodes.
-      loss_collection: where the loss is listed; None for nowhere.
+      scope: name scope of the nodes.
+      loss_collection: collection to add the loss to, or None.
       reduction: a value of `Reduction`.
     Returns: rank 0, or the shape of `labels` for `Reduction.NONE`.
 
@@ -414,13 +417,13 @@ def mean_squared_error(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """(predictions - labels) ** 2, weighted and reduced as by `compute_weighted_loss`.
+    """Return (predictions - labels) ** 2, weighted and reduced by `compute_weighted_loss`.
 
     Args:
-      labels, predictions: numeric, of one shape.
+      labels, predictions: numeric, of the same shape.
       weights, scope, loss_collection, reduction: as for `compute_weighted_loss`.
     Returns: floating, rank 0, unless `reduction` is NONE.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> wf.Session().run(wf.losses.mean_squared_error([1.0, 2.0], [3.0, 2.0]))
@@ -439,16 +442,16 @@ def mean_pairwise_squared_error(
     scope: str | None = None,
     loss_collection: str | None = _LOSSES,
 ) -> Output:
-    """Squared difference between pairwise differences of predictions and of labels.
+    """Return the squared difference of pairwise differences of predictions and of labels.
 
-    The mean over the pairs of each example, summed over the examples.
+    It is the mean over the pairs of each example, summed over the examples.
 
     Args:
       labels, predictions: floating, shape (N, ...).
       weights: rank 0, shape (N,), or (N, 1, ...).
-      loss_collection: where the result is listed.
+      loss_collection: collection to add the result to.
     Returns: rank 0.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> wf.Session().run(wf.losses.mean_pairwise_squared_error([[1.0, 2.0]], [[1.0, 4.0]]))
@@ -485,14 +488,14 @@ def sigmoid_cross_entropy(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """Sigmoid cross entropy, weighted and reduced.
+    """Return the sigmoid cross entropy, weighted and reduced.
 
     Args:
       multi_class_labels: in [0, 1], shape (N, C).
       logits: floating, shape (N, C).
       weights, loss_collection, reduction: as for `compute_weighted_loss`.
       label_smoothing: moves labels towards 1/2.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> loss = wf.losses.sigmoid_cross_entropy([[1.0]], [[0.0]])
@@ -528,7 +531,7 @@ def softmax_cross_entropy(
       weights: rank 0 or shape (N,).
       label_smoothing: moves labels towards 1/C.
       loss_collection, reduction: as for `compute_weighted_loss`.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> loss = wf.losses.softmax_cross_entropy([[0.0, 1.0]], [[0.0, 0.0]])
@@ -563,7 +566,7 @@ def sparse_softmax_cross_entropy(
       logits: floating, shape (N, C).
       weights: rank 0, shape (N,) or (N, 1).
       loss_collection, reduction: as for `compute_weighted_loss`.
-    Raises: InvalidArgumentError: shapes that do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> loss = wf.losses.sparse_softmax_cross_entropy([1], [[0.0, 0.0]])

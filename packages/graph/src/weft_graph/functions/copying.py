@@ -127,7 +127,7 @@ class BodyCopy:
 
     @contextmanager
     def _placing(self, node: Node) -> Iterator[None]:
-        """Return scopes for a copy: the open ones, if it goes directly into the open context."""
+        """Return a copy's scopes: the current ones if it is directly in the current context."""
         scopes = self._graph.scopes
         before = (
             scopes.name_prefix,

@@ -481,7 +481,7 @@ def _arguments_of(layer: type) -> set[str]:
 
 
 def _depending(items: list[tuple[Any, Any]], inputs: Any) -> list[Any]:
-    """Return the items added for `inputs` that depend on them; for None, those added for none."""
+    """Return the items that depend on `inputs`; with None, those that depend on no input."""
     if inputs is None:
         return [item for item, on in items if on is None]
     input_nodes = {_node_of(value) for value in nest.flatten(inputs)}

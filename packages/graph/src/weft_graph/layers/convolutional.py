@@ -1,4 +1,4 @@
-"""Convolutions in one, two and three axes, and transposed ones."""
+"""Convolution layers over one, two and three axes, and transposed convolutions."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ Function = Callable[..., Any]
 
 
 class Conv(Layer):
-    """activation(convolution(inputs, kernel) + bias); the convolutions' common base.
+    """Base class of convolutions: activation(convolution(inputs, kernel) + bias).
 
     Args:
       filters: number of channels of the output.
       kernel_size: size of the window: one number, or one per spatial axis.
-      strides, dilation_rate: in the same forms; not both over 1.
+      strides, dilation_rate: in the same form as `kernel_size`; not both above 1.
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
       activation: applied last; None for none.
-      use_bias: whether there is a bias.
-      kernel_initializer: the variable scope's by default.
+      use_bias: add a bias.
+      kernel_initializer: that of the variable scope by default.
       bias_initializer: zeros by default.
       kernel_regularizer, bias_regularizer: functions from the variable to a loss.
       activity_regularizer: function from the output to a loss.
       kernel_constraint, bias_constraint: functions that optimizers apply after an update.
-      trainable: whether the variables are trainable.
+      trainable: make the variables trainable.
       name: name of the layer.
     """
 
@@ -112,9 +112,9 @@ class Conv(Layer):
         self.bias: Any = None
 
     def depth_of(self, input_shape: TensorShape) -> int:
-        """Return the input's channels, which later inputs must have too.
+        """Return the number of input channels, which all later inputs must have.
 
-        Raises: InvalidArgumentError: they are not known.
+        Raises: InvalidArgumentError: it is not known.
         """
         dims = as_dims(input_shape) or ()
         axis = channel_axis(self.layout)
@@ -152,13 +152,13 @@ class Conv(Layer):
         return result if self.activation is None else self.activation(result)
 
     def build(self, input_shape: TensorShape) -> None:
-        """Make kernel and bias."""
+        """Create the kernel and the bias."""
         depth = self.depth_of(input_shape)
         self.kernel = self.add_kernel("kernel", (*self.kernel_size, depth, self.filters))
         self.add_bias()
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Return the convolution, the bias, the activation."""
+        """Compute activation(convolution(inputs, kernel) + bias)."""
         result = nn.convolution(
             inputs,
             self.kernel,
@@ -171,7 +171,7 @@ class Conv(Layer):
         return self.finish(result)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """Return the shape with the windows counted along each spatial axis."""
+        """Return the output shape."""
         dims = list(as_dims(input_shape) or (None,) * (self.rank + 2))
         axes = spatial_axes(self.layout)
         for i, axis in enumerate(axes):
@@ -190,7 +190,7 @@ class Conv1D(Conv):
     """1-D convolution over (N, W, C); see `conv1d`.
 
     Args:
-      filters, kernel_size, ...: as for `conv1d`; a call takes floating inputs, shape (N, W, C) or
+      filters, kernel_size, ...: as for `conv1d`; inputs are floating, shape (N, W, C) or
         (N, C, W).
 
     Examples:
@@ -205,7 +205,7 @@ class Conv2D(Conv):
     """2-D convolution over (N, H, W, C); see `conv2d`.
 
     Args:
-      filters, kernel_size, ...: as for `conv2d`; a call takes floating inputs, shape
+      filters, kernel_size, ...: as for `conv2d`; inputs are floating, shape
         (N, H, W, C) or (N, C, H, W).
 
     Examples:
@@ -218,7 +218,7 @@ class Conv3D(Conv):
     """3-D convolution over (N, D, H, W, C); see `conv3d`.
 
     Args:
-      filters, kernel_size, ...: as for `conv3d`; a call takes floating inputs, shape
+      filters, kernel_size, ...: as for `conv3d`; inputs are floating, shape
         (N, D, H, W, C) or (N, C, D, H, W).
 
     Examples:
@@ -230,10 +230,10 @@ class Conv3D(Conv):
 
 
 class Conv2DTranspose(Conv):
-    """The transpose of a 2-D convolution; see `conv2d_transpose`.
+    """Transposed 2-D convolution; see `conv2d_transpose`.
 
     Args:
-      filters, kernel_size, ...: as for `conv2d_transpose`; a call takes floating inputs, shape
+      filters, kernel_size, ...: as for `conv2d_transpose`; inputs are floating, shape
         (N, H, W, C) or (N, C, H, W).
 
     Examples:
@@ -242,13 +242,13 @@ class Conv2DTranspose(Conv):
     """
 
     def build(self, input_shape: TensorShape) -> None:
-        """Make kernel and bias."""
+        """Create the kernel and the bias."""
         depth = self.depth_of(input_shape)
         self.kernel = self.add_kernel("kernel", (*self.kernel_size, self.filters, depth))
         self.add_bias()
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Return the transposed convolution, the bias, the activation."""
+        """Compute the transposed convolution, then add the bias and apply the activation."""
         static = as_dims(self.compute_output_shape(inputs.shape)) or ()
         output_sizes: Any = list(static)
         if None in static:
@@ -278,10 +278,10 @@ class Conv2DTranspose(Conv):
 
 
 class Conv3DTranspose(Conv2DTranspose):
-    """The transpose of a 3-D convolution; see `conv3d_transpose`.
+    """Transposed 3-D convolution; see `conv3d_transpose`.
 
     Args:
-      filters, kernel_size, ...: as for `conv3d_transpose`; a call takes floating inputs, shape
+      filters, kernel_size, ...: as for `conv3d_transpose`; inputs are floating, shape
         (N, D, H, W, C) or (N, C, D, H, W).
 
     Examples:
@@ -297,7 +297,7 @@ class Conv3DTranspose(Conv2DTranspose):
 
 
 def functional(layer: type[Conv], inputs: Any, name: str | None, reuse: Any, **args: Any) -> Any:
-    """Apply a new layer of a class, made with `args` in the scope `name`, to `inputs`."""
+    """Create a layer of a class with `args` in the scope `name`, and apply it to `inputs`."""
     return layer(**args, name=name, _scope=name, _reuse=reuse)(inputs)
 
 
@@ -322,7 +322,7 @@ def conv1d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the 1-D convolution with a kernel and bias that it creates.
+    """Apply a 1-D convolution, creating its kernel and bias.
 
     Args:
       inputs: floating, shape (N, W, C) or (N, C, W).
@@ -358,23 +358,24 @@ def conv2d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the 2-D convolution with a kernel and bias that it creates.
+    """Apply a 2-D convolution, creating its kernel and bias.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).
       filters: number of channels of the output.
       kernel_size: one number or (KH, KW).
-      strides, dilation_rate: in the same forms.
+      strides, dilation_rate: in the same form as `kernel_size`.
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
       activation: applied last; None for none.
-      use_bias: whether there is a bias.
-      kernel_initializer, bias_initializer: the variable scope's and zeros by default.
-      kernel_regularizer, bias_regularizer, activity_regularizer: functions to a loss.
+      use_bias: add a bias.
+      kernel_initializer, bias_initializer: initializers; those of the variable scope and zeros by
+        default.
+      kernel_regularizer, bias_regularizer, activity_regularizer: functions that return a loss.
       kernel_constraint, bias_constraint: functions that optimizers apply after an update.
-      trainable: whether the variables are trainable.
+      trainable: make the variables trainable.
       name: name of the layer and the variable scope.
-      reuse: the variables of a previous layer of that name.
+      reuse: reuse the variables of a previous layer of that name.
     Returns: shape (N, H', W', filters) in the layout of `inputs`.
 
     Examples:
@@ -407,7 +408,7 @@ def conv3d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the 3-D convolution with a kernel and bias that it creates.
+    """Apply a 3-D convolution, creating its kernel and bias.
 
     Args:
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
@@ -442,13 +443,13 @@ def conv2d_transpose(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the transposed 2-D convolution with a kernel and bias that it creates.
+    """Apply a transposed 2-D convolution, creating its kernel and bias.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).
       filters, kernel_size, ...: as for `conv2d`.
-    Returns: shape (N, H * SH, W * SW, filters) for "same" padding, enough for all windows for
-      "valid", in the layout of `inputs`.
+    Returns: shape (N, H * SH, W * SW, filters) for "same" padding; for "valid", large enough for
+      all windows; in the layout of `inputs`.
 
     Examples:
       >>> wf.layers.conv2d_transpose(wf.zeros([2, 5, 5, 3]), 4, kernel_size=2, strides=2).shape
@@ -478,13 +479,13 @@ def conv3d_transpose(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the transposed 3-D convolution with a kernel and bias that it creates.
+    """Apply a transposed 3-D convolution, creating its kernel and bias.
 
     Args:
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
       filters, kernel_size, ...: as for `conv2d`, over three axes.
-    Returns: shape (N, D * SD, H * SH, W * SW, filters) for "same" padding, enough for all windows
-      for "valid", in the layout of `inputs`.
+    Returns: shape (N, D * SD, H * SH, W * SW, filters) for "same" padding; for "valid", large
+      enough for all windows; in the layout of `inputs`.
 
     Examples:
       >>> wf.layers.conv3d_transpose(wf.zeros([1, 3, 3, 3, 2]), 4, kernel_size=2, strides=2).shape

@@ -1,4 +1,4 @@
-"""Dense, dropout and flatten."""
+"""Dense, dropout and flatten layers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ Function = Callable[..., Any]
 
 
 class Dense(Layer):
-    """activation(inputs @ kernel + bias), over the last axis.
+    """Dense layer: activation(inputs @ kernel + bias), over the last axis.
 
     Args:
       units: size of the output's last axis.
       activation: applied last; None for none.
-      use_bias: whether there is a bias.
-      kernel_initializer: of the kernel (I, units); the variable scope's by default.
-      bias_initializer: of the bias (units,).
+      use_bias: add a bias.
+      kernel_initializer: initializer of the kernel (I, units); that of the variable scope by
+        default.
+      bias_initializer: initializer of the bias (units,).
       kernel_regularizer, bias_regularizer: functions from the variable to a loss.
       activity_regularizer: function from the output to a loss.
       kernel_constraint, bias_constraint: functions that optimizers apply after an update.
-      trainable: whether the variables are trainable.
+      trainable: make the variables trainable.
       name: name of the layer.
 
     Examples:
@@ -83,7 +84,7 @@ class Dense(Layer):
         self.bias: Any = None
 
     def build(self, input_shape: TensorShape) -> None:
-        """Make kernel and bias.
+        """Create the kernel and the bias.
 
         Raises: InvalidArgumentError: the input's last size is not known.
         """
@@ -112,7 +113,7 @@ class Dense(Layer):
         self.built = True
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Return the product, the bias, the activation."""
+        """Compute activation(inputs @ kernel + bias)."""
         rank = len(inputs.dims or ())
         if rank > 2:
             result = contraction.tensordot(inputs, self.kernel, [[rank - 1], [0]])
@@ -153,11 +154,11 @@ def dense(
     name: str | None = None,
     reuse: Any = None,
 ) -> Output:
-    """activation(inputs @ kernel + bias), over the last axis; see `Dense`.
+    """Compute activation(inputs @ kernel + bias) with new variables; see `Dense`.
 
     Args:
       inputs: floating, shape (N, ..., I).
-      reuse: the variables of a previous layer of that name.
+      reuse: reuse the variables of a previous layer of that name.
     Returns: shape (N, ..., units).
 
     Examples:
@@ -190,7 +191,7 @@ def dense(
 
 
 class Dropout(Layer):
-    """`nn.dropout` while training, the input otherwise.
+    """Dropout layer: `nn.dropout` in training, the identity otherwise.
 
     Args:
       rate: fraction of elements set to 0.
@@ -216,7 +217,7 @@ class Dropout(Layer):
         self.seed = seed
 
     def call(self, inputs: Output, *args: Any, training: Any = False, **kwargs: Any) -> Any:
-        """Dropout if `training`, a Boolean or a Boolean tensor of rank 0."""
+        """Apply dropout if `training`, a bool or a bool tensor of rank 0, is true."""
         training = args[0] if args else training
 
         def dropped() -> Output:
@@ -230,7 +231,7 @@ class Dropout(Layer):
 
 
 def static_bool(value: Any) -> bool | None:
-    """Return a Boolean that is known while the graph is built, or None."""
+    """Return the static value of a bool, or None if it is unknown."""
     if isinstance(value, Output) or hasattr(value, "_as_output"):
         static = constant_value(convert_to_tensor(value))
         return None if static is None else bool(static)
@@ -253,14 +254,14 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Output:
-    """`nn.dropout` if `training`, the input otherwise; see `Dropout`.
+    """Apply `nn.dropout` if `training`, else return the input; see `Dropout`.
 
     Args:
       inputs: floating, any shape.
-      rate: which part of the elements becomes 0.
-      noise_shape: int32; the shape of the random choices, which broadcasts to that of `inputs`.
-      seed: seed of the random choices.
-      training: a Boolean or a Boolean tensor of rank 0.
+      rate: fraction of the elements set to 0.
+      noise_shape: int32; shape of the random mask, which broadcasts to that of `inputs`.
+      seed: seed of the random mask.
+      training: a bool, or a bool tensor of rank 0.
     Returns: shape and dtype of `inputs`.
 
     Examples:
@@ -273,10 +274,10 @@ def dropout(
 
 
 class Flatten(Layer):
-    """All axes but the batch's as one.
+    """Layer that flattens all axes except the batch axis.
 
     Args:
-      data_format: "channels_last", or "channels_first": channels are moved last before.
+      data_format: "channels_last" or "channels_first"; the latter's channels are first moved last.
 
     Examples:
       >>> wf.layers.Flatten()(wf.zeros([2, 3, 4])).shape
@@ -305,7 +306,7 @@ class Flatten(Layer):
         return result
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """Return the batch and the product of the rest."""
+        """Return (batch size, product of the other sizes)."""
         dims = as_dims(input_shape) or (None,)
         return TensorShape((dims[0], _product(dims[1:])))
 
@@ -320,11 +321,11 @@ def _product(dims: tuple[int | None, ...]) -> int | None:
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Output:
-    """Return all axes but the batch's as one: shape (N, ...) to (N, P); see `Flatten`.
+    """Flatten all axes except the batch axis: shape (N, ...) to (N, P); see `Flatten`.
 
     Args:
       inputs: any type, shape (N, ...).
-      data_format: "channels_last" or "channels_first"; the channels of the latter go last.
+      data_format: "channels_last" or "channels_first"; the latter's channels are first moved last.
     Returns: shape (N, P), dtype of `inputs`.
 
     Examples:

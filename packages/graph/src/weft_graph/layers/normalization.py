@@ -23,35 +23,35 @@ from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 
 class BatchNormalization(Layer):
-    """Normalizes by the statistics of the batch while training, by moving ones otherwise.
+    """Batch normalization: by the batch's statistics in training, by moving statistics otherwise.
 
-    The moving statistics are updated by operations in GraphKeys.UPDATE_OPS, which a training step
-    must run.
+    Update ops in GraphKeys.UPDATE_OPS update the moving statistics; a training step must run them.
 
     Args:
-      axis: axis of the channels, or several.
-      momentum: of the moving statistics.
+      axis: the channel axis, or several axes.
+      momentum: decay factor of the moving statistics.
       epsilon: added to the variance.
-      center, scale: whether there are beta and gamma.
+      center, scale: add beta, add gamma.
       beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer:
         zeros, ones, zeros and ones by default.
       beta_regularizer, gamma_regularizer: functions from the variable to a loss.
       beta_constraint, gamma_constraint: functions that optimizers apply after an update.
-      renorm: batch renormalization (Ioffe 2017): while training too, what comes out is what the
-        moving statistics would give, as far as `renorm_clipping` lets it.
-      renorm_clipping: a dict with bounds "rmin" and "rmax" of the ratio of the deviations, and
-        "dmax" of the distance of the means in deviations; no bounds by default. Scalars.
-      renorm_momentum: of the moving mean and deviation that `renorm` compares with, in variables
-        of their own; those of inference follow the batches by `momentum`.
-      fused: use the fused operation; None where it applies.
-      virtual_batch_size: normalize parts of the batch of this size by themselves: of M parts, part
-        g has the examples g, g + M, g + 2 M, ...; it divides the batch.
-      adjustment: a function from the shape of the input to a scale and an offset, which broadcast
-        to it and are applied to the normalized values before gamma and beta, while training.
-      trainable: whether beta and gamma are trainable.
+      renorm: batch renormalization (Ioffe 2017): in training too, the output is that of the moving
+        statistics, within the bounds of `renorm_clipping`.
+      renorm_clipping: a dict of scalars: bounds "rmin" and "rmax" of the ratio of the standard
+        deviations, and "dmax" of the distance of the means in standard deviations; no bounds by
+        default.
+      renorm_momentum: decay factor of separate moving statistics that `renorm` uses; those of
+        inference use `momentum`.
+      fused: use the fused op; None to use it if it applies.
+      virtual_batch_size: normalize parts of the batch of this size separately. It must divide the
+        batch; of M parts, part g has the examples g, g + M, g + 2 M, ....
+      adjustment: function from the input shape to a scale and an offset that broadcast to it. In
+        training they are applied to the normalized values before gamma and beta.
+      trainable: make beta and gamma trainable.
       name: name of the layer.
     Raises: InvalidArgumentError: `fused` with renorm, virtual batches or an adjustment, virtual
-      batches with an adjustment, or another key of `renorm_clipping`.
+      batches with an adjustment, or an unknown key of `renorm_clipping`.
     Source: Ioffe and Szegedy 2015.
 
     Examples:
@@ -152,10 +152,10 @@ class BatchNormalization(Layer):
             )
 
     def build(self, input_shape: TensorShape) -> None:
-        """Make gamma, beta and the moving statistics.
+        """Create gamma, beta and the moving statistics.
 
-        Raises: InvalidArgumentError: the rank or the channels are not known, or `fused` does not
-          apply.
+        Raises: InvalidArgumentError: the rank or the number of channels is unknown, or `fused` does
+          not apply.
         """
         dims = as_dims(input_shape)
         if dims is None:
@@ -240,7 +240,7 @@ class BatchNormalization(Layer):
         )
 
     def call(self, inputs: Output, *args: Any, training: Any = False, **kwargs: Any) -> Any:
-        """Return the normalized input; `training` is a Boolean or a Boolean tensor of rank 0."""
+        """Normalize the input; `training` is a bool or a bool tensor of rank 0."""
         training = args[0] if args else training
         if self.fused:
             result, mean, variance = smart_cond(
@@ -313,7 +313,7 @@ class BatchNormalization(Layer):
         return result, followed[0], followed[1]
 
     def _adjusted(self, dims: Output, training: Any) -> tuple[Any, Any]:
-        """The scale and the offset of the adjustment, which are 1 and 0 outside of training."""
+        """Return the scale and the offset of the adjustment; 1 and 0 outside of training."""
         scale, offset = map(convert_to_tensor, self.adjustment(dims))
         return (
             smart_cond(training, lambda: scale, lambda: array.ones_like(scale)),
@@ -321,9 +321,9 @@ class BatchNormalization(Layer):
         )
 
     def _renormalized(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any, Any, Any]:
-        """The ratio of deviations, the distance of means, and the moments after these are known.
+        """Return renormalization's ratio of deviations and distance of means, and the moments.
 
-        The ratio and the distance are made of the averages before this step's update.
+        The ratio and the distance are computed from the averages before this step's update.
         """
         kind = self.moving_mean.dtype.base_dtype
         deviation = self._deviation(variance)
@@ -348,13 +348,13 @@ class BatchNormalization(Layer):
             return ratio, distance, identity(mean), identity(variance)
 
     def _deviation(self, variance: Any) -> Output:
-        """Return the standard deviation; epsilon is a part of it, as in the normalization."""
+        """Return the standard deviation, which includes epsilon, as in the normalization."""
         epsilon = convert_to_tensor(self.epsilon, self.moving_mean.dtype.base_dtype)
         result: Output = out("Sqrt", [out("AddV2", [variance, epsilon])])
         return result
 
     def _moved_by_stddev(self, variance: Any, weight: Any, training: Any) -> Any:
-        """Move the moving deviation, and make the moving variance its square."""
+        """Update the moving deviation, and set the moving variance to its square."""
         update = self._moved(self.moving_stddev, self._deviation(variance), weight)
         epsilon = convert_to_tensor(self.epsilon, update.dtype.base_dtype)
 
@@ -365,7 +365,7 @@ class BatchNormalization(Layer):
         return self.moving_variance.assign(value)
 
     def _moments(self, inputs: Output) -> tuple[Output, Output]:
-        """Return the mean and variance of the batch, in the type of the moving ones."""
+        """Return the mean and variance of the batch, in the dtype of the moving statistics."""
         parts = [1] if self.virtual_batch_size is not None else []
         kept_axes = [*self.axis, *parts]
         axes = [axis for axis in range(len(inputs.dims or ())) if axis not in kept_axes]
@@ -373,7 +373,7 @@ class BatchNormalization(Layer):
         return nn.moments(wide, axes, keepdims=len(kept_axes) > 1)
 
     def _broadcast_channels(self, value: Any, rank: int) -> Any:
-        """Return a vector in a shape that broadcasts along the channels."""
+        """Reshape a vector of channels so that it broadcasts to the input."""
         needs_shape = len(self.axis) > 1 or self.virtual_batch_size is not None
         if value is None or needs_shape or self.axis == [rank - 1]:
             return value
@@ -440,13 +440,13 @@ def batch_normalization(
     virtual_batch_size: int | None = None,
     adjustment: Any = None,
 ) -> Output:
-    """Normalize a batch with variables that it creates; see `BatchNormalization`.
+    """Apply batch normalization, creating its variables; see `BatchNormalization`.
 
     Args:
       inputs: floating, any known rank.
-      training: a Boolean or a Boolean tensor of rank 0: use the batch's statistics, and add updates
-        of the moving ones to GraphKeys.UPDATE_OPS.
-      reuse: the variables of a previous layer of that name.
+      training: a bool, or a bool tensor of rank 0. If true, the batch's statistics are used, and
+        updates of the moving statistics are added to GraphKeys.UPDATE_OPS.
+      reuse: reuse the variables of a previous layer of that name.
     Returns: shape and dtype of `inputs`.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Maximum and mean pools in one, two and three axes."""
+"""Max and average pooling layers over one, two and three axes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from weft_tensor.shape import TensorShape, as_dims
 
 
 class _Pool(Layer):
-    """The pools' common base.
+    """Base class of pooling layers.
 
     Args:
-      pool_size: of the window: one number, or one per spatial axis.
-      strides: in the same forms; None for `pool_size`.
+      pool_size: size of the window: one number, or one per spatial axis.
+      strides: in the same form; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
       name: name of the layer.
@@ -60,12 +60,12 @@ class _Pool(Layer):
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Return the pool."""
+        """Compute the pooled input."""
         window, strides = list(self.pool_size), list(self.strides)
         return type(self).function(inputs, window, strides, self.padding, self.layout, None)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """Return the shape with the windows counted along each spatial axis."""
+        """Return the output shape."""
         dims = list(as_dims(input_shape) or (None,) * (self.rank + 2))
         for i, axis in enumerate(spatial_axes(self.layout)):
             size = dims[axis]
@@ -76,7 +76,7 @@ class _Pool(Layer):
 
 
 class MaxPooling1D(_Pool):
-    """Maximum of each window along one axis.
+    """Max pooling along one axis.
 
     Args:
       pool_size: size of the window along the axis, at least 1.
@@ -95,11 +95,11 @@ class MaxPooling1D(_Pool):
 
 
 class MaxPooling2D(_Pool):
-    """Maximum of each window of an image.
+    """Max pooling of images.
 
     Args:
-      pool_size: of the window: one number, or one per spatial axis.
-      strides: in the same forms; None for `pool_size`.
+      pool_size: size of the window: one number, or one per spatial axis.
+      strides: in the same form; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, H, W, C), "channels_first" for
         (N, C, H, W).
@@ -114,11 +114,11 @@ class MaxPooling2D(_Pool):
 
 
 class MaxPooling3D(_Pool):
-    """Maximum of each window of a volume.
+    """Max pooling of volumes.
 
     Args:
-      pool_size: of the window: one number, or one per spatial axis.
-      strides: in the same forms; None for `pool_size`.
+      pool_size: size of the window: one number, or one per spatial axis.
+      strides: in the same form; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, D, H, W, C), "channels_first" for
         (N, C, D, H, W).
@@ -133,7 +133,7 @@ class MaxPooling3D(_Pool):
 
 
 class AveragePooling1D(_Pool):
-    """Mean of each window along one axis.
+    """Average pooling along one axis.
 
     Args:
       pool_size: size of the window along the axis, at least 1.
@@ -153,11 +153,11 @@ class AveragePooling1D(_Pool):
 
 
 class AveragePooling2D(_Pool):
-    """Mean of each window of an image.
+    """Average pooling of images.
 
     Args:
-      pool_size: of the window: one number, or one per spatial axis.
-      strides: in the same forms; None for `pool_size`.
+      pool_size: size of the window: one number, or one per spatial axis.
+      strides: in the same form; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, H, W, C), "channels_first" for
         (N, C, H, W).
@@ -174,11 +174,11 @@ class AveragePooling2D(_Pool):
 
 
 class AveragePooling3D(_Pool):
-    """Mean of each window of a volume.
+    """Average pooling of volumes.
 
     Args:
-      pool_size: of the window: one number, or one per spatial axis.
-      strides: in the same forms; None for `pool_size`.
+      pool_size: size of the window: one number, or one per spatial axis.
+      strides: in the same form; None for `pool_size`.
       padding: "valid" or "same".
       data_format: "channels_last" for inputs of shape (N, D, H, W, C), "channels_first" for
         (N, C, D, H, W).

@@ -23,7 +23,7 @@ def _checked(scale: float) -> float:
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """scale * sum(abs(w)); nothing for a scale of 0.
+    """Return the regularizer scale * sum(abs(w)); it returns None if the scale is 0.
 
     Raises: InvalidArgumentError: the scale is negative, or an integer.
     """
@@ -39,7 +39,7 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """scale * sum(w ** 2) / 2; nothing for a scale of 0.
+    """Return the regularizer scale * sum(w ** 2) / 2; it returns None if the scale is 0.
 
     Raises: InvalidArgumentError: the scale is negative, or an integer.
     """
@@ -57,7 +57,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 def l1_l2_regularizer(
     scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None
 ) -> Regularizer:
-    """Return the sum of both."""
+    """Return the sum of an L1 and an L2 regularizer."""
     return sum_regularizer(
         [l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope or "l1_l2_regularizer"
     )
@@ -78,7 +78,7 @@ def sum_regularizer(
 
 
 def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Output:
-    """Return the sum of a regularizer over weights, listed among the regularization losses.
+    """Sum a regularizer over weights, and add the sum to the regularization losses.
 
     Args:
       regularizer: function from a variable to a loss.

@@ -1,4 +1,4 @@
-"""Separable convolutions: a depthwise convolution, then a pointwise one."""
+"""Separable convolution layers: a depthwise, then a pointwise convolution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor.shape import TensorShape
 
 
 class _Separable(Conv):
-    """A depthwise convolution followed by one that mixes channels; the separable ones' base."""
+    """Base class of separable convolutions: a depthwise, then a pointwise convolution."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _Separable(Conv):
         self.pointwise_kernel: Any = None
 
     def build(self, input_shape: TensorShape) -> None:
-        """Make both kernels and the bias."""
+        """Create both kernels and the bias."""
         depth = self.depth_of(input_shape)
         self.depthwise_kernel = self.add_kernel(
             "depthwise_kernel",
@@ -97,11 +97,11 @@ class _Separable(Conv):
 
 
 class SeparableConv1D(_Separable):
-    """A depthwise convolution of signals followed by one that mixes channels.
+    """Separable 1-D convolution; see `separable_conv1d`.
 
     Args:
-      filters, kernel_size, depth_multiplier, ...: as for `separable_conv1d`; a call takes floating
-        inputs, shape (N, W, C) or (N, C, W).
+      filters, kernel_size, depth_multiplier, ...: as for `separable_conv1d`; inputs are floating,
+        shape (N, W, C) or (N, C, W).
 
     Examples:
       >>> wf.layers.SeparableConv1D(4, kernel_size=2)(wf.zeros([2, 5, 3])).shape
@@ -111,7 +111,7 @@ class SeparableConv1D(_Separable):
     rank = 1
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Return both convolutions, the bias, the activation."""
+        """Compute both convolutions, then add the bias and apply the activation."""
         last = self.layout == "NWC"
         axis = 1 if last else 2
         result = nn.separable_conv2d(
@@ -127,11 +127,11 @@ class SeparableConv1D(_Separable):
 
 
 class SeparableConv2D(_Separable):
-    """A depthwise convolution followed by one that mixes channels; see `separable_conv2d`.
+    """Separable 2-D convolution; see `separable_conv2d`.
 
     Args:
-      filters, kernel_size, depth_multiplier, ...: as for `separable_conv2d`; a call takes floating
-        inputs, shape (N, H, W, C) or (N, C, H, W).
+      filters, kernel_size, depth_multiplier, ...: as for `separable_conv2d`; inputs are floating,
+        shape (N, H, W, C) or (N, C, H, W).
 
     Examples:
       >>> wf.layers.SeparableConv2D(4, kernel_size=2)(wf.zeros([2, 5, 5, 3])).shape
@@ -139,7 +139,7 @@ class SeparableConv2D(_Separable):
     """
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Return both convolutions, the bias, the activation."""
+        """Compute both convolutions, then add the bias and apply the activation."""
         result = nn.separable_conv2d(
             inputs,
             self.depthwise_kernel,
@@ -180,7 +180,7 @@ def separable_conv1d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return a depthwise convolution followed by a pointwise one, creating their kernels.
+    """Apply a depthwise, then a pointwise convolution, creating their kernels.
 
     Args:
       inputs: floating, shape (N, W, C) or (N, C, W).
@@ -221,7 +221,7 @@ def separable_conv2d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """Return a depthwise convolution followed by a pointwise one, creating their kernels.
+    """Apply a depthwise, then a pointwise convolution, creating their kernels.
 
     Args:
       inputs: floating, shape (N, H, W, C) or (N, C, H, W).

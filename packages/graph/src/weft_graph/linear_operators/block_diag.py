@@ -20,11 +20,11 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperatorBlockDiag(LinearOperator):
-    """Blocks along the diagonal, and 0 elsewhere.
+    """Block-diagonal matrices.
 
     Args:
       operators: a list of operators, whose batches broadcast.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 
@@ -84,7 +84,7 @@ class LinearOperatorBlockDiag(LinearOperator):
         return joined_shape(lead, out("Sum", [out("Pack", [[s[-2:] for s in shapes]]), [0]]))
 
     def _parts(self, x: Output, axis: int) -> list[Output]:
-        """Return the rows of `x` that each block takes, or gives."""
+        """Split the rows of `x` into the input (or output) rows of each block."""
         parts, first = [], convert_to_tensor(0)
         for op in self._operators:
             last = first + op.shape_tensor()[axis]

@@ -1,4 +1,4 @@
-"""Operators of blocks on and below the diagonal."""
+"""Operators of block lower triangular matrices."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperatorBlockLowerTriangular(LinearOperator):
-    """Blocks on and below the diagonal, and 0 above.
+    """Block lower triangular matrices.
 
     Args:
-      operators: a list of rows of blocks: one in the first, two in the second, and so on, of which
-        the last of each is square.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      operators: a list of rows of blocks: one in the first row, two in the second, and so on. The
+        last block of each row must be square.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

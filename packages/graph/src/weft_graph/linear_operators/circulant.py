@@ -1,4 +1,4 @@
-"""Operators of circulant matrices, which Fourier transforms make diagonal."""
+"""Operators of circulant matrices, which Fourier transforms diagonalize."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class LinearOperatorCirculant(LinearOperator):
     Args:
       spectrum: floating or complex, shape (..., N), the eigenvalues: the Fourier transform of the
         first column.
-      input_output_dtype: complex, or real where the first column is; complex64 by default.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      input_output_dtype: complex, or real if the first column is real; complex64 by default.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 
@@ -91,7 +91,7 @@ class LinearOperatorCirculant(LinearOperator):
         return joined_shape(lead, self._size(), self._size())
 
     def _filtered(self, x: Output, spectrum: Output) -> Output:
-        """Return each column transformed, multiplied with the spectrum, and transformed back."""
+        """Transform each column, multiply it by the spectrum, and transform it back."""
         rows = adjoint_of(conjugate(out("Cast", [x], {"DstT": self._wide})))
         shape = out("Shape", [rows])
         blocks = out("Shape", [self._spectrum])[-self._block_depth :]

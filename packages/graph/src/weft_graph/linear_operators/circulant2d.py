@@ -14,9 +14,9 @@ class LinearOperatorCirculant2D(LinearOperatorCirculant):
     """Circular convolutions over 2 axes, which are flattened into one.
 
     Args:
-      spectrum: floating or complex, the 2 last axes those of a Fourier transform.
-      input_output_dtype: complex, or real where the convolution is; complex64 by default.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      spectrum: floating or complex; the last 2 axes are those of a Fourier transform.
+      input_output_dtype: complex, or real if the convolution is real; complex64 by default.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

@@ -22,8 +22,8 @@ class LinearOperatorComposition(LinearOperator):
     """Products of operators.
 
     Args:
-      operators: a list of operators, whose sizes fit and whose batches broadcast.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      operators: a list of operators with matching sizes, whose batches broadcast.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

@@ -1,4 +1,4 @@
-"""Linear equations by conjugate gradients, which need products with the matrix only."""
+"""Conjugate gradients: solutions of linear equations from matrix products only."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class CGState(NamedTuple):
     """The final state of the iteration.
 
     Attributes:
-      i: how many iterations there were: int32, rank 0.
+      i: number of iterations: int32, rank 0.
       x: the solutions, shape (..., N).
       r: the residuals, shape (..., N).
       p: the last directions, shape (..., N).
-      gamma: the products of the residuals with the preconditioned ones, shape (...).
+      gamma: products of the residuals and the preconditioned residuals, shape (...).
     """
 
     i: Output
@@ -45,18 +45,18 @@ def conjugate_gradient(
 ) -> CGState:
     """Solve A x = rhs for self-adjoint, positive definite A.
 
-    It ends when each residual is at most `tol` times as long as its right-hand side, or after
-    `max_iter` iterations. Gradients flow through the iterations.
+    Iteration ends when the norm of each residual is at most `tol` times that of its right-hand
+    side, or after `max_iter` iterations. Gradients flow through the iterations.
 
     Args:
-      operator: of A, shape (..., N, N); its hints say that it is self-adjoint and positive
+      operator: operator of A, shape (..., N, N), with hints that it is self-adjoint and positive
         definite.
       rhs: floating or complex, shape (..., N).
-      preconditioner: such an operator near the inverse of A.
-      x: what to start from, shape (..., N); 0 by default.
-      tol: tolerance of the residuals, relative.
-      max_iter: how many iterations there may be.
-    Returns: the state at the end, of which `x` is the solution.
+      preconditioner: such an operator that approximates the inverse of A.
+      x: initial solution, shape (..., N); 0 by default.
+      tol: relative tolerance of the residuals.
+      max_iter: largest number of iterations.
+      Returns: the final state; its `x` is the solution.
     Raises: InvalidArgumentError: an operator is not known to be self-adjoint and positive definite.
 
     Examples:
@@ -97,7 +97,7 @@ def _require_definite(label: str, operator: LinearOperator) -> None:
 
 
 def _for_all(operator: LinearOperator, right: Output) -> Output:
-    """Return a right-hand side for each matrix of a batch."""
+    """Broadcast the right-hand sides to the batch of matrices."""
     batch = operator.batch_shape.dims
     if right.dims is not None and batch is not None and right.dims[:-1] == tuple(batch):
         return right
@@ -120,7 +120,7 @@ def _started(
 def _advanced(
     operator: LinearOperator, preconditioner: LinearOperator | None, state: CGState
 ) -> CGState:
-    """Return one iteration; systems already solved exactly stay unchanged."""
+    """Run one iteration; exactly solved systems are unchanged."""
     image = operator.matvec(state.p)
     length = div_no_nan(state.gamma, _product(state.p, image))
     x = out("AddV2", [state.x, _scale_vectors(length, state.p)])
@@ -136,7 +136,7 @@ def _scale_vectors(factor: Output, vectors: Output) -> Output:
 
 
 def _product(a: Output, b: Output) -> Output:
-    """Return the products of vectors, the first conjugated."""
+    """Return the inner products of vectors; the first one is conjugated."""
     left = out("Conj", [a]) if a.dtype.is_complex else a
     return out("Sum", [out("Mul", [left, b]), -1])
 

@@ -18,12 +18,12 @@ def adjoint_of(x: Output) -> Output:
 
 
 def product(a: Output, b: Output, adjoint_a: bool = False, adjoint_b: bool = False) -> Output:
-    """a @ b."""
+    """Return a @ b."""
     return out("BatchMatMulV2", [a, b], {"adj_x": adjoint_a, "adj_y": adjoint_b})
 
 
 def spread(a: Output, b: Output) -> tuple[Output, Output]:
-    """Return two batches of matrices broadcast to common leading axes."""
+    """Broadcast two batches of matrices to common leading axes."""
     if a.dims is not None and b.dims is not None:
         lead = a.dims[:-2]
         if lead == b.dims[:-2] and None not in lead:
@@ -38,14 +38,14 @@ def spread(a: Output, b: Output) -> tuple[Output, Output]:
 
 
 def solved(matrix: Output, rhs: Output, adjoint: bool = False) -> Output:
-    """X with matrix @ X = rhs."""
+    """Return X with matrix @ X = rhs."""
     return linalg.matrix_solve(*spread(matrix, rhs), adjoint=adjoint)
 
 
 def solved_triangular(
     matrix: Output, rhs: Output, lower: bool = True, adjoint: bool = False
 ) -> Output:
-    """Return the same, reading one triangle of the matrix."""
+    """Return X with matrix @ X = rhs for a triangular matrix."""
     return linalg.matrix_triangular_solve(*spread(matrix, rhs), lower=lower, adjoint=adjoint)
 
 
@@ -59,12 +59,12 @@ def common_batch(shapes: Sequence[TensorShape]) -> Dims:
 
 
 def common_batch_tensor(shapes: Sequence[Output]) -> Output:
-    """Return the same, computed."""
+    """Return the broadcast of batch shapes as a tensor."""
     return reduce(lambda a, b: out("BroadcastArgs", [a, b]), shapes)
 
 
 def joined_shape(*parts: Any) -> Output:
-    """Return a shape of vectors and of single sizes."""
+    """Concatenate vectors and single sizes to a shape."""
     vectors = [
         part if isinstance(part, Output) and part.dims != () else out("Pack", [[part]])
         for part in parts
@@ -73,7 +73,7 @@ def joined_shape(*parts: Any) -> Output:
 
 
 def log_magnitude(x: Output) -> Output:
-    """log(|x|), in the type of x."""
+    """Return log(|x|) in the dtype of x."""
     if not x.dtype.is_complex:
         return out("Log", [out("Abs", [x])])
     size = out("ComplexAbs", [x], {"Tout": x.dtype.real_dtype})
@@ -81,5 +81,5 @@ def log_magnitude(x: Output) -> Output:
 
 
 def conjugate(x: Output, yes: bool = True) -> Output:
-    """Return the complex conjugate of complex values, others unchanged."""
+    """Return the complex conjugate; real values are returned unchanged."""
     return out("Conj", [x]) if yes and x.dtype.is_complex else x

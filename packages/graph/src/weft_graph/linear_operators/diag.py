@@ -20,7 +20,7 @@ class LinearOperatorDiag(LinearOperator):
 
     Args:
       diag: floating or complex, shape (..., N).
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

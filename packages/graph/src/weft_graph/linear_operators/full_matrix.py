@@ -1,4 +1,4 @@
-"""Operators that are their dense matrices."""
+"""Operators of dense matrices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LinearOperatorFullMatrix(LinearOperator):
 
     Args:
       matrix: floating or complex, shape (..., M, N).
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

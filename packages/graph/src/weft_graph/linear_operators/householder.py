@@ -16,11 +16,11 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperatorHouseholder(LinearOperator):
-    """Reflections, 1 - 2 v v* for unit vectors v.
+    """Householder reflections 1 - 2 v v* for unit vectors v.
 
     Args:
-      reflection_axis: floating or complex, shape (..., N), which is divided by its norm.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      reflection_axis: floating or complex, shape (..., N); it is normalized.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

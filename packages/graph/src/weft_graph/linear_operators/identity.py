@@ -1,4 +1,4 @@
-"""Operators of unit matrices."""
+"""Operators of identity matrices."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from weft_tensor import dtypes
 
 
 class LinearOperatorIdentity(LinearOperatorScaledIdentity):
-    """Unit matrices.
+    """Identity matrices.
 
     Args:
       num_rows: integer of rank 0, N.
-      batch_shape: integers, (...); none by default.
+      batch_shape: integers, shape (...); no batch axes by default.
       dtype: element type of the matrices; float32 by default.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, all True.
-      assert_proper_shapes: has no effect, as shapes are checked always.
+      assert_proper_shapes: no effect, because shapes are always checked.
       name: name of the name scope.
 
     Examples:

@@ -16,7 +16,7 @@ class LinearOperatorInversion(LinearOperator):
 
     Args:
       operator: a LinearOperator.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

@@ -26,7 +26,7 @@ class LinearOperatorKronecker(LinearOperator):
 
     Args:
       operators: a list of operators, whose batches broadcast.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

@@ -1,4 +1,4 @@
-"""Operators of low rank added to others."""
+"""Operators with a low-rank update."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class LinearOperatorLowRankUpdate(LinearOperator):
 
     Args:
       base_operator: L, shape (..., M, N).
-      u: of its dtype, shape (..., M, K).
+      u: same dtype, shape (..., M, K).
       diag_update: same dtype, shape (..., K); ones by default.
       v: same dtype, shape (..., N, K); `u` by default.
-      is_diag_update_positive: whether `diag_update` is known to be positive.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_diag_update_positive: True if `diag_update` is known to be positive.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 
@@ -100,17 +100,17 @@ class LinearOperatorLowRankUpdate(LinearOperator):
 
     @property
     def base_operator(self) -> LinearOperator:
-        """L."""
+        """The base operator L."""
         return self._base
 
     @property
     def u(self) -> Output:
-        """U."""
+        """The matrix U."""
         return self._u
 
     @property
     def v(self) -> Output:
-        """V."""
+        """The matrix V."""
         return self._v
 
     def _shape(self) -> TensorShape:

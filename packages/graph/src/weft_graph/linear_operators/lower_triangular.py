@@ -19,8 +19,8 @@ class LinearOperatorLowerTriangular(LinearOperator):
     """Lower triangular matrices.
 
     Args:
-      tril: floating or complex, shape (..., N, N), of which the lower triangle is used.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      tril: floating or complex, shape (..., N, N); only the lower triangle is used.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

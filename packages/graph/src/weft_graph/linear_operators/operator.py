@@ -21,19 +21,18 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperator:
-    """A batch of matrices of shape (..., M, N).
+    """Base class of linear operators: a batch of matrices of shape (..., M, N).
 
-    An operator of one's own is a subclass with `_shape()`, `_shape_tensor()` and
-    `_matmul(x, adjoint=False, adjoint_arg=False)`; what else it can do better than by its dense
-    matrix it says in `_solve`, `_to_dense`, `_diag_part`, `_determinant`, `_log_abs_determinant`.
-
-    Hints are promises: True or False is taken as a fact, and None says that it is not known.
+    A subclass implements `_shape()`, `_shape_tensor()` and
+    `_matmul(x, adjoint=False, adjoint_arg=False)`. It may override `_solve`, `_to_dense`,
+    `_diag_part`, `_determinant` and `_log_abs_determinant`, which use the dense matrix by default.
+    Hints are promises of the caller: True and False are not checked, and None means unknown.
 
     Args:
       dtype: element type of the matrices.
-      graph_parents: tensors that the operator is made of.
+      graph_parents: tensors that the operator is computed from.
       is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints.
-      name: name of its name scope.
+      name: name of the name scope.
       parameters: the arguments of the constructor by name.
     Raises: InvalidArgumentError: the hints contradict each other.
 
@@ -81,7 +80,7 @@ class LinearOperator:
 
     @property
     def name(self) -> str:
-        """The name of its name scope."""
+        """The name of the name scope."""
         return self._name
 
     @property
@@ -96,7 +95,7 @@ class LinearOperator:
 
     @property
     def graph_parents(self) -> list[Output]:
-        """The tensors that the operator consists of."""
+        """The tensors that the operator is computed from."""
         return self._graph_parents
 
     @property
@@ -118,7 +117,7 @@ class LinearOperator:
     def is_square(self) -> bool | None:
         """True if the matrices are square; None if unknown.
 
-        Raises: InvalidArgumentError: they are, but the hint said that they are not.
+        Raises: InvalidArgumentError: they are square although the hint is False.
         """
         rows, columns = self._sizes()
         if rows is not None and columns is not None:
@@ -160,18 +159,18 @@ class LinearOperator:
 
     @property
     def range_dimension(self) -> Any:
-        """M, a Dimension."""
+        """The number of rows M, a Dimension."""
         shape = self.shape
         return TensorShape([None])[0] if shape.dims is None else shape.dims[-2]
 
     @property
     def domain_dimension(self) -> Any:
-        """N, a Dimension."""
+        """The number of columns N, a Dimension."""
         shape = self.shape
         return TensorShape([None])[0] if shape.dims is None else shape.dims[-1]
 
     def shape_tensor(self, name: str = "shape_tensor") -> Output:
-        """(..., M, N), an int32 vector."""
+        """Return the shape (..., M, N), an int32 vector."""
         with self._scope(name):
             static = self.shape
             if static.is_fully_defined():
@@ -179,7 +178,7 @@ class LinearOperator:
             return convert_to_tensor(self._shape_tensor())
 
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Output:
-        """(...), an int32 vector."""
+        """Return the batch shape (...), an int32 vector."""
         with self._scope(name):
             return self.shape_tensor()[:-2]
 
@@ -189,19 +188,19 @@ class LinearOperator:
             return out("Size", [self.shape_tensor()])
 
     def range_dimension_tensor(self, name: str = "range_dimension_tensor") -> Output:
-        """M, an int32 scalar."""
+        """Return the number of rows M, an int32 scalar."""
         with self._scope(name):
             return self.shape_tensor()[-2]
 
     def domain_dimension_tensor(self, name: str = "domain_dimension_tensor") -> Output:
-        """N, an int32 scalar."""
+        """Return the number of columns N, an int32 scalar."""
         with self._scope(name):
             return self.shape_tensor()[-1]
 
     # --------------------------------------------------------------------- assertions
 
     def assert_non_singular(self, name: str = "assert_non_singular") -> Node:
-        """Return a node that fails when a matrix is singular, to working precision."""
+        """Return a node that fails if a matrix is singular to working precision."""
         with self._scope(name):
             values = linalg.svd(self.to_dense(), compute_uv=False)
             ratio = reduction.reduce_min(values, -1) / reduction.reduce_max(values, -1)
@@ -238,8 +237,8 @@ class LinearOperator:
         Args:
           x: of the operator's dtype, shape (..., N, K); or an operator.
           adjoint: use the conjugate transpose of A.
-          adjoint_arg: use that of x.
-        Returns: shape (..., M, K); an operator for an operator.
+          adjoint_arg: use the conjugate transpose of x.
+        Returns: shape (..., M, K); an operator if x is an operator.
         """
         if isinstance(x, LinearOperator):
             return _kind("composition", "LinearOperatorComposition")(
@@ -264,13 +263,13 @@ class LinearOperator:
     def solve(
         self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "solve"
     ) -> Any:
-        """X with A @ X = rhs.
+        """Return X with A @ X = rhs.
 
         Args:
           rhs: of the operator's dtype, shape (..., M, K); or an operator.
           adjoint: use the conjugate transpose of A.
-          adjoint_arg: use that of `rhs`.
-        Returns: shape (..., N, K); an operator for an operator.
+          adjoint_arg: use the conjugate transpose of `rhs`.
+          Returns: shape (..., N, K); an operator if `rhs` is an operator.
         Raises: UnimplementedError: the hints say that A is singular or not square.
         """
         if self.is_non_singular is False or self.is_square is False:
@@ -311,7 +310,7 @@ class LinearOperator:
     def cholesky(self, name: str = "cholesky") -> LinearOperator:
         """Return the operator of the lower triangular L with L @ adjoint(L) = A.
 
-        Raises: InvalidArgumentError: the hints do not say that A is self-adjoint positive definite.
+        Raises: InvalidArgumentError: A has no hints that it is self-adjoint and positive definite.
         """
         if not (self.is_self_adjoint and self.is_positive_definite):
             raise errors.InvalidArgumentError(
@@ -380,7 +379,7 @@ class LinearOperator:
             return self.to_dense() + convert_to_tensor(x, self._dtype)
 
     def eigvals(self, name: str = "eigvals") -> Output:
-        """Return the eigenvalues of self-adjoint matrices, rising, shape (..., N)."""
+        """Return the eigenvalues of self-adjoint matrices in ascending order, shape (..., N)."""
         if not self.is_self_adjoint:
             raise errors.UnimplementedError("eigenvalues require the hint is_self_adjoint")
         with self._scope(name):
@@ -397,7 +396,7 @@ class LinearOperator:
 
 
 def _kind(module: str, name: str) -> Callable[..., LinearOperator]:
-    """Return a class of operators by name, importing its module late."""
+    """Import and return a class of operators by name."""
     kind: Callable[..., LinearOperator] = getattr(
         import_module(f"weft_graph.linear_operators.{module}"), name
     )

@@ -20,9 +20,9 @@ class LinearOperatorPermutation(LinearOperator):
     """Permutations: row i of the product is row perm[i] of the operand.
 
     Args:
-      perm: int32 or int64, shape (..., N): each of 0 to N - 1 once.
+      perm: int32 or int64, shape (..., N): a permutation of 0 to N - 1.
       dtype: element type of the matrices.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

@@ -1,4 +1,4 @@
-"""Operators of multiples of unit matrices."""
+"""Operators of multiples of identity matrices."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperatorScaledIdentity(LinearOperator):
-    """Multiples of unit matrices.
+    """Multiples of identity matrices.
 
     Args:
       num_rows: integer of rank 0, N.
       multiplier: floating or complex, shape (...).
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

@@ -1,4 +1,4 @@
-"""Operators of matrices that are constant along diagonals."""
+"""Operators of Toeplitz matrices."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperatorToeplitz(LinearOperator):
-    """Matrices that are constant along each diagonal.
+    """Toeplitz matrices, which are constant along each diagonal.
 
     Args:
       col: floating or complex, shape (..., N), the first column.
       row: same dtype, shape (..., N), the first row; its first element is not used.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

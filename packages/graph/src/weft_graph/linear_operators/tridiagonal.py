@@ -19,8 +19,8 @@ class LinearOperatorTridiag(LinearOperator):
 
     Args:
       diagonals: floating or complex, in the format `diagonals_format`.
-      diagonals_format: "compact", "sequence" or "matrix", as of `tridiagonal_solve`.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      diagonals_format: "compact", "sequence" or "matrix", as in `tridiagonal_solve`.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

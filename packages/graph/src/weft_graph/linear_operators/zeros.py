@@ -1,4 +1,4 @@
-"""Operators of matrices of 0."""
+"""Operators of zero matrices."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from weft_tensor.shape import TensorShape
 
 
 class LinearOperatorZeros(LinearOperator):
-    """Matrices of 0.
+    """Zero matrices.
 
     Args:
       num_rows: integer of rank 0, M.
       num_columns: integer of rank 0, N; M by default.
-      batch_shape: integers, (...); none by default.
+      batch_shape: integers, shape (...); no batch axes by default.
       dtype: element type of the matrices; float32 by default.
-      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as in
         `LinearOperator`.
       name: name of the name scope.
 

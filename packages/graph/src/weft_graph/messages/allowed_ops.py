@@ -1,4 +1,4 @@
-"""Which op types an imported graph may have: a list that is compared before anything is added."""
+"""Checks of the op types of an imported graph against a list of allowed ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHOWN: Final = 10
 
 
 def safe_ops() -> frozenset[str]:
-    """Return the op types that touch no files and run no code of the program: for `allowed_ops`.
+    """Return the op types that access no files and run no code of the program, for `allowed_ops`.
 
-    They follow from the declarations of ops, those of other packages included.
+    They are derived from the declarations of all ops, including those of other packages.
 
-    Returns: names of op types; add to them what a graph may do beyond that.
+    Returns: names of op types, to which a program may add further allowed ones.
 
     Examples:
       >>> "MatMul" in wf.safe_ops(), "WriteFile" in wf.safe_ops(), "PyFunc" in wf.safe_ops()
@@ -44,11 +44,11 @@ def _is_safe(op: str) -> bool:
 
 
 def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) -> None:
-    """Refuse a graph with other op types, in its functions too, or that calls others' functions.
+    """Reject a graph with other op types, also in its functions, or with calls of outer functions.
 
     Raises:
-      PermissionDeniedError: it has some; all of them are named, and are the lists "ops" and "nodes"
-        in the error's `details`.
+      PermissionDeniedError: it has such nodes; the message names them, and the error's `details`
+        list them under "ops" and "nodes".
       InvalidTypeError: `allowed_ops` is not a collection of names.
     """
     _check(allowed_ops)
@@ -102,7 +102,7 @@ def _nodes(graph_def: proto.GraphDef) -> Iterator[tuple[str, proto.NodeDef]]:
 
 
 def _called(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
-    """Yield the names of the functions in attributes."""
+    """Yield the names of the functions that attributes refer to."""
     waiting = list(attrs)
     while waiting:
         attr = waiting.pop()
@@ -113,7 +113,7 @@ def _called(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
 
 
 def _gradients(library: proto.FunctionDefLibrary) -> Iterator[tuple[str, str]]:
-    """Yield functions with those that compute their gradients."""
+    """Yield the names of functions with those of their gradient functions."""
     for gradient in library.gradient:
         yield gradient.function_name, gradient.gradient_func
     for function in library.function:

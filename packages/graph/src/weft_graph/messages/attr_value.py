@@ -1,9 +1,9 @@
-"""Attribute values to and from `AttrValue` messages.
+"""Conversion of attribute values to and from `AttrValue` messages.
 
-In a node, an element type is a DType, a shape a tuple (None for unknown) or None, a tensor an
-array, a function a `NameAttrs`, a list a tuple of these. Attributes that the op does not declare
-(those that begin with an underscore) have no declared type: there a shape is a TensorShape, so that
-it differs from a list of integers.
+In a node, an element type is a DType, a shape is a tuple (None for unknown sizes) or None, a tensor
+is an array, a function is a `NameAttrs`, and a list is a tuple of these. Undeclared attributes
+(names with a leading underscore) have no declared type: their shapes are TensorShapes, to
+distinguish them from lists of integers.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FIELD: Final = {
     "tensor": "tensor",
     "func": "func",
 }
-"""Attribute types and the fields of AttrValue and its ListValue that hold them."""
+"""Fields of AttrValue and its ListValue by attribute type."""
 
 _MAX_DEPTH = 32  # of functions within functions
 
 
 def kind_of(value: Any) -> str:
-    """The attribute type of a value whose attribute is not declared; "list()" for an empty tuple.
+    """Return the attribute type of an undeclared attribute's value; "list()" for an empty tuple.
 
     Raises: InvalidTypeError: no attribute can have such a value.
     """
@@ -79,7 +79,7 @@ def declared_kind(op_def: OpDef, name: str, value: Any) -> str:
 def tensor_dtype(array: np.ndarray, attrs: dict[str, Any]) -> DType:
     """Return the element type of a tensor attribute.
 
-    The array of a quantized constant is of plain integers; only the attribute `dtype` tells.
+    The array of a quantized constant has plain integers; only the attribute `dtype` has the type.
     """
     dtype = attrs.get("dtype")
     if isinstance(dtype, DType) and dtype.numpy == array.dtype:
@@ -91,7 +91,7 @@ def tensor_dtype(array: np.ndarray, attrs: dict[str, Any]) -> DType:
 
 
 def shape_to_proto(dims: Dims) -> proto.TensorShapeProto:
-    """Return a TensorShapeProto of a static shape."""
+    """Convert a static shape to a TensorShapeProto."""
     if dims is None:
         return proto.TensorShapeProto(unknown_rank=True)
     message = proto.TensorShapeProto()
@@ -104,7 +104,7 @@ writers.register("TensorShapeProto", shape_to_proto)
 
 
 def attr_to_proto(value: Any, kind: str, attrs: dict[str, Any]) -> proto.AttrValue:
-    """Return an AttrValue.
+    """Convert an attribute value to an AttrValue.
 
     Args:
       kind: type of the attribute, such as "int" or "list(shape)".
@@ -170,9 +170,9 @@ def attr_from_proto(
 
     Args:
       kind: declared type of the attribute, or None.
-      location: description of the message that is read, for error messages.
-      budget: bounds what repeated values of tensors expand to.
-    Raises: InvalidArgumentError: it is of another type, or is not a value.
+      location: description of the message to read, for error messages.
+      budget: limit of the bytes of expanded repeated values.
+    Raises: InvalidArgumentError: it has another type, or is empty.
     """
     which_oneof = message.WhichOneof("value")
     if which_oneof is None or which_oneof == "placeholder":

@@ -1,4 +1,4 @@
-"""`Graph.create_op`: a node by the name of its op, with attributes as values or as messages."""
+"""`Graph.create_op`: creation of a node by op type, with attributes as values or messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def create_op(
     name: str | None,
     attrs: Mapping[str, Any],
 ) -> Node:
-    """Add a node; as `Graph.create_op`."""
+    """Add a node, as `Graph.create_op` does."""
     op_def = lookup_op(op)
     attr_values = {key: _value(op_def, key, value) for key, value in attrs.items()}
     node = create(op, _grouped(op_def, list(inputs), attr_values), attr_values, name)

@@ -1,7 +1,7 @@
 """Conversion of graphs from before TensorFlow 1.15: deprecated ops become current ones.
 
-Nodes keep their names and what their outputs are. Ops of before TensorFlow 1.0 gave references to
-strings as handles of queues, readers, stacks and TensorArrays; they are resources since.
+Nodes keep their names and the meaning of their outputs. Before TensorFlow 1.0, handles of queues,
+readers, stacks and TensorArrays were references to strings; now they are resources.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Rule = Callable[["proto.NodeDef", "_NewNodes"], None]
 
 
 def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
-    """Return the message with the ops of today.
+    """Convert the deprecated ops of a message.
 
-    Returns: `graph_def` itself where nothing is to be done; else a copy.
+    Returns: `graph_def` itself if there are none, else a copy.
     """
     rules = {op: _rule_of(op) for op in {node.op for node in graph_def.node}}
     if graph_def.versions.producer <= _SHAPELESS and "Placeholder" in rules:
@@ -42,7 +42,7 @@ def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
 
 
 _SHAPELESS: Final = 21
-"""The last version of graphs whose placeholders have the shape of a scalar where any may be fed."""
+"""Last graph version in which a placeholder's scalar shape means an unknown shape."""
 
 
 def _drop_shape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
@@ -70,7 +70,7 @@ def _declared(op: str) -> bool:
 
 
 class _NewNodes:
-    """New nodes that a rule adds.
+    """The nodes that a rule adds.
 
     Args:
       names: names already in use.
@@ -92,7 +92,7 @@ class _NewNodes:
         return name
 
     def constant(self, node_def: proto.NodeDef, value: Any, dtype: Any = None) -> str:
-        """A constant of an element type, a number of `DataType`; of the value's own by default."""
+        """Add a constant; `dtype` is a number of `DataType`, by default that of the value."""
         tensor = make_tensor_proto(value, dtype)
         name = self.add(node_def, "Const", [], dtype=tensor.dtype)
         self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
@@ -126,7 +126,7 @@ def _data(node: proto.NodeDef, count: int | None = None) -> list[str]:
 def _replace_node(
     node: proto.NodeDef, op: str, inputs: list[str], keep: Iterable[str] = (), **attrs: Any
 ) -> None:
-    """Make a node one of another op, with these of its attributes and these new ones."""
+    """Change the op of a node, keeping some of its attributes and adding new ones."""
     controls = [text for text in node.input if text.startswith("^")]
     new_attrs = {key: _copied(node.attr[key]) for key in keep if key in node.attr}
     new_attrs |= {key: _copied(value) for key, value in node.attr.items() if key.startswith("_")}
@@ -163,7 +163,7 @@ def _append_input(new: str, value: bool | bytes) -> Rule:
 
 
 def _batch_norm(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
-    """t * scale + (beta - m * scale), of which all but t is mostly constant."""
+    """Convert to t * scale + (beta - m * scale), where all except t is usually constant."""
     t, mean, variance, beta, gamma = _data(node, 5)
     kind = _copied(node.attr["T"])
     epsilon = new_nodes.constant(node, node.attr["variance_epsilon"].f, kind.type)
@@ -228,7 +228,7 @@ def _quantized_reshape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
 
 
 def _update_rows(new: str) -> Rule:
-    """Return a rule for in-place updates of rows, whose numbers wrap around at the end."""
+    """Return a rule for in-place updates of rows, whose indices wrap around."""
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         value, rows, updates = _data(node, 3)
@@ -258,7 +258,7 @@ def _parallel_concat(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
 
 
 def _sparse_matmul(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
-    """Convert to MatMul; zeros are not skipped."""
+    """Convert to MatMul, which does not skip zeros."""
     inputs = _data(node, 2)
     for i, key in enumerate(("Ta", "Tb")):
         kind = node.attr[key].type or proto.DT_FLOAT
@@ -331,7 +331,7 @@ _RULES: Final[dict[str, Rule]] = {
     "Stack": _stack,
 }
 DEPRECATED_OPS: Final = frozenset(_RULES)
-"""Op types of older graphs that are converted when a graph is imported."""
+"""Op types of older graphs that an import converts."""
 
 # ---------------------------------------------------------------------------------- handles
 
@@ -352,7 +352,7 @@ def _renamed_op(op: str) -> str:
 
 
 def _retype(graph_def: proto.GraphDef, handles: set[str]) -> None:
-    """Change the element type of handles from string to resource along their route."""
+    """Change the element type of handles from string to resource on all nodes that pass them on."""
     users: dict[str, list[proto.NodeDef]] = {}
     for node in graph_def.node if handles else ():
         if node.op in _ROUTES and node.input:

@@ -1,4 +1,4 @@
-"""Function-related parts of imported graphs in forms that only TensorFlow writes."""
+"""Conversion of TensorFlow's forms of function calls in imported graphs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "Stateless
 
 
 def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
-    """Return the message with all calls, conditionals and loops of functions as nodes that call.
+    """Convert all calls, functional conditionals and functional loops to call nodes.
 
     TensorFlow's older calls have the name of the function as op type.
 
     Args:
       library: the library of the importing graph, including the functions of `graph_def`.
     Returns: `graph_def` itself if nothing changes, else a copy.
-    Raises: NotFoundError, InvalidArgumentError: functions do not exist, or do not match.
+    Raises: NotFoundError, InvalidArgumentError: functions are missing or do not match.
     """
     if not any(node.op in library or node.op in FUNCTIONAL for node in graph_def.node):
         return graph_def

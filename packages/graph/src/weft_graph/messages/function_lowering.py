@@ -1,8 +1,8 @@
 """Lowering of TensorFlow's functional conditionals and loops to `cond` and `while_loop`.
 
-TensorFlow writes `If`, `Case` and `While` nodes, whose branches, conditions and bodies are
-functions, into functions of its own. On import each of them becomes a call of a function that has
-the same inputs and outputs.
+TensorFlow's functions contain `If`, `Case` and `While` nodes, whose branches, conditions and bodies
+are functions. An import converts each of them to a call of a function with the same inputs and
+outputs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from weft_tensor.dtypes import DType
 
 
 def lowered(library: Library, op: str, attrs: dict[str, Any]) -> Function:
-    """Return the function that implements a functional conditional or loop; built once.
+    """Return the function that implements a functional conditional or loop, built at first use.
 
     Args:
       op: op type.
       attrs: attributes of the node.
     Raises:
       NotFoundError: a branch is not in the library.
-      InvalidArgumentError, InvalidTypeError: the functions do not fit each other.
+      InvalidArgumentError, InvalidTypeError: the functions do not match each other.
     """
     kind = op.removeprefix("Stateless")
     names = _names(kind, attrs)
@@ -107,7 +107,7 @@ def _branch(function: Function, values: Sequence[Output]) -> Callable[[], list[A
 
 
 def _truth(value: Output) -> Output:
-    """Return the predicate of a value: a number is true if not zero, others if not empty."""
+    """Convert a value to a predicate: a number is true if not zero, others if not empty."""
     if value.dtype is dtypes.bool_ and value.dims == ():
         return value
     if value.dims == () and value.dtype is not dtypes.string:
@@ -123,7 +123,7 @@ def _truth(value: Output) -> Output:
 def _loop(
     test: Function, body: Function, values: Sequence[Output], attrs: dict[str, Any]
 ) -> list[Output]:
-    """Return a loop over the changing values; unchanged ones stay outside."""
+    """Build a loop over the changing values; loop invariants stay outside."""
     types: list[DType] = [value.dtype.base_dtype for value in values]
     body.check_call(types, types)
     test.check_call(types, [dtypes.bool_])

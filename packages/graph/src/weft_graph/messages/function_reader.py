@@ -1,4 +1,4 @@
-"""Functions from `FunctionDef` messages, which may come from a stranger: checked whole."""
+"""Functions from `FunctionDef` messages, which are untrusted and fully checked."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _TENSOR = re.compile(r"(?P<node>[^:^]+)(?::(?P<arg>[A-Za-z][A-Za-z0-9_]*):(?P<pl
 
 
 def function_from_def(definition: proto.FunctionDef, library: Library) -> Function:
-    """Return the function that a message defines.
+    """Return the function defined by a message.
 
     Args:
       library: library of the functions that it may call.
     Raises:
       NotFoundError: op types are not declared.
-      InvalidArgumentError: anything else is wrong; the message names the function and the node.
+      InvalidArgumentError: another error; the message names the function and the node.
     """
     name = definition.signature.name
     try:
@@ -54,7 +54,7 @@ def function_from_def(definition: proto.FunctionDef, library: Library) -> Functi
 def lazy_functions(library: proto.FunctionDefLibrary) -> dict[str, LazyFunction]:
     """Return the functions of a `FunctionDefLibrary` by name, their gradients among the attributes.
 
-    Raises: InvalidArgumentError: names are missing or repeat, or gradients are not clear.
+    Raises: InvalidArgumentError: names are missing or repeated, or gradients are ambiguous.
     """
     definitions: dict[str, proto.FunctionDef] = {}
     for definition in library.function:
@@ -234,7 +234,7 @@ class _Reader:
         }
 
     def _check_nodes(self, message: proto.GraphDef) -> None:
-        """Refuse names before they are looked up."""
+        """Reject invalid names before they are looked up."""
         names: set[str] = set()
         for node in message.node:
             check_name(node.name)
@@ -258,7 +258,7 @@ class _Reader:
             node.attr["_class"].list.s.extend(groups)
 
     def _ports_of(self, node: proto.NodeDef) -> list[tuple[str, int]]:
-        """Return the outputs of a node as functions name them."""
+        """Return the outputs of a node by their names in functions."""
         try:
             op_def = lookup_op(node.op)
         except errors.NotFoundError:
@@ -284,7 +284,7 @@ class _Reader:
         return ports(op_def, attrs)
 
     def _plain(self, text: str, user: str) -> str:
-        """Return an input as graphs name it: node:port."""
+        """Return the name of an input in graph notation, node:port."""
         if text.startswith("^"):
             if text[1:] not in self._ports and text[1:] not in self._arguments:
                 raise _dangling(text, user)
@@ -319,7 +319,7 @@ class _Reader:
         return output
 
     def _effects(self) -> list[Node]:
-        """Return the nodes that every call runs; TensorFlow's list also contains pure reads."""
+        """Return the nodes that every call runs; TensorFlow's list also has pure reads."""
         listed = [self._node(name) for name in self._definition.control_ret.values()]
         if not listed:
             return ends_of_effects(self._graph)

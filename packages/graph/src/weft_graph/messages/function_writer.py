@@ -1,4 +1,4 @@
-"""Functions as `FunctionDef` messages."""
+"""Conversion of functions to `FunctionDef` messages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from weft_graph.messages.attr_value import attr_to_proto, kind_of, shape_to_prot
 from weft_graph.messages.graph_def import GRADIENT, fill_node_def
 
 RESULTS: Final = "_results"
-"""Attribute: how many of the outputs are the program's; what gradients need comes behind them."""
+"""Attribute: the number of results; further outputs are values saved for gradients."""
 
 CAPTURED: Final = "_captured"
-"""Attribute with the number of captured inputs, which are the last ones."""
+"""Attribute: the number of captured inputs, which are the last ones."""
 
 CONTEXTS: Final = "_control_flow"
-"""Attribute: the branches and loops, as JSON; readers that do not know it lose only gradients."""
+"""Attribute: the contexts as JSON; readers that ignore it only lose gradients."""
 
 SHAPES: Final = "_output_shapes"
 
@@ -32,7 +32,7 @@ SHAPES: Final = "_output_shapes"
 def function_to_def(function: Function) -> proto.FunctionDef:
     """Return the `FunctionDef` of a function.
 
-    Raises: InvalidArgumentError: a node has no form in a message.
+    Raises: InvalidArgumentError: a node cannot be represented in a message.
     """
     return _Writer(function).write()
 
@@ -63,7 +63,7 @@ class _Writer:
         self._results = {output.node for output in function.outputs}
 
     def _needed(self) -> list[Node]:
-        """Return the nodes to write; all parts of loops and branches that any of them is in."""
+        """Return the nodes to write, including all nodes of the contexts that contain them."""
         function = self._function
         members = dict.fromkeys(function.nodes)
         if any(node.context is not None for node in members):
@@ -148,7 +148,7 @@ class _Writer:
         groups[:] = [group for group in groups if group not in arguments]
 
     def _tensor(self, output: Output) -> str:
-        """Return an output in the notation of functions: an argument, or node:result:index."""
+        """Return the name of an output in function notation: an argument, or node:result:index."""
         name = self._names.get(output)
         if name is None:
             node = output.node
@@ -207,7 +207,7 @@ class _Writer:
         return json.dumps(rows, separators=(",", ":"), sort_keys=True)
 
     def _refer_to_arguments(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Let predicates and limits that are arguments have the names these have here."""
+        """Replace the names of predicates and limits that are arguments by the arguments' names."""
         names = {output.node.name: self._names[output] for output in self._function.inputs}
         for row in rows:
             for key in ("pred", "maximum"):
@@ -215,7 +215,7 @@ class _Writer:
 
 
 def _plain(name: str) -> str:
-    """Return a name as arguments of ops have: small letters, digits and underscores."""
+    """Convert a name to a valid argument name: lowercase letters, digits and underscores."""
     text = re.sub(r"[^a-z0-9_]", "_", name.rpartition("/")[2].lower()).strip("_")
     return f"n{text}" if text[:1].isdigit() else text
 

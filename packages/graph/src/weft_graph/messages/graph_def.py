@@ -1,4 +1,4 @@
-"""Graphs and nodes as `GraphDef` and `NodeDef` messages."""
+"""Conversion of graphs and nodes to `GraphDef` and `NodeDef` messages."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from weft_graph.messages.attr_value import attr_to_proto, declared_kind, shape_t
 from weft_tensor import errors
 
 GRAPH_DEF_VERSION: Final = 134
-"""The version of the GraphDef format that is written: that of TensorFlow 1.15."""
+"""The written version of the GraphDef format, that of TensorFlow 1.15."""
 
 GRAPH_DEF_VERSION_MIN_CONSUMER: Final = 0
-"""The oldest reader that understands what is written."""
+"""The oldest reader version that can read written graphs."""
 
 GRAPH_DEF_VERSION_MIN_PRODUCER: Final = 0
-"""The oldest writer whose graphs are understood."""
+"""The oldest writer version whose graphs can be read."""
 
 SHAPES_ATTR: Final = "_output_shapes"
 
 GRADIENT: Final = "_gradient"
-"""Attribute of a definition: the name of the function that computes the gradient."""
+"""Attribute of a definition: the name of the gradient function."""
 
 
 def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) -> proto.GraphDef:
     """Return the graph as a `GraphDef`.
 
     Args:
-      from_version: only the nodes after the first `from_version`.
-      add_shapes: note the static shapes of outputs in the attribute `_output_shapes`.
-    Raises: InvalidArgumentError: the message would take 2 GiB or more.
+      from_version: write only the nodes after the first `from_version`.
+      add_shapes: write the static shapes of outputs to the attribute `_output_shapes`.
+      Raises: InvalidArgumentError: the message would have 2 GiB or more.
     """
     message = proto.GraphDef(versions=versions_of(graph))
     size = 0
@@ -59,13 +59,13 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
 
 
 def versions_of(graph: Graph) -> proto.VersionDef:
-    """Return the versions of a graph: those of here, or older ones that were imported into it."""
+    """Return the versions of a graph: the current ones, or older ones of an imported graph."""
     producer, consumer = graph.versions or (GRAPH_DEF_VERSION, GRAPH_DEF_VERSION_MIN_CONSUMER)
     return proto.VersionDef(producer=producer, min_consumer=consumer)
 
 
 def note_versions(graph: Graph, versions: proto.VersionDef) -> None:
-    """Set a graph's version to that of an imported graph."""
+    """Record the version of an imported graph in a graph."""
     current = versions_of(graph)
     producer = min(current.producer, versions.producer)
     graph.versions = (producer, max(current.min_consumer, versions.min_consumer))
@@ -103,7 +103,7 @@ def fill_node_def(message: proto.NodeDef, node: Node, add_shapes: bool) -> None:
 
 
 def gradient_name(definition: Any) -> str:
-    """Return the name of the function that computes the gradient, or ""."""
+    """Return the name of the gradient function, or ""."""
     return definition.attr[GRADIENT].s.decode() if GRADIENT in definition.attr else ""
 
 

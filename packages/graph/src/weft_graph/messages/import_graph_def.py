@@ -1,4 +1,4 @@
-"""`import_graph_def`: nodes of a `GraphDef` become nodes of the default graph."""
+"""Import of a `GraphDef` into the default graph."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def import_graph_def(
 
     Args:
       graph_def: the message to import; its functions join the graph's library.
-      input_map: tensors to use instead of inputs: "node:port" (":0" may be left out) to a tensor,
-        "^node" to an operation for control inputs.
+      input_map: replacements of inputs: a mapping from "node:port" (":0" may be omitted) to a
+        tensor, or from "^node" to an operation for control inputs.
       return_elements: names in `graph_def` of operations ("node") and tensors ("node:port").
-      name: scope of the new nodes, "import" by default; "" for none. Names that are taken get a
-        suffix.
-      op_dict: not used, as in TensorFlow.
-      producer_op_list: op declarations of the writer; attributes that weft does not know are
-        dropped if they have their defaults there.
+      name: scope of the new nodes, "import" by default; "" for none. A suffix makes names unique.
+      op_dict: ignored, as in TensorFlow.
+      producer_op_list: op declarations of the writer; unknown attributes are dropped if they have
+        the default values declared there.
       allowed_ops: the allowed op types, also in functions, such as `wf.safe_ops()` for an untrusted
         graph; all by default.
     Returns: the requested elements, in order; for tensors replaced by `input_map`, the new ones.
     Raises:
       PermissionDeniedError: `allowed_ops` is set, and the graph has other op types or calls
-        functions that it does not define; all are named with their nodes.
-      NotFoundError: op types are not declared; all of them are named, and are the list "ops" in
-        the error's `details`.
-      InvalidArgumentError: names that repeat or are unknown, inputs or attributes that do not fit
-        their op, shapes that contradict, a cycle without loop ops. The graph is unchanged then.
+        undefined functions; the message lists them with their nodes.
+      NotFoundError: op types are not declared; the message and the list "ops" in the error's
+        `details` name them.
+      InvalidArgumentError: names are repeated or unknown, inputs or attributes do not match their
+        op, shapes contradict each other, or there is a cycle without loop ops. The graph is then
+        unchanged.
 
     Examples:
       >>> with wf.Graph().as_default() as first:
@@ -83,10 +83,10 @@ def add_graph_def(
 ) -> Importer:
     """Add the nodes of a `GraphDef` to the default graph unchanged.
 
-    Once their contexts are known, `read_after_updates` is to see them.
+    The caller must call `read_after_updates` when the contexts of the new nodes are known.
 
     Args, Raises: as `import_graph_def`.
-    Returns: what knows the new nodes by their names in `graph_def`.
+    Returns: the importer, which maps names in `graph_def` to the new nodes.
     """
     if not isinstance(graph_def, proto.GraphDef):
         raise errors.InvalidTypeError(
@@ -143,7 +143,7 @@ def _scope(graph: Graph, name: str | None) -> Iterator[str]:
 
 @contextmanager
 def _only_import_scopes(graph: Graph) -> Iterator[None]:
-    """Keep scopes of colocation, attributes and gradient overrides away from imported nodes."""
+    """Leave the scopes that must not apply to imported nodes: colocation, attributes, gradients."""
     scopes = graph.scopes
     before = scopes.colocations, scopes.attrs, scopes.overrides, scopes.devices
     scopes.colocations, scopes.attrs, scopes.overrides = [], {}, {}
@@ -154,7 +154,7 @@ def _only_import_scopes(graph: Graph) -> Iterator[None]:
 
 
 def _mapped_inputs(input_map: Mapping[str, Any], scope: str) -> dict[str, Any]:
-    """`input_map` by "node:port" or "^node", with its values as outputs and nodes."""
+    """Return `input_map` with canonical keys, and with outputs and nodes as values."""
     if not isinstance(input_map, Mapping):
         raise errors.InvalidTypeError(
             f"input_map must map names to tensors, got {type(input_map).__name__}"

@@ -1,4 +1,4 @@
-"""Nodes of a graph from `NodeDef` messages, which may come from a stranger."""
+"""Nodes of a graph from `NodeDef` messages, which are untrusted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLOCATION_PREFIX = "loc:@"
 
 
 def add_all(graph: Graph, graph_def: proto.GraphDef, values: dict[str, Any]) -> dict[str, Node]:
-    """Add the nodes of the body of a function; returns them by the names they have there.
+    """Add the nodes of a function body; return them by their names in the body.
 
     Args:
       values: replacements of arguments: "node:port" to an output, "^node" to a node.
@@ -42,7 +42,7 @@ def add_all(graph: Graph, graph_def: proto.GraphDef, values: dict[str, Any]) -> 
 
 
 def tensor_name(text: str) -> str:
-    """Return the name of a tensor with its port, which may be left out for the first one."""
+    """Return the name of a tensor with its port, which may be omitted if it is 0."""
     node, port = _parse_input(text)
     return f"{node}:{port}"
 
@@ -63,7 +63,7 @@ def _unknown_op(op: str, nodes: Sequence[str], library: Container[str]) -> str:
 
 
 def refuse_unknown_ops(graph_def: proto.GraphDef, library: Container[str]) -> None:
-    """Refuse all undeclared op types in one error."""
+    """Reject all undeclared op types with one error."""
     unknown: dict[str, list[str]] = {}
     cause = ""
     for node_def in graph_def.node:
@@ -91,7 +91,7 @@ def refuse_unknown_ops(graph_def: proto.GraphDef, library: Container[str]) -> No
 
 
 def as_text(name: Any) -> str:
-    """Return a name that may be given as bytes."""
+    """Return a name, which may be bytes, as str."""
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
@@ -112,7 +112,7 @@ class _Parsed:
 
 
 class Importer:
-    """Adds the nodes of one message to a graph: `parse` checks them, `add_nodes` makes them."""
+    """Importer of one message into a graph: `parse` checks the nodes, `add_nodes` creates them."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Importer:
     # ------------------------------------------------------- before the graph changes
 
     def parse(self) -> None:
-        """Understand every node and find an order; nothing is added yet."""
+        """Parse and sort all nodes, without adding any."""
         refuse_unknown_ops(self.graph_def, self.graph.functions)
         for index, node_def in enumerate(self.graph_def.node):
             try:
@@ -205,8 +205,8 @@ class Importer:
     def _drop(self, op: str, name: str, message: proto.AttrValue) -> bool:
         """Return True if an undeclared attribute has no effect and may be dropped.
 
-        It has none if its value is the producer's default. For an unknown producer its value must
-        be the one that means the old behavior, since older writers left the attribute out.
+        It has no effect if its value is the producer's default. For an unknown producer, the value
+        must select the old behavior, because older writers omit the attribute.
         """
         if informative(op, name):
             return True
@@ -222,7 +222,7 @@ class Importer:
         return changes_nothing(op, name, getattr(message, field))
 
     def _check_names(self) -> set[str]:
-        """Refuse inputs that are nowhere; returns the keys of the input map that are used."""
+        """Reject unknown inputs; return the used keys of the input map."""
         used: set[str] = set()
         for parsed in self.nodes.values():
             names = [(f"{n}:{p}", n) for n, p in parsed.inputs]
@@ -239,7 +239,7 @@ class Importer:
         return used
 
     def _sort(self) -> list[_Parsed]:
-        """Return the nodes so that inputs come first, else in the order of the message."""
+        """Return the nodes in topological order, with ties in the order of the message."""
         waiting: dict[str, int] = {}
         users: dict[str, list[_Parsed]] = {name: [] for name in self.nodes}
         for name, parsed in self.nodes.items():
@@ -275,7 +275,7 @@ class Importer:
     # -------------------------------------------------------------- changing the graph
 
     def add_nodes(self) -> None:
-        """Add the nodes in order, then close the loops; on an error remove all of them."""
+        """Add the nodes in order, then the back edges of loops; remove all of them on an error."""
         graph = self.graph
         count = len(graph.nodes)
         node_names = dict(graph._names)
@@ -300,7 +300,7 @@ class Importer:
             ) from error.__cause__
 
     def _check_mapped(self) -> None:
-        """Refuse keys of the input map for outputs that their nodes lack."""
+        """Reject keys of the input map with a missing output of their node."""
         for key in self.values if self.all_used else ():
             name, _, port = key.rpartition(":")
             output = self.nodes.get(name)
@@ -311,7 +311,7 @@ class Importer:
                 )
 
     def _rename_frames(self) -> None:
-        """Rename frames of loops that clash with existing ones."""
+        """Rename loop frames whose names clash with existing ones."""
         enters = [parsed for parsed in self.order if parsed.op_def.traits.role is Role.ENTER]
         if not enters:
             return
@@ -449,7 +449,7 @@ class Importer:
     # ------------------------------------------------------------------------- results
 
     def element(self, name: str) -> Node | Output:
-        """Return the node or output that is called `name` in the message."""
+        """Return the node or output with the name `name` in the message."""
         if not isinstance(name, str | bytes):
             raise errors.InvalidTypeError(f"return_elements must be names, got {name!r}")
         text = as_text(name)

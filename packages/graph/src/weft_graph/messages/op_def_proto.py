@@ -1,4 +1,4 @@
-"""Declarations of ops as `OpDef` messages."""
+"""Conversion of op declarations to `OpDef` messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _fill_attr(message: proto.OpDef.AttrDef, attr: AttrDef) -> None:
 def stripped_op_list(graph_def: proto.GraphDef) -> proto.OpList:
     """Return the declarations of the ops that a graph and its functions use, sorted by name.
 
-    What weft does not declare, such as calls of functions, is left out.
+    Undeclared op types, such as calls of functions, are skipped.
     """
     message = proto.OpList()
     for name in sorted(set(_op_types(graph_def))):

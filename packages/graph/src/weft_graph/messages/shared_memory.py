@@ -1,9 +1,9 @@
 """Separate reads after updates of reference variables, for graphs written by TensorFlow.
 
 In TensorFlow, the node `read` of a reference variable returns the variable's memory, not a copy.
-Nodes that run after an update therefore use the new value, also in each iteration of a loop. Values
-of weft are immutable, so an import adds a separate read for nodes that run after an update. Graphs
-built with weft's functions have these reads already.
+Nodes that run after an update therefore see the new value, also in each iteration of a loop. Values
+in weft are immutable, so an import adds separate reads for nodes that run after an update. Graphs
+built with weft's functions already have these reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft_graph.variables import reads
 
 
 def read_after_updates(nodes: Iterable[Node]) -> None:
-    """Let imported nodes that run after an update of a variable read it again."""
+    """Add new reads of variables for imported nodes that run after an update."""
     reads_of_variables = []
     for node in nodes:
         reference = reads.reference_of(node.outputs[0]) if node.outputs else None
@@ -37,7 +37,7 @@ class _Successors:
     """The nodes that run after updates of variables.
 
     Args:
-      updates: the updates of all variables. Nodes that run after none of them are found quickly.
+      updates: the updates of all variables, used to recognize unaffected nodes quickly.
     """
 
     def __init__(self, updates: Iterable[Node]) -> None:
@@ -46,7 +46,7 @@ class _Successors:
         self._successors: dict[Node, frozenset[Node]] = {}
 
     def follows(self, node: Node, updates: frozenset[Node]) -> bool:
-        """Return True if a node is one of some updates or runs after one."""
+        """Return True if a node is, or runs after, one of some updates."""
         if node not in self._nodes:
             return False
         return node in updates or any(
@@ -54,7 +54,7 @@ class _Successors:
         )
 
     def _preceding_updates(self, node: Node) -> frozenset[Node]:
-        """The updates that a node is, or runs after; many nodes wait for one that ends a step."""
+        """Return the updates that a node is or runs after, with caching for shared predecessors."""
         earlier_updates = self._successors.get(node)
         if earlier_updates is None:
             visited = {node} & self._nodes
@@ -72,7 +72,7 @@ class _Successors:
 
 
 class _Reader:
-    """Gives successors of a variable's update separate reads."""
+    """Adds separate reads for the successors of a variable's updates."""
 
     def __init__(self, behind: _Successors, reference: Output) -> None:
         self._behind = behind
@@ -85,7 +85,7 @@ class _Reader:
         """Rebuild the users of `value`, which aliases the variable.
 
         Args:
-          reference: gives the variable's reference where `value` is: in its loop or its branch.
+          reference: function that returns the variable's reference in the context of `value`.
         """
         reference = cache(reference)
         for user in value.consumers():
@@ -115,7 +115,7 @@ def _itself(reference: Output) -> Output:
 
 
 def _entered(reference: Callable[[], Output], enter: Node) -> Output:
-    """Return a reference in the loop that imports a value."""
+    """Return the reference in the loop that a value enters."""
     attrs = enter.attrs
     with _named_after(enter, _enclosing_context(enter)):
         frame, parallel = attrs["frame_name"], attrs["parallel_iterations"]
@@ -125,7 +125,7 @@ def _entered(reference: Callable[[], Output], enter: Node) -> Output:
 
 
 def _switched(reference: Callable[[], Output], side: Output) -> Output:
-    """Return a reference in the branch that imports a value."""
+    """Return the reference in the branch that a value enters."""
     switch = side.node
     with _named_after(switch, _enclosing_context(switch)):
         sides = primitives.switch(reference(), switch.inputs[1])
@@ -134,7 +134,7 @@ def _switched(reference: Callable[[], Output], side: Output) -> Output:
 
 
 def _enclosing_context(node: Node) -> Context | None:
-    """Return the context around the one that a node imports a value into."""
+    """Return the context that encloses the one into which a node imports a value."""
     return None if node.context is None else node.context.outer
 
 

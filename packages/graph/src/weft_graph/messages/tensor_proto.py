@@ -1,4 +1,4 @@
-"""`TensorProto` to and from NumPy arrays."""
+"""Conversion between `TensorProto` and NumPy arrays."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims, format_dims
 
 MAX_BYTES: Final = 2**31 - 1
-"""A protobuf message must stay below 2 GiB, and so must what one may expand to."""
+"""Limit of the size of a protobuf message and of its expanded values: below 2 GiB."""
 
 _FREE_STRING_BYTES: Final = 2**24
 _STRING_BYTES_EACH: Final = 64
-"""Limit of the expansion of repeated strings: a constant, and bytes per byte of the file."""
+"""Limits of the expansion of repeated strings: a constant, and bytes per byte of the file."""
 
 _MAX_RANK = 64  # NumPy's
 
@@ -66,14 +66,14 @@ _VALUE_FIELD: Final[dict[DType, str]] = {
 
 
 class Budget:
-    """Budget of bytes for repeated values, which need no space in a file.
+    """Budget of bytes for repeated values, which take no space in a file.
 
-    Large tensors of one number are common. Tensors of one string are rare, so they are limited by
-    the size of the file: their usual form stores each string.
+    Large tensors with one repeated number are common. Tensors with one repeated string are rare, so
+    they are limited by the size of the file; string tensors usually store each element.
 
     Args:
-      left: for all values.
-      size: bytes of the file.
+      left: remaining bytes for all values.
+      size: size of the file in bytes.
     """
 
     __slots__ = ("left", "strings_left")
@@ -83,9 +83,9 @@ class Budget:
         self.strings_left = min(left, _FREE_STRING_BYTES + _STRING_BYTES_EACH * size)
 
     def take(self, count: int, location: str) -> None:
-        """Use `count` bytes.
+        """Deduct `count` bytes.
 
-        Raises: InvalidArgumentError: so many are not left.
+        Raises: InvalidArgumentError: the budget is exceeded.
         """
         if count > self.left:
             raise errors.InvalidArgumentError(
@@ -95,9 +95,9 @@ class Budget:
         self.left -= count
 
     def take_strings(self, count: int, text: bytes, location: str) -> None:
-        """Use the bytes of `count` more references to a string, and of the strings if written.
+        """Deduct the bytes of `count` further references to a string, and of the written strings.
 
-        Raises: InvalidArgumentError: so many are not left.
+        Raises: InvalidArgumentError: the budget is exceeded.
         """
         num_bytes = count * (np.dtype(object).itemsize + len(text))
         if num_bytes > self.strings_left:
@@ -115,17 +115,17 @@ def make_tensor_proto(
     verify_shape: bool = False,
     allow_broadcast: bool = False,
 ) -> proto.TensorProto:
-    """Return a `TensorProto` of `values`.
+    """Convert values to a `TensorProto`.
 
     Args:
-      values: number, string, nested list, array or TensorProto (returned as it is).
+      values: number, string, nested list, array, or TensorProto (returned unchanged).
       dtype: element type; that of the values by default.
-      shape: with fewer values than elements the last value is repeated.
+      shape: shape of the tensor; the last value is repeated to fill it.
       verify_shape: require `values` to have `shape` already.
-      allow_broadcast: accepted for TensorFlow's sake; the last value is repeated in any case.
+      allow_broadcast: accepted for compatibility and ignored.
     Raises:
-      InvalidTypeError: the values do not fit `dtype`.
-      InvalidArgumentError: they do not fit `shape`, or take 2 GiB or more.
+      InvalidTypeError: the values cannot be converted to `dtype`.
+      InvalidArgumentError: the values do not fit `shape`, or have 2 GiB or more.
 
     Examples:
       >>> wf.make_ndarray(wf.make_tensor_proto([1, 2]))
@@ -148,10 +148,11 @@ def make_tensor_proto(
 
 
 def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
-    """Return a `TensorProto` of `array` with element type `dtype`.
+    """Convert an array to a `TensorProto` with the element type `dtype`.
 
     Raises:
-      InvalidArgumentError: it takes 2 GiB or more, or the elements have no such form.
+      InvalidArgumentError: the message would have 2 GiB or more, or the elements cannot be
+        represented.
       InvalidTypeError: a variant is neither a ragged tensor nor a tensor.
     """
     message = proto.TensorProto(dtype=dtype.as_datatype_enum)
@@ -176,13 +177,13 @@ def _part_to_proto(array: np.ndarray) -> proto.TensorProto:
 
 
 def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
-    """Return the array of a `TensorProto`: a new one, that the caller may write to.
+    """Convert a `TensorProto` to a new, writable array.
 
     Args:
       tensor: a `TensorProto`, such as the attribute "value" of a constant.
     Raises:
-      InvalidTypeError: its element type has no arrays (resource) or is unknown, or it has variants
-        that are neither ragged tensors nor tensors.
+      InvalidTypeError: its element type is resource or unknown, or it has variants that are neither
+        ragged tensors nor tensors.
       InvalidArgumentError: the values do not fit the shape.
 
     Examples:
@@ -194,7 +195,7 @@ def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
 
 
 def dtype_from_proto(number: int, location: str) -> DType:
-    """Return the element type of a number of the enum `DataType`.
+    """Return the element type for a number of the enum `DataType`.
 
     Raises: InvalidTypeError: weft has no such type.
     """
@@ -207,11 +208,11 @@ def dtype_from_proto(number: int, location: str) -> DType:
 
 
 def array_from_proto(tensor: proto.TensorProto, location: str, budget: Budget) -> np.ndarray:
-    """Like `make_ndarray`; the array may be a read-only view of the message's bytes.
+    """Convert like `make_ndarray`; the array may be a read-only view of the message's bytes.
 
     Args:
-      location: description of the message that is read, for error messages.
-      budget: bounds what repeated values expand to.
+      location: description of the message to read, for error messages.
+      budget: limit of the bytes of expanded repeated values.
     """
     dtype = dtype_from_proto(tensor.dtype, location)
     if dtype is dtypes.variant:
@@ -373,14 +374,14 @@ def _strings_from_content(content: bytes, count: int, location: str) -> np.ndarr
 
 
 def little_endian(array: np.ndarray) -> np.ndarray:
-    """`array` with the bytes of each element in the order that files have; its own inverse."""
+    """Convert between native and little-endian byte order; its own inverse."""
     return array if _LITTLE_ENDIAN else array.byteswap()
 
 
 def check_bool_bytes(content: np.ndarray, location: str) -> None:
-    """Refuse bytes that are neither 0 nor 1, on which NumPy's logic is undefined.
+    """Check that bool bytes are 0 or 1, because NumPy's logic is undefined for others.
 
-    Raises: InvalidArgumentError: there is one.
+    Raises: InvalidArgumentError: a byte is neither 0 nor 1.
     """
     bad = np.flatnonzero(content > 1)
     if bad.size:

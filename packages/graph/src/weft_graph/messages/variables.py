@@ -1,4 +1,4 @@
-"""Variables to and from `VariableDef` messages, which name their nodes."""
+"""Conversion of variables to and from `VariableDef` messages, which name their nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft_tensor import errors
 
 
 def variable_to_proto(variable: Variable, export_scope: str | None = None) -> Any:
-    """Return the `VariableDef` of a variable; None when it is outside `export_scope`."""
+    """Return the `VariableDef` of a variable, or None if it is outside `export_scope`."""
     if export_scope is not None and not variable.name.startswith(export_scope):
         return None
     message = proto.VariableDef()
@@ -47,7 +47,7 @@ def variable_to_proto(variable: Variable, export_scope: str | None = None) -> An
 
 
 class _Names:
-    """Finds the elements that a message names, under an import scope."""
+    """Lookup of the elements that a message names, under an import scope."""
 
     def __init__(self, graph: Graph, import_scope: str | None) -> None:
         self._graph = graph
@@ -63,9 +63,9 @@ class _Names:
 
 
 def variable_from_proto(message: Any, import_scope: str | None) -> ExistingVariable:
-    """Return the variable that a message describes; its nodes must be in the default graph.
+    """Return the variable described by a message; its nodes must be in the default graph.
 
-    Raises: InvalidTypeError: it is no `VariableDef`.
+    Raises: InvalidTypeError: it is not a `VariableDef`.
     """
     if not isinstance(message, proto.VariableDef):
         raise errors.InvalidTypeError(f"variable_def must be a VariableDef, got {message!r}")

@@ -1,8 +1,8 @@
-"""`VariantTensorDataProto` to and from the variants that are plain data.
+"""Conversion between `VariantTensorDataProto` and variants that are plain data.
 
-Ragged tensors and tensors have the form that TensorFlow gives them since 2.2. Other variants, such
-as datasets and optional values, belong to their process: TensorFlow writes the name of their type
-alone, or what only its own kernels read.
+Ragged tensors and tensors have the format of TensorFlow 2.2 and later. Other variants, such as
+datasets and optionals, are not portable: TensorFlow writes only the name of their type, or data
+that only its own kernels can read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def variant_to_proto(
 
     Args:
       variant: an element of a tensor of variants.
-      write: returns the message of an array.
+      write: function that converts an array to a message.
     Raises: InvalidTypeError: it is neither a ragged tensor nor a tensor.
     """
     if isinstance(variant, RaggedVariant):
@@ -51,11 +51,11 @@ def variant_from_proto(
     """Return the variant of one message.
 
     Args:
-      location: description of the message that is read, for error messages.
-      read: returns the array of a message.
+      location: description of the message to read, for error messages.
+      read: function that converts a message to an array.
     Raises:
-      InvalidTypeError: variants of its type, or within a variant, cannot be read.
-      InvalidArgumentError: its tensors are not those of its type.
+      InvalidTypeError: variants of its type, or nested variants, cannot be read.
+      InvalidArgumentError: its tensors do not match its type.
     """
     if message.type_name not in (_RAGGED, _TENSOR):
         raise errors.InvalidTypeError(
@@ -77,9 +77,9 @@ def variant_from_proto(
 
 
 def _check_levels(splits: list[Array], values: Array, location: str) -> None:
-    """Require row splits that fit each other and the values.
+    """Check that row splits match each other and the values.
 
-    Raises: InvalidArgumentError: they do not.
+    Raises: InvalidArgumentError: they do not match.
     """
     counts = [*[inner.size - 1 for inner in splits[1:]], len(values) if values.ndim else 0]
     for level, count in zip(splits, counts, strict=False):  # without splits a count is left over

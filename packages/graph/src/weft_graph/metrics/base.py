@@ -1,4 +1,4 @@
-"""Streaming means: local variables that accumulate, a value, and an update."""
+"""Streaming means: metrics that accumulate values in local variables."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Metric = tuple[Any, Any]
 def metric_variable(
     shape: Sequence[int], dtype: Any, validate_shape: bool = True, name: str | None = None
 ) -> Variable:
-    """Return a local variable of zeros, listed with those of all metrics.
+    """Create a local variable of zeros in the collection of metric variables.
 
     Args:
       shape: shape of the variable.
       dtype: element type.
-      validate_shape: False leaves the variable's shape open.
-      name: under the current name scope.
+      validate_shape: False to leave the variable's shape unknown.
+      name: name in the current name scope.
     """
     return Variable(
         lambda: array.zeros(list(shape), dtype),
@@ -62,7 +62,7 @@ def accumulate(variable: Variable, value: Output) -> Output:
 
 
 def collect(value: Any, update: Any, metrics_collections: Any, updates_collections: Any) -> Metric:
-    """List a value and its update where the caller asked for."""
+    """Add a value and its update to the caller's collections."""
     if metrics_collections:
         add_to_collections(metrics_collections, value)
     if updates_collections:
@@ -73,7 +73,7 @@ def collect(value: Any, update: Any, metrics_collections: Any, updates_collectio
 def aligned(
     labels: Any, predictions: Any, weights: Any = None
 ) -> tuple[Output, Output, Output | None]:
-    """Labels, predictions and weights of ranks that fit, after dropping a last axis of size 1.
+    """Match the ranks of labels, predictions and weights by dropping last axes of size 1.
 
     Raises: InvalidArgumentError: labels and predictions differ in shape.
     """
@@ -91,7 +91,7 @@ def aligned(
 
 
 def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
-    """Values times weights, and the weights in the shape of the values; None for no weights."""
+    """Return values times weights, and the weights broadcast to the values, or None."""
     if weights is None:
         return values, None
     factor = casting.cast(convert_to_tensor(weights), values.dtype)
@@ -103,12 +103,12 @@ def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
 
 
 def ratio(numerator: Any, denominator: Any, name: str) -> Output:
-    """Return a quotient, 0 where the denominator is not positive."""
+    """Return a quotient, or 0 where the denominator is not positive."""
     return out("DivNoNan", [numerator, out("Maximum", [denominator, 0.0])], name=name)
 
 
 def _checked_scope(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
-    """Nothing is counted when weights turn out not to fit."""
+    """Open a scope in which updates run only after the checks of the weights."""
     waits = [] if weights is None else [products]
     return get_default_graph().control_dependencies(waits)
 
@@ -128,10 +128,11 @@ def mean(
     Args:
       values: numeric, any shape.
       weights: rank 0, or the rank of `values` with each size equal or 1.
-      metrics_collections, updates_collections: where value and update are listed.
+      metrics_collections, updates_collections: collections to add the value and the update to.
       name: name of the variable scope.
-    Returns: the mean, float32 and rank 0; and an operation that takes `values` in and returns it.
-    Raises: InvalidArgumentError: weights that do not broadcast.
+    Returns: the mean, float32 and rank 0; and the update op, which adds `values` and returns the
+    new mean.
+    Raises: InvalidArgumentError: the weights do not broadcast.
 
     Examples:
       >>> value, update = wf.metrics.mean([1.0, 3.0])
@@ -164,7 +165,7 @@ def mean_tensor(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the weighted mean of all values so far, element by element.
+    """Return the elementwise weighted mean of all values so far.
 
     Args:
       values: numeric; the shape must be known.
@@ -207,7 +208,7 @@ def _mean_of(
     error: Callable[[Output, Output], Output],
     collections: tuple[Any, Any],
 ) -> Metric:
-    """Return the mean of an error of float32 labels and predictions."""
+    """Return the mean of an error function of float32 labels and predictions."""
     labels, predictions, factor = aligned(labels, predictions, weights)
     labels = casting.cast(labels, dtypes.float32)
     predictions = casting.cast(predictions, dtypes.float32)
@@ -222,13 +223,13 @@ def accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Compute how often predictions equal labels.
+    """Return the fraction of predictions that equal their labels.
 
     Args:
       labels, predictions: any type, the same shape.
       weights, metrics_collections, updates_collections, name: as for `mean`.
     Returns: as for `mean`.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> value, update = wf.metrics.accuracy([1, 2, 3], [1, 2, 0])
@@ -339,7 +340,7 @@ def mean_relative_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the mean of abs(labels - predictions) / normalizer, 0 where the normalizer is.
+    """Return the mean of abs(labels - predictions) / normalizer, with 0 where the normalizer is 0.
 
     Args:
       normalizer: the shape of `labels`.
@@ -371,7 +372,7 @@ def mean_cosine_distance(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the mean of 1 - sum(labels * predictions) along an axis, of unit vectors.
+    """Return the mean of 1 - sum(labels * predictions) along an axis, for unit vectors.
 
     Args:
       dim: the axis.

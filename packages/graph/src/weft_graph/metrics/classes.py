@@ -37,8 +37,8 @@ def confusion_matrix(
       labels, predictions: integers in [0, num_classes), shape (N,) or (N, 1).
       num_classes: one more than the largest value by default.
       dtype: element type of the result.
-      weights: what an example counts for, shape (N,); 1 by default.
-    Returns: shape (num_classes, num_classes): row of the label, column of the prediction.
+      weights: weights of the examples, shape (N,); 1 by default.
+      Returns: shape (num_classes, num_classes): rows are labels, columns are predictions.
     Raises: InvalidArgumentError: at run time, a class out of range.
 
     Examples:
@@ -70,7 +70,7 @@ def confusion_matrix(
 
 
 def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output, Output]:
-    """Return both, after assertions at run time that they are in range."""
+    """Return labels and predictions after assertions at run time that they are in range."""
     checked = []
     for name, value in (("labels", labels), ("predictions", predictions)):
         inside = out("LogicalAnd", [out("GreaterEqual", [value, 0]), out("Less", [value, count])])
@@ -104,13 +104,13 @@ def mean_iou(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean over classes of true positives / (true and false positives and false negatives).
+    """Return the mean intersection over union: TP / (TP + FP + FN), averaged over classes.
 
     Args:
       labels, predictions: integers in [0, num_classes), the same shape.
-      num_classes: how many classes there are.
+      num_classes: number of classes.
       weights: the shape of `labels`.
-      metrics_collections, updates_collections: where value and update are listed.
+      metrics_collections, updates_collections: collections to add the value and the update to.
       name: name of the variable scope.
     Returns: the mean over the classes that occur, float32 and rank 0; and an update that returns
       the confusion matrix.
@@ -149,7 +149,7 @@ def mean_per_class_accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the mean over classes of how often they are recognized.
+    """Return the mean over classes of the fraction of correct predictions.
 
     Args:
       labels, predictions, num_classes, ...: as for `mean_iou`.

@@ -40,7 +40,7 @@ def _count(
     name: str | None,
     outcome: tuple[bool, bool],
 ) -> Metric:
-    """Count the examples, by weight, whose label and prediction equal `outcome`."""
+    """Sum the weights of the examples whose label and prediction equal `outcome`."""
     with variable_scope(name, default, (predictions, labels, weights)):
         labels, predictions, factor = aligned(labels, predictions, weights)
         matches = out("LogicalAnd", [_is(labels, outcome[0]), _is(predictions, outcome[1])])
@@ -69,10 +69,10 @@ def true_positives(
     Args:
       labels, predictions: bool or numbers that are 0 for negatives, the same shape.
       weights: rank 0, or the rank of `labels` with each size equal or 1.
-      metrics_collections, updates_collections: where value and update are listed.
+      metrics_collections, updates_collections: collections to add the value and the update to.
       name: name of the variable scope.
     Returns: the sum of weights so far, float32 and rank 0; and the update.
-    Raises: InvalidArgumentError: shapes that do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> value, update = wf.metrics.true_positives([1, 0, 1], [1, 1, 1])
@@ -165,7 +165,7 @@ def false_negatives(
 
 
 def share(part: Any, remainder: Any, name: str | None = None) -> Output:
-    """part / (part + rest), 0 where both are."""
+    """Return part / (part + rest), or 0 where both are 0."""
     return out("DivNoNan", [part, out("AddV2", [part, remainder])], name=name)
 
 
@@ -178,7 +178,7 @@ def _share_of(
     collections: tuple[Any, Any],
     name: str | None,
 ) -> Metric:
-    """True positives among them and another count."""
+    """Return the ratio of true positives to true positives plus another count."""
     with variable_scope(name, default, (predictions, labels, weights)):
         right, right_update = true_positives(labels, predictions, weights)
         misses, wrong_update = other(labels, predictions, weights)
@@ -195,7 +195,7 @@ def precision(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """True positives among all predicted positive; arguments as for `true_positives`.
+    """Return the fraction of predicted positives that are true; arguments as for `true_positives`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for
@@ -220,7 +220,7 @@ def recall(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """True positives among all positives; arguments as for `true_positives`.
+    """Return the fraction of positives that are predicted; arguments as for `true_positives`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for

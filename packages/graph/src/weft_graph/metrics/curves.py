@@ -44,7 +44,7 @@ def _counts(
     weights: Any,
     kinds: Sequence[str] = ("tp", "fn", "tn", "fp"),
 ) -> tuple[dict[str, Variable], Counts]:
-    """Return variables with one count per threshold, and their updates, for each wanted kind."""
+    """Return variables with one count per threshold, and their updates, for each requested kind."""
     predictions = casting.cast(convert_to_tensor(predictions), dtypes.float32)
     labels = casting.cast(convert_to_tensor(labels), dtypes.bool_)
     factor = None
@@ -92,14 +92,14 @@ def true_positives_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """True positives for each threshold.
+    """Count true positives for each threshold.
 
     Args:
       labels: bool or numbers that are 0 for negatives, any shape.
       predictions: floating, the shape of `labels`; positive above a threshold.
       thresholds: T numbers.
       weights: rank 0, or the rank of `labels` with each size equal or 1.
-      metrics_collections, updates_collections: where value and update are listed.
+      metrics_collections, updates_collections: collections to add the value and the update to.
       name: name of the variable scope.
     Returns: float32, shape (T,); and the update.
 
@@ -124,7 +124,7 @@ def false_negatives_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """False negatives for each threshold.
+    """Count false negatives for each threshold.
 
     Args:
       labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
@@ -151,7 +151,7 @@ def true_negatives_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """True negatives for each threshold.
+    """Count true negatives for each threshold.
 
     Args:
       labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
@@ -178,7 +178,7 @@ def false_positives_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """False positives for each threshold.
+    """Count false positives for each threshold.
 
     Args:
       labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
@@ -272,7 +272,7 @@ def recall_at_thresholds(
 
 
 def _spaced_thresholds(count: int) -> list[float]:
-    """`count` thresholds from just below 0 to just above 1."""
+    """Return `count` thresholds from just below 0 to just above 1."""
     inner = [(i + 1) / (count - 1) for i in range(count - 2)]
     return [-_EDGE, *inner, 1 + _EDGE]
 
@@ -295,14 +295,14 @@ def auc(
       labels: bool or numbers that are 0 for negatives, any shape.
       predictions: floating in [0, 1], the shape of `labels`.
       weights: rank 0, or the rank of `labels` with each size equal or 1.
-      num_thresholds: evenly spaced ones.
-      metrics_collections, updates_collections: where value and update are listed.
+      num_thresholds: number of evenly spaced thresholds.
+      metrics_collections, updates_collections: collections to add the value and the update to.
       curve: "ROC", or "PR" for precision over recall.
       name: name of the variable scope.
       summation_method: "trapezoidal", "minoring", "majoring", or "careful_interpolation" for PR.
-      thresholds: inner ones, instead of evenly spaced ones.
+      thresholds: inner thresholds, instead of evenly spaced ones.
     Returns: the area so far, float32 and rank 0; and the update.
-    Raises: InvalidArgumentError: an unknown curve or method.
+    Raises: InvalidArgumentError: the curve or method is unknown.
     Source: Davis and Goadrich 2006, for the interpolation.
 
     Examples:
@@ -351,7 +351,7 @@ def _area(counts: Any, curve: str, method: str, name: str) -> Output:
 
 
 def _interpolated(tp: Output, fn: Output, fp: Output, name: str) -> Output:
-    """Return the area under the precision-recall curve; false positives are linear in between."""
+    """Return the area under the precision-recall curve, interpolating false positives linearly."""
     step = tp[:-1] - tp[1:]
     p = tp + fp
     slope = out("DivNoNan", [step, out("Maximum", [p[:-1] - p[1:], 0.0])])
@@ -374,7 +374,7 @@ def sensitivity_at_specificity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the recall at the lowest threshold with the specificity nearest to the given one.
+    """Return the recall at the lowest threshold whose specificity is nearest to `specificity`.
 
     Args:
       specificity: in [0, 1].
@@ -413,7 +413,7 @@ def specificity_at_sensitivity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the specificity at the highest threshold with the recall nearest to the given one.
+    """Return the specificity at the highest threshold whose recall is nearest to `sensitivity`.
 
     Args:
       sensitivity: in [0, 1].
@@ -446,7 +446,7 @@ def specificity_at_sensitivity(
 
 
 def _distance(part: Any, remainder: Any, target: float) -> Output:
-    """Return the distance of ratios from `target`; with few examples a ratio above it is nearer."""
+    """Return the distance of ratios from `target`; ties favor ratios above it."""
     ratio = out("RealDiv", [part, out("AddV2", [out("AddV2", [part, remainder]), _EDGE])])
     return out("Abs", [ratio - target])
 

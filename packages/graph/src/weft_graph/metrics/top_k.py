@@ -40,9 +40,9 @@ Labels = Output | SparseTensor
 
 
 def _label_sets(labels: Any, predictions: Output) -> Labels:
-    """Return labels of the rank of the predictions: with an axis for the labels of each example.
+    """Return labels with an axis for the labels of each example, as predictions have.
 
-    Raises: InvalidArgumentError: the ranks are not known, or do not fit.
+    Raises: InvalidArgumentError: the ranks are unknown or do not match.
     """
     label_sets: Labels
     if is_sparse(labels):
@@ -70,7 +70,7 @@ def _label_sets(labels: Any, predictions: Output) -> Labels:
 
 
 def _select_class(ids: Labels, class_id: int | None) -> Labels:
-    """Return the ids of one class; all ids for None."""
+    """Return the ids of one class, or all ids if it is None."""
     if class_id is None:
         return ids
     if isinstance(ids, SparseTensor):
@@ -124,7 +124,7 @@ def _top_k_metric(
 
 
 def _share_or_nan(part: Output, remainder: Output) -> Output:
-    """part / (part + rest): NaN without data, unlike `precision` and `recall`."""
+    """Return part / (part + rest): NaN without data, unlike `precision` and `recall`."""
     return out("RealDiv", [part, out("AddV2", [part, remainder])])
 
 
@@ -149,13 +149,13 @@ def recall_at_k(
       labels: integers, Tensor or SparseTensor, shape (N...,) or (N..., L): the set of classes of
         each example. A label that is not a class of `predictions` is never predicted.
       predictions: floating, shape (N..., C): a score per class.
-      k: how many predictions count.
+      k: number of predictions to consider.
       class_id: count this class only.
       weights: rank 0 or shape (N...).
-      metrics_collections, updates_collections: where value and update are listed.
+      metrics_collections, updates_collections: collections to add the value and the update to.
       name: name of the variable scope.
-    Returns: float64, rank 0, NaN as long as there are no labels that count; and the update.
-    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+    Returns: float64, rank 0, NaN before the first counted label; and the update.
+    Raises: InvalidArgumentError: the ranks are unknown or do not match.
 
     Examples:
       >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
@@ -181,15 +181,15 @@ def recall_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """`recall_at_k` of predictions that are given as the k best classes.
+    """Return `recall_at_k` for predictions that are already the k best classes.
 
     Args:
       labels, class_id, weights, metrics_collections, updates_collections, name: as for
         `recall_at_k`.
       predictions_idx: integers, shape (N..., k): the predicted classes.
-      k: for names only.
+      k: used in names only.
     Returns: float64, rank 0; and the update.
-    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+    Raises: InvalidArgumentError: the ranks are unknown or do not match.
 
     Examples:
       >>> labels = wf.SparseTensor([[0, 0], [0, 1]], wf.constant([1, 2], wf.int64), [1, 2])
@@ -217,8 +217,8 @@ def precision_at_k(
 
     Args:
       labels, predictions, k, ...: as for `recall_at_k`.
-    Returns: float64, rank 0, NaN as long as there are no predictions that count; and the update.
-    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+    Returns: float64, rank 0, NaN before the first counted prediction; and the update.
+    Raises: InvalidArgumentError: the ranks are unknown or do not match.
 
     Examples:
       >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
@@ -244,12 +244,12 @@ def precision_at_top_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """`precision_at_k` of predictions that are given as the k best classes.
+    """Return `precision_at_k` for predictions that are already the k best classes.
 
     Args:
       labels, predictions_idx, k, ...: as for `recall_at_top_k`.
     Returns: float64, rank 0; and the update.
-    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+    Raises: InvalidArgumentError: the ranks are unknown or do not match.
 
     Examples:
       >>> labels = wf.SparseTensor([[0, 0]], wf.constant([1], wf.int64), [1, 1])
@@ -273,7 +273,7 @@ def sparse_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the deprecated name of `precision_at_k`.
+    """Deprecated name of `precision_at_k`.
 
     Args:
       labels, predictions, k, ...: as for `recall_at_k`.
@@ -296,9 +296,9 @@ def sparse_precision_at_k(
 
 
 def _average_precision(labels: Labels, best: Output, classes: Output) -> Output:
-    """Of each example the mean, over its labels, of the precision where each is found.
+    """Return each example's average precision: the mean of the precision at each of its labels.
 
-    Of dense labels those that are not class do not count, and repeated ones count each time.
+    Dense labels that are not a class are ignored, and repeated ones count repeatedly.
     """
     unique_labels = set_union(labels, labels)  # without repetitions, next to each other
     table = sparse_tensor_to_dense(unique_labels, np.int64(np.iinfo(np.int64).min))
@@ -333,13 +333,13 @@ def average_precision_at_k(
     Args:
       labels: integers, Tensor or SparseTensor, shape (N...,) or (N..., L), as for `recall_at_k`.
       predictions: floating, shape (N..., C): a score per class.
-      k: how many predictions count.
+      k: number of predictions to consider.
       weights: rank 0 or shape (N...).
-      metrics_collections, updates_collections: where value and update are listed.
+      metrics_collections, updates_collections: collections to add the value and the update to.
       name: name of the variable scope.
     Returns: float64, rank 0: 0 without examples, NaN once an example has no labels; and the
       update.
-    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+    Raises: InvalidArgumentError: the ranks are unknown or do not match.
 
     Examples:
       >>> scores = [[0.1, 0.6, 0.3]]
@@ -374,7 +374,7 @@ def sparse_average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Return the deprecated name of `average_precision_at_k`.
+    """Deprecated name of `average_precision_at_k`.
 
     Args:
       labels, predictions, k, ...: as for `average_precision_at_k`.

@@ -17,7 +17,7 @@ from weft_tensor import dtypes, errors
 
 
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Output:
-    """relu(x) and relu(-x), concatenated along an axis; floating.
+    """Concatenate relu(x) and relu(-x) along an axis; floating.
 
     Args:
       features: floating, any shape.
@@ -35,7 +35,7 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Output:
 
 
 def swish(features: Any, name: str | None = None, beta: Any = 1.0) -> Output:
-    """x * sigmoid(beta * x), elementwise; floating, any shape.
+    """Compute x * sigmoid(beta * x), elementwise; floating, any shape.
 
     Args:
       features: x, floating, any shape.
@@ -54,7 +54,7 @@ def swish(features: Any, name: str | None = None, beta: Any = 1.0) -> Output:
 
 
 def silu(features: Any, beta: Any = 1.0) -> Output:
-    """`swish`: x * sigmoid(beta * x), elementwise.
+    """Compute x * sigmoid(beta * x), elementwise; another name of `swish`.
 
     Args:
       features: x, floating, any shape.
@@ -70,7 +70,7 @@ def silu(features: Any, beta: Any = 1.0) -> Output:
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Output:
-    """x @ weights + biases.
+    """Compute x @ weights + biases.
 
     Args:
       x: floating, shape (N, I).
@@ -88,7 +88,7 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Out
 
 
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Output:
-    """relu(x @ weights + biases).
+    """Compute relu(x @ weights + biases).
 
     Args:
       x: floating, shape (N, I).
@@ -135,16 +135,17 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Output:
-    """Return elements set to 0 with probability `rate`, the others scaled by 1 / (1 - rate).
+    """Set elements to 0 with probability `rate`, and scale the others by 1 / (1 - rate).
 
     Args:
       x: floating, any shape.
       keep_prob: 1 - rate; a number, or a tensor of rank 0.
-      noise_shape: int32; the shape of the random choices, which broadcasts to that of `x`.
-      seed: seed of the random choices.
+      noise_shape: int32; shape of the random mask, which broadcasts to that of `x`.
+      seed: seed of the random mask.
       rate: in [0, 1); a number, or a tensor of rank 0.
     Returns: shape and dtype of `x`.
-    Raises: InvalidArgumentError: neither or both of `rate` and `keep_prob`, or out of range.
+    Raises: InvalidArgumentError: `rate` and `keep_prob` are both passed or both missing, or out of
+    range.
     Source: Srivastava et al. 2014.
 
     Examples:
@@ -168,7 +169,7 @@ def dropout_v2(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """`dropout`, with `rate`."""
+    """Apply `dropout` with `rate`."""
     return _dropped(x, rate, noise_shape, seed, name)
 
 
@@ -182,7 +183,7 @@ def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | 
 def dropped_by(
     x: Any, rate: Any, sample: Callable[..., Output], noise_shape: Any, name: str | None
 ) -> Output:
-    """Dropout by the uniform numbers that `sample(shape=..., dtype=...)` gives."""
+    """Apply dropout with the uniform numbers of `sample(shape=..., dtype=...)`."""
     if isinstance(x, AppliesOps):
         dropped: Output = x.map_elements(
             lambda flat: dropped_by(flat, rate, sample, noise_shape, name)

@@ -1,7 +1,7 @@
-"""The largest and the smallest elements, for programs that would do with most of them.
+"""Approximate top-k functions, which are exact in weft.
 
-What programs ask for is a lower bound of how many of the true ones are found. Here all are found:
-the search is that of `top_k`.
+Programs request a least fraction of the true results. The search is that of `top_k`, which always
+returns all of them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def approx_max_k(
     aggregate_to_topk: bool = True,
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """Return the k largest elements along an axis, in descending order; all of them, none missed.
+    """Return the k largest elements along an axis in descending order; the result is exact.
 
     Args:
       operand: floating, shape (..., n, ...); the rank is known unless the axis is -1.
-      k: how many, at most n.
-      reduction_dimension: the axis; negative counts from the end.
-      recall_target: which share must be found, in (0, 1]; all are.
-      reduction_input_size_override, aggregate_to_topk: have no effect, as the result is exact.
+      k: number of elements, at most n.
+      reduction_dimension: the axis; negative values count from the end.
+      recall_target: the least fraction of true results, in (0, 1]; no effect.
+      reduction_input_size_override, aggregate_to_topk: no effect, because the result is exact.
     Returns: values and int32 positions along the axis, shape (..., k, ...).
-    Raises: InvalidArgumentError: `k` or the axis is out of range, or `recall_target` no share.
+    Raises: InvalidArgumentError: `k`, the axis or `recall_target` is out of range.
 
     Examples:
       >>> values, indices = wf.nn.approx_max_k([1.0, 5.0, 3.0], k=2)
@@ -55,11 +55,11 @@ def approx_min_k(
     aggregate_to_topk: bool = True,
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """Return the k smallest elements along an axis, in ascending order; all of them, none missed.
+    """Return the k smallest elements along an axis in ascending order; the result is exact.
 
     Args:
       operand, k, reduction_dimension, recall_target: as of `approx_max_k`.
-      reduction_input_size_override, aggregate_to_topk: have no effect, as the result is exact.
+      reduction_input_size_override, aggregate_to_topk: no effect, because the result is exact.
     Returns: values and int32 positions along the axis, shape (..., k, ...).
     Raises: InvalidArgumentError: as `approx_max_k`.
 
@@ -82,12 +82,12 @@ def approx_top_k(
     aggregate_to_topk: bool = True,
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """`approx_max_k` or `approx_min_k`.
+    """Return the result of `approx_max_k` or `approx_min_k`.
 
     Args:
       input, k, reduction_dimension, recall_target: as of `approx_max_k`.
-      is_max_k: whether the largest are asked for, rather than the smallest.
-      reduction_input_size_override, aggregate_to_topk: have no effect, as the result is exact.
+      is_max_k: return the largest elements instead of the smallest ones.
+      reduction_input_size_override, aggregate_to_topk: no effect, because the result is exact.
     Returns: values and int32 positions along the axis, shape (..., k, ...).
     Raises: InvalidArgumentError: as `approx_max_k`.
 
@@ -120,7 +120,7 @@ def _find_top(
 
 
 def _exchanged(value: Output, axis: int) -> list[int] | None:
-    """The permutation that exchanges an axis and the last, its own inverse; None for the last."""
+    """Return the permutation that swaps an axis and the last axis; None for the last axis."""
     if axis == -1:
         return None
     if value.dims is None:

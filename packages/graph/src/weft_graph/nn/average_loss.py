@@ -1,4 +1,4 @@
-"""Losses as means over a batch, which several replicas may share."""
+"""Average losses over a batch, which several replicas may share."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from weft_tensor import errors
 def compute_average_loss(
     per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
 ) -> Output:
-    """Return the sum of weighted losses over the size of the batch.
+    """Return the sum of weighted losses divided by the batch size.
 
     Args:
       per_example_loss: floating, shape (N, ...).
-      sample_weight: real; broadcasts to the losses, from the left where it has fewer axes.
+      sample_weight: real; broadcasts to the losses; missing axes are added at the end.
       global_batch_size: integer, rank 0; N by default.
     Returns: rank 0, dtype of the losses.
-    Raises: InvalidArgumentError: the losses have rank 0, or the weights do not fit.
+    Raises: InvalidArgumentError: the losses have rank 0, or the weights do not broadcast.
 
     Examples:
       >>> wf.Session().run(wf.nn.compute_average_loss([1.0, 3.0], [1.0, 0.5]))
@@ -45,7 +45,7 @@ def compute_average_loss(
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Output:
-    """Return the sum of regularization losses, over the number of replicas, which is 1.
+    """Return the sum of regularization losses divided by the number of replicas, which is 1.
 
     Args:
       regularization_loss: floating, any shape.

@@ -1,4 +1,4 @@
-"""Convolutions and pools composed of the single-node ones."""
+"""Convolutions and pooling composed of single-node functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LAYOUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 def _layout(data_format: str | None, spatial: int) -> str:
     """Return the full name of a layout.
 
-    Raises: InvalidArgumentError: it is not one of this many axes.
+    Raises: InvalidArgumentError: no layout with this number of axes has this name.
     """
     last, first = _LAYOUTS[spatial]
     if data_format is None or data_format in (last, "channels_last"):
@@ -62,7 +62,7 @@ def conv1d(
     input: Any = None,
     dilations: Any = None,
 ) -> Output:
-    """1-D convolution (cross-correlation).
+    """Compute a 1-D convolution (cross-correlation).
 
     Args:
       value: floating, shape (N, W, C) or (N, C, W); also `input`.
@@ -71,7 +71,7 @@ def conv1d(
       padding: "SAME" or "VALID".
       data_format: "NWC" (the default) or "NCW".
     Returns: shape (N, W', O) in the layout of `value`.
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> wf.nn.conv1d(wf.zeros([1, 8, 3]), wf.zeros([3, 3, 4]), 1, "SAME").shape
@@ -94,12 +94,12 @@ def conv1d(
 
 
 def _widened_layout(data_format: str | None) -> tuple[str, int]:
-    """Return the 2-D layout of a 1-D one, and the axis that is added to it."""
+    """Return the 2-D layout for a 1-D layout, and the axis to insert."""
     return ("NHWC", 1) if _layout(data_format, 1) == "NWC" else ("NCHW", 2)
 
 
 def _widened(value: Any, wide: str) -> list[int]:
-    """Return strides of one axis as those of a 2-D layout."""
+    """Return the strides of a 2-D layout for those of one axis."""
     entries = expand(value, "stride", 1, "NWC" if wide == "NHWC" else "NCW")
     step = entries[1] if wide == "NHWC" else entries[2]
     return [1, 1, step, 1] if wide == "NHWC" else [1, 1, 1, step]
@@ -123,7 +123,7 @@ def conv1d_transpose(
       output_shape: int32, shape (3,).
       strides, padding, data_format, dilations: as for `conv1d`.
     Returns: shape `output_shape`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> wf.nn.conv1d_transpose(wf.ones([1, 3, 2]), wf.ones([2, 4, 2]), [1, 6, 4], strides=2).shape
@@ -173,7 +173,7 @@ def conv2d_transpose(
       output_shape: int32, shape (4,).
       strides, padding, data_format, dilations: as for `conv2d`.
     Returns: shape `output_shape`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
     Source: Zeiler et al. 2010, Deconvolutional Networks.
 
     Examples:
@@ -206,7 +206,7 @@ def atrous_conv2d(
       rate: positions from one tap to the next.
       padding: "SAME" or "VALID".
     Returns: shape (N, H', W', O).
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> wf.nn.atrous_conv2d(wf.zeros([1, 9, 9, 2]), wf.zeros([3, 3, 2, 4]), 2, "VALID").shape
@@ -263,7 +263,7 @@ def depthwise_conv2d(
       rate: dilation of height and width; also `dilations`.
       data_format: "NHWC" or "NCHW".
     Returns: shape (N, H', W', C * M) in the layout of `input`.
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> image = wf.ones([1, 3, 3, 2])
@@ -300,7 +300,7 @@ def separable_conv2d(
       pointwise_filter: same dtype, shape (1, 1, C * M, O).
       strides, padding, rate, data_format: as for `depthwise_conv2d`.
     Returns: shape (N, H', W', O) in the layout of `input`.
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> image = wf.zeros([1, 5, 5, 2])

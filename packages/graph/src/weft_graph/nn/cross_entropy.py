@@ -83,7 +83,7 @@ def weighted_cross_entropy_with_logits(
       logits: x, same dtype and shape.
       pos_weight: broadcasts to them.
     Returns: the same shape and dtype.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> loss = wf.nn.weighted_cross_entropy_with_logits([1.0], [0.0], pos_weight=2.0)
@@ -112,7 +112,7 @@ def log_poisson_loss(
       log_input: c, same dtype and shape.
       compute_full_loss: add Stirling's approximation of the constant where z > 1.
     Returns: the same shape and dtype.
-    Raises: InvalidArgumentError: shapes that differ.
+    Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
       >>> wf.Session().run(wf.nn.log_poisson_loss([1.0], [0.0]))

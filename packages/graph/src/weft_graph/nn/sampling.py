@@ -42,7 +42,7 @@ def nce_loss(
       remove_accidental_hits: leave out sampled classes that are true.
       partition_strategy: of `embedding_lookup`.
     Returns: shape (N,).
-    Raises: InvalidArgumentError: shapes that do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
     Source: Gutmann and Hyvärinen 2010.
 
     Examples:
@@ -90,7 +90,7 @@ def sampled_softmax_loss(
         remove_accidental_hits, partition_strategy: as for `nce_loss`.
       seed: seed of the sampler.
     Returns: shape (N,).
-    Raises: InvalidArgumentError: shapes that do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
     Source: Jean et al. 2014.
 
     Examples:

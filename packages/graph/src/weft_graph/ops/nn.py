@@ -590,7 +590,7 @@ def softmax_cross_entropy_with_logits_v2(
       logits: same dtype and shape; unscaled log probabilities.
       axis: axis of the classes, the last by default.
     Returns: the shape without `axis`.
-    Raises: InvalidArgumentError: shapes that do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> loss = wf.nn.softmax_cross_entropy_with_logits_v2([[0.0, 1.0]], [[0.0, 0.0]])

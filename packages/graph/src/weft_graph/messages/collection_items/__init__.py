@@ -1,8 +1,8 @@
 """Conversion of the items of collections to messages in a `MetaGraphDef`, and back.
 
-The modules beside this one register what weft itself has; those of other packages are found through
-the entry-point group `weft_graph.collections`. Items of unregistered collections are
-stored if they have a `to_proto`, and are returned as bytes.
+The modules of this package register weft's collections; modules of other packages are found through
+the entry-point group `weft_graph.collections`. Items of unregistered collections are written if
+they have a `to_proto`, and read as bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class ItemFunctions(NamedTuple):
     Each item has a method `to_proto(export_scope=None)`.
 
     Attributes:
-      message: name of what that returns, in `weft_graph.proto`; None leaves the item out.
-      from_protos: `from_protos(messages, import_scope)`: the items; their nodes are in the default
-        graph, under that name scope. None instead of an item leaves the collection without it.
-      of_graph: the items, for what is not in the graph's collection of that name but elsewhere in
-        the graph; None for the collection itself.
+      message: name of the message that `to_proto` returns, in `weft_graph.proto`; None to skip the
+        items.
+      from_protos: `from_protos(messages, import_scope)` returns the items, whose nodes are in the
+        default graph under that name scope; None items are skipped.
+      of_graph: function that returns the items if they are stored elsewhere in the graph; None if
+        they are in the collection.
     """
 
     message: str
@@ -43,15 +44,15 @@ _registry: Registry[ItemFunctions] = Registry(
 def register_collection(
     name: str, message: str, from_protos: FromProtos, of_graph: OfGraph | None = None
 ) -> None:
-    """Register how the items of a collection are stored; arguments as in `ItemFunctions`.
+    """Register the conversion of a collection's items; arguments as in `ItemFunctions`.
 
-    Raises: AlreadyExistsError: that was said already.
+    Raises: AlreadyExistsError: the collection is registered already.
     """
     _registry.register(name, ItemFunctions(message, from_protos, of_graph))
 
 
 def one_by_one(from_proto: Callable[..., Any]) -> FromProtos:
-    """Return the function for many messages that converts each one separately."""
+    """Return a `from_protos` that converts each message separately."""
 
     def from_protos(messages: Sequence[Any], import_scope: str | None) -> list[Any]:
         return [from_proto(message, import_scope=import_scope) for message in messages]
@@ -65,7 +66,7 @@ def item_functions(name: str) -> ItemFunctions | None:
 
 
 def computed_collections() -> dict[str, OfGraph]:
-    """Return the collections whose items are stored elsewhere in a graph, with their finders."""
+    """Return the collections whose items are stored elsewhere in a graph, with their `of_graph`."""
     names = _registry.keys()
     functions = {name: _registry.lookup(name).of_graph for name in names}
     return {name: of_graph for name, of_graph in functions.items() if of_graph is not None}

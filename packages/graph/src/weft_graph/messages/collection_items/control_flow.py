@@ -1,8 +1,8 @@
-"""The collections of conditionals and loops hold `CondContextDef`s and `WhileContextDef`s.
+"""Conversion of conditionals and loops to `CondContextDef`s and `WhileContextDef`s.
 
-A context of TensorFlow lists the values in it, those of the contexts inside it too, and what stands
-inside for values from outside. Ours are in the graph and not in its collections; what autodiff made
-is left out, as TensorFlow does.
+A context of TensorFlow lists its values, including those of nested contexts, and the counterparts
+of captured values. weft stores contexts in the graph instead of collections. Contexts of gradients
+are skipped, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from weft_tensor import errors
 
 
 class _Contexts:
-    """Members of a graph's contexts."""
+    """The members of a graph's contexts."""
 
     def __init__(self, graph: Graph) -> None:
         self.own: dict[ControlFlowContext, list[Node]] = {}
@@ -65,14 +65,14 @@ def _is_whole(context: ControlFlowContext) -> bool:
 
 
 class _Item:
-    """A context that is not inside another, as an item of its collection."""
+    """An outermost context, as an item of its collection."""
 
     def __init__(self, context: ControlFlowContext, contexts: _Contexts) -> None:
         self._context = context
         self._contexts = contexts
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """Return the message, with names relative to a name scope; None when it is outside."""
+        """Return the message with names relative to a name scope, or None if it is outside."""
         scope = export_scope.rstrip("/") + "/" if export_scope else ""
         pivot = self._context.pivot
         assert pivot is not None
@@ -102,7 +102,7 @@ def _to_proto(context: ControlFlowContext, contexts: _Contexts, scope: str) -> A
 
 
 def _origin(output: Output) -> Output:
-    """Return a loop invariant's value outside of all loops that it is captured by."""
+    """Return the value of a loop invariant outside of all loops that capture it."""
     while is_constant_enter(output.node):
         output = output.node.inputs[0]
     return output
@@ -149,7 +149,7 @@ def _contexts_of_graph(kind: type[ControlFlowContext]) -> Callable[[Graph], list
 
 
 class _Reader:
-    """Builder of records from messages whose nodes are in a graph."""
+    """Reader that builds records from messages about nodes of a graph."""
 
     def __init__(self, graph: Graph, import_scope: str | None) -> None:
         self._graph = graph
@@ -158,7 +158,7 @@ class _Reader:
         self.records: list[ContextRecord] = []
 
     def add(self, loops: Sequence[Any], branches: Sequence[Any], outer: str = "") -> set[Node]:
-        """Add the records of contexts that are next to each other; the nodes in all of them."""
+        """Add the records of sibling contexts; return the nodes in all of them."""
         members: set[Node] = set()
         for loop in loops:
             members |= self._fill(self._loop(loop), loop, outer)
@@ -243,7 +243,7 @@ class _Reader:
 
 
 def _merge_of(left: Node) -> Node:
-    """Return the Merge of the loop variable that an Exit gives."""
+    """Return the Merge of the loop variable of an Exit."""
     switch = left.inputs[0].node if left.inputs else left
     merge = switch.inputs[0].node if switch.inputs else switch
     if merge.role is not Role.MERGE:

@@ -1,4 +1,4 @@
-"""Collections of variables hold `VariableDef`s."""
+"""Conversion of the variable collections to `VariableDef`s."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class RNNCell(Layer):
     make its variables with `get_variable`; they are shared by all calls.
 
     Args:
-      trainable: whether the variables are trainable.
+      trainable: make the variables trainable.
       name: name of the cell and its variable scope; made from the class by default.
       dtype: element type of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
