@@ -1,7 +1,7 @@
 """Addresses of the functions of NumPy's BLAS in this process.
 
-Programs call the same library in the same way as kernels do through `np.matmul`. So products have
-the same bits and use the same number of threads.
+Compiled programs call the same library in the same way as `np.matmul`. Their products are therefore
+bitwise equal to those of kernels, and use the same number of threads.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FUNCTIONS: Final = tuple(f"{kind}{name}" for kind in "sd" for name in ("gemm", "
 _SPELLINGS: Final = ("scipy_cblas_{}64_", "cblas_{}64_")
 """Symbols of the functions with 64-bit sizes, in NumPy's wheels and in Linux distributions."""
 _THREADS: Final = ("scipy_openblas_get_num_threads64_", "openblas_get_num_threads64_")
-"""Symbols of the function that returns the number of threads of BLAS."""
+"""Symbols of the function that returns BLAS's number of threads."""
 
 MISSING: Final = "NumPy brings no BLAS that compiled code can call"
 
 
 _SEVERAL: Final = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 2)
-"""Stands in for that function if BLAS has none: it returns 2, so that calls are not split."""
+"""Substitute for a BLAS without that function; it returns 2, so that calls are not split."""
 
 
 @functools.cache
 def addresses() -> Mapping[str, int]:
-    """Return the address of each of FUNCTIONS; nothing if NumPy's BLAS cannot be called.
+    """Return the addresses of FUNCTIONS by name; empty if NumPy's BLAS cannot be called.
 
     The key "threads" has the address of the function that returns the number of threads.
     """

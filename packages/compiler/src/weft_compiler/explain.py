@@ -1,4 +1,4 @@
-"""Explanation of compiled nodes: fused kernels with the time of each."""
+"""Explanation of compiled nodes: the fused kernels, and the time of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
 _SECONDS: Final = 0.1
-"""Duration for which a function is run to find its fastest run, at least `_RUNS` times."""
+"""Time for which a function is run repeatedly to find its fastest run; it runs at least `_RUNS`
+times.
+"""
 _RUNS: Final = 5
 _MOST_RUNS: Final = 1000
 
@@ -32,13 +34,13 @@ _MOST_RUNS: Final = 1000
 def explain(
     request: RegionRequest, arrays: Callable[[Program], Sequence[Any]], options: Options
 ) -> CompiledFunction:
-    """Compile some nodes and run the result.
+    """Compile some nodes, run the result, and describe its kernels.
 
     Args:
       request: as in `CodeGenerator.generate`.
-      arrays: creates the arguments of a program: inputs, outputs and updated values.
-      options: the compiler options of steps.
-    Raises: Unsupported: the nodes cannot be compiled for these.
+      arrays: returns new arguments for a program: inputs, outputs and updated values.
+      options: the compiler options that steps use.
+    Raises: Unsupported: the nodes cannot be compiled for these shapes.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
@@ -72,12 +74,12 @@ def explain(
 def explain_for_gpu(
     request: RegionRequest, capability: tuple[int, int], deterministic: bool
 ) -> tuple[PtxCode, CompiledFunction]:
-    """Return the GPU kernels of some nodes and their nodes; times are left to the caller.
+    """Return the GPU kernels of some nodes and the nodes of each kernel, without times.
 
     Args:
       request: as in `CodeGenerator.generate`.
       capability, deterministic: as in `DeviceCodeGenerator.generate`.
-    Raises: Unsupported, UnimplementedError: the nodes cannot be compiled for these.
+    Raises: Unsupported, UnimplementedError: the nodes cannot be compiled for these shapes.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
@@ -103,12 +105,12 @@ def explain_for_gpu(
 
 
 def _remarks(result: PassResult) -> list[str]:
-    """Return different remarks as text: a pass may try one thing several times."""
+    """Return the remarks as text, without duplicates: a pass may try a rewrite several times."""
     return list(dict.fromkeys(map(str, result.remarks)))
 
 
 def _times(program: Program, options: Options, arrays: Sequence[Any]) -> list[float] | None:
-    """Return the fastest time of each loop nest in seconds; None without such a clock."""
+    """Return the fastest time of each loop nest in seconds; None if no times are recorded."""
     if not hasattr(time, "clock_gettime"):
         return None
     clocked = load(program, Options(options.contract, threads=False, clocks=True))
@@ -118,7 +120,7 @@ def _times(program: Program, options: Options, arrays: Sequence[Any]) -> list[fl
 def _fastest(
     native: NativeProgram, arrays: Sequence[Any], parts: Callable[[], Any] | None
 ) -> tuple[float, list[float]]:
-    """Return the time of the fastest run of a program, and of each of its parts, in seconds."""
+    """Return the fastest time of a program, and of each of its parts, in seconds."""
     least, of_parts = float("inf"), None
     begun = time.perf_counter()
     for run in range(_MOST_RUNS):

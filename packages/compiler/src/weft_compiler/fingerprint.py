@@ -31,14 +31,14 @@ _OURS: Final = ("weft_graph", "weft_compiler")
 
 
 class _Unknown(Exception):  # noqa: N818 - it is no error of a program
-    """Raised if the code depends on something without a stable encoding."""
+    """Signal that the code depends on something without a stable encoding."""
 
 
 def fingerprint(request: RegionRequest | LoopRequest) -> str | None:
     """Return a hash of everything that the code of a request depends on, except names.
 
-    Returns: None if a rule of another package, whose changes are not tracked, is involved, or an
-      attribute has no stable encoding.
+    Returns: None if the code depends on a rule of another package, whose changes are not tracked,
+      or if an attribute has no stable encoding.
     """
     if isinstance(request, LoopRequest):
         whole, shapes, extents, is_resumable = request
@@ -47,7 +47,7 @@ def fingerprint(request: RegionRequest | LoopRequest) -> str | None:
 
 
 def constants_of(whole: WholeLoop) -> list[Output]:
-    """Return the constants that a loop reads or contains, in an order fixed by its fingerprint."""
+    """Return the constants that a loop uses, in an order that depends on its fingerprint only."""
     sources = [source for node in (*whole.enters, *whole.nodes) for source in node.inputs]
     own = [output for node in whole.nodes for output in node.outputs]
     found = [each for each in (*sources, *own) if each.node.role is Role.CONSTANT]
@@ -89,7 +89,7 @@ def _parts(request: RegionRequest) -> list[bytes]:
 
 
 def _node(node: Node, of: Sequence[int]) -> bytes:
-    """Return the encoding of a node's computation.
+    """Encode the computation of a node.
 
     Args:
       of: the numbers of its inputs.
@@ -102,7 +102,7 @@ def _node(node: Node, of: Sequence[int]) -> bytes:
 
 
 class _LoopParts:
-    """Encoder of a loop: its nodes in order, with inputs as numbers."""
+    """Encoder of a loop: its nodes in order, whose inputs are encoded as numbers."""
 
     def __init__(self, whole: WholeLoop) -> None:
         self._whole = whole
@@ -113,7 +113,7 @@ class _LoopParts:
     def parts(
         self, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
     ) -> Sequence[bytes]:
-        """Return the encoding of everything that the code of the loop depends on."""
+        """Encode everything that the code of the loop depends on."""
         whole = self._whole
         self._say(
             shapes, extents, final, whole.wanted(), sorted(whole.reads), sorted(whole.updates)
@@ -207,7 +207,7 @@ def _array(value: np.ndarray) -> bytes:
 
 @functools.cache
 def _is_ours(op: str) -> bool:
-    """Return True if everything that defines an op is in the packages of `_OURS`."""
+    """Return True if all code that defines an op is in the packages of `_OURS`."""
     update = update_of(op)
     rules = (rule_of(op), update and update.new, update and update.rows)
     says = [declared_in(op), *[str(rule.__module__) for rule in rules if rule is not None]]
@@ -216,7 +216,7 @@ def _is_ours(op: str) -> bool:
 
 @functools.cache
 def _here() -> str:
-    """Return the processor and the compiler versions, as far as known without LLVM."""
+    """Return the processor and the compiler versions, as far as they are known without LLVM."""
     names = ("weftml-compiler", "weftml-graph", "llvmlite", "numpy")
     versions = [metadata.version(name) for name in names]
     return "\n".join([*versions, *map(sources, _OURS), _processor()])

@@ -1,4 +1,4 @@
-"""The code generators: lowering, passes and machine code behind the executor's interface."""
+"""The code generators for CPUs and GPUs: lowering, passes and machine code."""
 
 from __future__ import annotations
 
@@ -56,20 +56,21 @@ if TYPE_CHECKING:
 
 
 _LONG: Final = 200_000
-"""Number of statements from which a program may run for milliseconds."""
+"""Number of statements from which a program is long-running: it may take milliseconds."""
 _WORTH_HELPERS: Final = 1 << 20
-"""Number of statements from which helper threads pay. For programs of up to 0.1 ms, waking them and
-moving cache lines between cores costs as much as they save."""
+"""Number of statements from which helper threads pay. For programs that take up to 0.1 ms, waking
+them and moving cache lines between cores costs as much as they save.
+"""
 
 
 class Compiled:
-    """Nodes as a native program.
+    """A native program that computes some nodes.
 
     Attributes:
       takes, draws, tells, results, updates, long, bounded, shares, enter, enter_briefly: as in
         `weft_graph.ir.code_generators.Generated`.
       program: the compiled program.
-      made: its origin, and the programs that share its code.
+      made: the program that it was compiled from, and the programs that share its code.
     """
 
     def __init__(
@@ -103,9 +104,9 @@ class Compiled:
 
     @property
     def made(self) -> CompiledArtifact:
-        """The origin of the program, and the programs that share its code.
+        """The program that this one was compiled from, and the programs that share its code.
 
-        A program restored from disk is lowered again for it.
+        If the code was read from disk, the nodes are lowered again to compute this.
         """
         return self._made()
 
@@ -116,12 +117,12 @@ class Compiled:
             self._otherwise(found, arrays)
 
     def _dense(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """Return the arrays with contiguous inputs, converted and copied if necessary."""
+        """Return the arrays with contiguous inputs, which are converted or copied if necessary."""
         inputs = [np.asarray(array, order="C") for array in arrays[: self._count]]
         return (*inputs, *arrays[self._count :])
 
     def _otherwise(self, found: Any, arrays: Sequence[Any]) -> None:
-        """Run the program if `enter` did not, or raise the error of its result."""
+        """Handle a failure of `enter`: run the program another way, or raise the error."""
         from weft_compiler.native.entry import BUSY
 
         if found is NotImplemented:
@@ -150,12 +151,12 @@ class Compiled:
         self.enter = self._sized(self.program.enter)
 
     def interrupt(self) -> None:
-        """Interrupt calls; see `Generated`."""
+        """Interrupt running calls; see `Generated`."""
         if not self.updates:
             self.program.interrupt()
 
     def resume(self) -> None:
-        """Allow calls again."""
+        """Permit calls again after `interrupt`; see `Generated`."""
         self.program.resume()
 
     def copy(self) -> Compiled:
@@ -165,7 +166,7 @@ class Compiled:
 
 
 class _Lowering:
-    """Knows which nodes can be lowered; see `Choosing`."""
+    """Tests of which nodes can be lowered; see `Choosing`."""
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
         """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
@@ -174,7 +175,10 @@ class _Lowering:
         return "only nodes are compiled"
 
     def changes(self, node: Node) -> int:
-        """Return the number of variables a node changes, its first inputs; see `CodeGenerator`."""
+        """Return the number of variables that a node changes, which are its first inputs.
+
+        See `CodeGenerator`.
+        """
         update = update_of(node.type)
         return 0 if update is None else update.states
 
@@ -188,7 +192,10 @@ class _Lowering:
         return reads_state(node)
 
     def draws(self, node: Node) -> bool:
-        """Return True if a node uses a random stream it is passed; see `CodeGenerator`."""
+        """Return True if a node uses a random stream that it receives as an input.
+
+        See `CodeGenerator`.
+        """
         return node.op_def.traits.random and rule_of(node.type) is not None
 
     def needs_value(self, node: Node) -> Sequence[int]:
@@ -208,7 +215,7 @@ class _Profiles:
         return disk.read(f"{key}.profile")
 
     def write(self, key: str, content: bytes) -> None:
-        """Store content under a fingerprint, if a directory is available."""
+        """Store content under a fingerprint; does nothing if no cache directory is available."""
         disk.keep(f"{key}.profile", content)
 
 
@@ -216,7 +223,10 @@ class RegionCompiler:
     """Compiler of regions by LLVM; see `CodeGenerator`."""
 
     def find(self, request: RegionRequest) -> Compiled | None:
-        """Return the result of `generate` if its code is on the disk; see `CodeGenerator`."""
+        """Return the function that `generate` would return, if its code is on the disk.
+
+        See `CodeGenerator`.
+        """
         key = _key(request)
         found = None if key is None else restore(key, request.inputs)
         if found is None:
@@ -273,7 +283,7 @@ class LoopCompiler:
     """Compiler of whole loops by LLVM; see `CodeGenerator`."""
 
     def find(self, request: LoopRequest) -> Compiled | None:
-        """Return the result of `generate` if its code is on the disk."""
+        """Return the function that `generate` would return, if its code is on the disk."""
         key = _key(request)
         found = None if key is None else restore(key, constants_of(request.whole))
         if found is None:
@@ -355,7 +365,10 @@ class LlvmGenerator(_Lowering):
         return _key(request if isinstance(request, LoopRequest) else _region(request))
 
     def find(self, request: Request) -> Compiled | None:
-        """Return the result of `generate` if its code is on the disk; see `CodeGenerator`."""
+        """Return the function that `generate` would return, if its code is on the disk.
+
+        See `CodeGenerator`.
+        """
         if isinstance(request, LoopRequest):
             return self._loops.find(request)
         return self._regions.find(_region(request))
@@ -380,7 +393,7 @@ class LlvmGenerator(_Lowering):
 def _region(request: Request) -> RegionRequest:
     """Return the request if it is for a region.
 
-    Raises: NotGenerated: it is of another kind.
+    Raises: NotGenerated: the request is for a loop.
     """
     if isinstance(request, RegionRequest):
         return request
@@ -388,17 +401,17 @@ def _region(request: Request) -> RegionRequest:
 
 
 def _key(request: RegionRequest | LoopRequest) -> str | None:
-    """Return the name under which code for a request is kept; None if it is not kept."""
+    """Return the name under which the code for a request is cached; None if it is not cached."""
     return fingerprint(request) if _keeps_code() else None
 
 
 def _keeps_code() -> bool:
-    """Return False in modes for finding faults: dumps need the passes to run."""
+    """Return True if code is cached; it is not in debugging modes, which need the passes to run."""
     return options_of_regions() == Options() and not is_dumping()
 
 
 def _origins(like: Iterable[Any]) -> list[CompiledArtifact]:
-    """Return the origins of compiled functions whose code may be shared."""
+    """Return the origins of compiled functions whose code may be reused."""
     return [each.made for each in like if isinstance(each, Compiled)]
 
 
@@ -408,11 +421,11 @@ def _called(
     request: RegionRequest,
     made: Callable[[], CompiledArtifact],
 ) -> Compiled:
-    """Return a program with its callers' interface, without constants and updates.
+    """Adapt a program to callers, who pass neither constants nor old values of updates.
 
     Args:
-      size: its size, if the code is polymorphic.
-      made: its origin.
+      size: the size that the program receives, if it is shape-polymorphic.
+      made: returns the origin of the program.
     """
     draws = rng_nodes(request.members)
     tells = any(member in request.branches.paths for member in draws)
@@ -426,7 +439,7 @@ def _updates(request: RegionRequest) -> list[int]:
 
 
 def _takes(request: RegionRequest) -> list[int]:
-    """Return the positions of the inputs that a program is called with."""
+    """Return the positions of the inputs that are passed to a program."""
     known = set(_updates(request)).union(request.values)
     return [
         at
@@ -448,7 +461,7 @@ class PtxGenerator(_Lowering):
     """Code generator by LLVM for NVIDIA GPUs."""
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
-        """Return why a node should run by its kernel, or ""; no loop is compiled as a whole."""
+        """Return why a node should run by its kernel, or ""; whole loops are never compiled."""
         rule = rule_of(subject.type) if isinstance(subject, Node) else None
         if rule is not None and rule.__module__ in _LIBRARIES:
             return "a library of the GPU computes it"
@@ -482,7 +495,7 @@ class PtxGenerator(_Lowering):
 
 
 def _known_to_callers(made: PtxCode, request: RegionRequest) -> PtxCode:
-    """Return kernels with their callers' interface, without constants and updates."""
+    """Adapt kernels to callers, who pass neither constants nor old values of updates."""
     updates = _updates(request)
     return made._replace(
         takes=_takes(request),

@@ -1,6 +1,7 @@
 """NumPy interpreter of programs, element by element: the reference semantics of the IR, for tests.
 
-Loops that may run in any order run in an order chosen by the caller, so that runs can be compared.
+The caller chooses the order of loops that may run in any order, so that different orders can be
+compared.
 """
 
 from __future__ import annotations
@@ -68,20 +69,20 @@ def interpret(
 
 
 def _as_stored(array: Any, buffer: Buffer) -> Any:
-    """Return the memory of a buffer for the array of a caller."""
+    """Convert an array of a caller to the memory of a buffer."""
     if array.dtype == buffer.dtype.numpy:
         return array
     return np.ascontiguousarray(array).view(buffer.dtype.numpy).reshape(buffer.shape)
 
 
 def _as_array(memory: Any, buffer: Buffer) -> Any:
-    """Return the array of a caller for the memory of a buffer."""
+    """Convert the memory of a buffer to an array of a caller."""
     dtype, shape = buffer.array_type
     return memory.view(dtype.numpy).reshape(shape)
 
 
 def _undefined(buffer: Buffer) -> Any:
-    """Return an array whose content is conspicuous if it is used."""
+    """Return an array whose content is conspicuous if a program reads it before it is written."""
     return np.frombuffer(b"\x7f" * buffer.bytes, buffer.dtype.numpy).reshape(buffer.shape).copy()
 
 
@@ -230,4 +231,6 @@ PRIMITIVES: Final[dict[str | None, Callable[..., Any]]] = {
     ).bit_count(),
     "where": lambda condition, x, y: x if condition else y,
 }
-"""The primitives on NumPy scalars; `cast` has a type parameter and is implemented separately."""
+"""Implementations of the primitives on NumPy scalars; `cast`, which has a type parameter, is
+separate.
+"""

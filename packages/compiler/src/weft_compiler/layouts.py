@@ -8,19 +8,23 @@ from typing import Any, Final
 from weft_tensor.dtypes import DType
 
 LINE: Final = 64
-"""Size of a cache line, which is also the width of the widest registers, in bytes."""
+"""Size of a cache line in bytes; also the width of the widest registers."""
 PANEL_BYTES: Final = 128
-"""Bytes of a row of a panel. Filters are packed as panels, (panels, taps_y, taps_x, channels,
-columns), padded with zeros, and matrices as (panels, rows, columns)."""
+"""Bytes of a row of a panel. Filters are packed as panels (panels, taps_y, taps_x, channels,
+columns) and matrices as (panels, rows, columns), padded with zeros.
+"""
 PANEL: Final = PANEL_BYTES // 4
-"""Columns of a panel of bytes or bfloat16, which stores a 32-bit word of several rows of each
-column side by side. Column sums of bytes are separate: (panels, columns)."""
+"""Columns of a panel of int8 or bfloat16. Each 32-bit word of such a panel holds adjacent rows of
+one column. Column sums of int8 are separate: (panels, columns).
+"""
 FOUR: Final = 4
-"""Rows of each column that a panel of bytes stores side by side: (panels, fours, columns, 4),
-padded with zeros."""
+"""Rows of a column that a 32-bit word of an int8 panel holds: (panels, fours, columns, 4), padded
+with zeros.
+"""
 PAIR: Final = 2
-"""Rows of each column that a bfloat16 panel stores side by side: (panels, pairs, columns, 2),
-padded with zeros."""
+"""Rows of a column that a 32-bit word of a bfloat16 panel holds: (panels, pairs, columns, 2),
+padded with zeros.
+"""
 
 POINTS: Final = 6
 """Points of Winograd's convolution along an axis: 0, 1, -1, 1/2, -2 and infinity."""
@@ -28,7 +32,7 @@ TAPS: Final = (3, 5)
 """Filter sizes along an axis that Winograd's convolution supports."""
 
 STATE: Final = 6
-"""Words of the state of a random stream: four of the counter, and two of the key."""
+"""Words of the state of a random stream: four for the counter and two for the key."""
 
 WINDOWS: Final = (
     *("images", "rows", "width", "depth", "channels", "height", "breadth"),
@@ -42,9 +46,9 @@ WINDOWS: Final = (
 class Windows:
     """Windows of images, from each of which `depth` numbers are computed.
 
-    There are `images` of `height` × `breadth` × `channels`, each with `rows` × `width` windows of
-    `taps_y` × `taps_x`. A window begins `before` positions before its row and column times the
-    stride. Images are padded.
+    There are `images` images of `height` × `breadth` × `channels`. Each has `rows` × `width`
+    windows of `taps_y` × `taps_x`. A window begins at its row and column times the stride, minus
+    the padding before the image.
     """
 
     images: int
@@ -90,7 +94,7 @@ class Windows:
 
 
 def tile_of(taps: int) -> int:
-    """Return the results of a Winograd tile along an axis."""
+    """Return the number of results of a Winograd tile along an axis."""
     return POINTS + 1 - taps
 
 
@@ -105,5 +109,5 @@ def pair_panels(n: int, k: int) -> tuple[int, ...]:
 
 
 def byte_panels(n: int, k: int) -> tuple[int, ...]:
-    """Return the shape of the panels of a matrix of bytes, k×n."""
+    """Return the shape of the int8 panels of a matrix, k×n."""
     return -(-n // PANEL), -(-k // FOUR), PANEL, FOUR

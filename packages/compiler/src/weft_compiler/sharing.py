@@ -1,4 +1,4 @@
-"""Code shared by several shapes: see `weft_compiler.lower.shape_polymorphism`."""
+"""Sharing of code between shapes: see `weft_compiler.lower.shape_polymorphism`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from weft_compiler.passes.pipeline import optimize
 from weft_tensor import errors
 
 _COMPARED: Final = 4
-"""Maximal number of earlier programs that a program for a new size is compared with."""
+"""Maximal number of earlier programs that are compared with a program for a new size."""
 
 
 class CompiledArtifact(NamedTuple):
-    """A compiled program and its origin.
+    """A compiled program, and the lowered program that it was compiled from.
 
     Attributes:
-      program: its code with its shapes.
-      lowered: the lowered program it was compiled from.
-      size: the size passed before all inputs, if the code is polymorphic.
-      shared: the polymorphic code, if it is not its own.
+      program: the compiled program, with its shapes.
+      lowered: the lowered program.
+      size: the size that is passed before all inputs, if the code is shape-polymorphic.
+      shared: the polymorphic code, if other programs may share it.
     """
 
     program: NativeProgram
@@ -43,7 +43,7 @@ class CompiledArtifact(NamedTuple):
 
     @property
     def varying(self) -> Varying | None:
-        """Description of the numbers that vary, from which polymorphic code is restored."""
+        """The numbers that vary, from which polymorphic code is restored."""
         return None if self.shared is None else self.shared.family.varying
 
 
@@ -64,7 +64,7 @@ class Shared:
         self._code = load(self._optimized, options).code
 
     def made(self, lowered: Program, numbers: Numbers) -> CompiledArtifact | None:
-        """Return an instance that computes a lowered program; None if this code does not."""
+        """Return an instance of the code for a lowered program; None if it does not fit."""
         size = self.family.size_of(numbers)
         if size is None:
             return None
@@ -86,10 +86,10 @@ def make(lowered: Program, like: Sequence[CompiledArtifact]) -> CompiledArtifact
 def made_again(
     program: NativeProgram, lowered: Program, size: int | None, varying: Varying | None
 ) -> CompiledArtifact:
-    """Return a program restored from disk as `make` would, to be compared with other sizes.
+    """Return a program that was restored from disk, in the form that `make` returns.
 
     Args:
-      lowered: the lowered program it was compiled from.
+      lowered: the lowered program that it was compiled from.
       size, varying: as in `weft_compiler.native.code_index.Restored`.
     """
     family = None if varying is None else restore_polymorphic(lowered, varying)
@@ -118,7 +118,7 @@ def _by_code_of(lowered: Program, like: Sequence[CompiledArtifact]) -> CompiledA
 
 
 def loaded(lowered: Program) -> NativeProgram:
-    """Compile a lowered program to separate code."""
+    """Compile a lowered program to code of its own."""
     options = options_of_regions()
     vector_bytes = target_of(options).vector_bytes
     program = optimize(lowered, check=False, vector_bytes=vector_bytes).program

@@ -1,4 +1,4 @@
-"""Ahead-of-time compilation: models as objects and C headers that need no Python."""
+"""Ahead-of-time compilation of models to object files and C headers, which need no Python."""
 
 from weft_compiler.ahead.compiled import Compiled, compile_graph
 

@@ -37,15 +37,15 @@ class Compiled:
 
     Attributes:
       name: name of its C function.
-      target: the machine it was compiled for.
+      target: the machine that it was compiled for.
       object: the relocatable object, with the weights in read-only data.
       header: the C header.
       inputs, outputs: the parameters of the function, in order.
-      arena: size of the memory for temporaries of a call, in bytes.
+      arena: the number of bytes that a call needs for temporaries.
       alignment: alignment of the arena.
       undefined: the undefined symbols of the object: memory functions, and on 32-bit processors
         compiler helpers for 64-bit integers.
-      messages: the meaning of the results of the function, from 1 on.
+      messages: error messages; the function returns the 1-based index of one, or 0.
       weights: size of the constants, in bytes.
     """
 
@@ -87,7 +87,7 @@ def compile_graph(
     features: str = "",
     contract: bool = True,
 ) -> Compiled:
-    """Compile a part of a graph, without variables, to an object that C programs link.
+    """Compile a part of a graph without variables to an object that C programs link.
 
     Args:
       inputs: the inputs of the function, by their names in C.
@@ -133,7 +133,7 @@ def compile_program(
     name: str,
     said: str,
 ) -> Compiled:
-    """Compile a verified program to an object; the steps of `compile_graph` after lowering."""
+    """Compile a verified program to an object, as `compile_graph` does after lowering."""
     given = [buffer for buffer in program.inputs if buffer.name not in program.constants]
     assert (len(given), len(program.outputs)) == (len(inputs), len(outputs)), program.name
     every = distinct(inputs, outputs)
@@ -225,7 +225,7 @@ def _texts(
     target: Target,
     constants: Mapping[str, bytes],
 ) -> list[str]:
-    """Return the module of an object: that of the program, its constants, and the function."""
+    """Return the LLVM modules of an object: the program, its constants, and the entry function."""
     symbols = {content: f"@weft.constant.{at}" for at, content in enumerate(constants.values())}
     stores, taken = [], []
     for at, buffer in enumerate((*program.inputs, *program.outputs)):
@@ -263,5 +263,5 @@ _ESCAPES: Final = [f"\\{byte:02X}" for byte in range(256)]
 
 
 def _escaped(content: bytes) -> str:
-    """Return bytes in LLVM's notation."""
+    """Return bytes as the content of an LLVM string constant."""
     return "".join([_ESCAPES[byte] for byte in content])

@@ -12,7 +12,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 MISPLACED: Final = -3
-"""The result of the function if the arena is not aligned."""
+"""Error code of a function that is called with an unaligned arena."""
 
 _C: Final = {"bool": "uint8_t", "float32": "float", "float64": "double"}
 _WORDS: Final = """
@@ -72,7 +72,7 @@ def parameters(
 
 
 def distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[Parameter]:
-    """Return all parameters with names that differ, also in upper case."""
+    """Return all parameters, renamed so that no two names are equal when case is ignored."""
     found: dict[str, Parameter] = {}
     for each in (*inputs, *outputs):
         name, count = each.name, 1
@@ -83,7 +83,7 @@ def distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[
 
 
 def identifier(text: str) -> str:
-    """Return a valid C name derived from a text."""
+    """Convert a text to a valid C name."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
     if name[0].isdigit() or name[0] == "_":
         name = f"x{name}"
@@ -178,7 +178,7 @@ def _described(each: Parameter) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text without line breaks or the end of a comment."""
+    """Return text on one line that cannot end a C comment."""
     return re.sub(r"[^ -~]", "?", text).replace("\\", "/").replace("*/", "* /").replace("/*", "/ *")
 
 

@@ -43,7 +43,7 @@ def program_of(
     outputs: Sequence[Output],
     shapes: Sequence[Shape],
 ) -> Program:
-    """Return the program that computes outputs from inputs, with generated code for all products.
+    """Return the program that computes outputs from inputs, without calls of BLAS.
 
     Placeholders that are not inputs take their defaults, and conditionals on these are folded.
 
@@ -127,7 +127,7 @@ def _are_known(outputs: Sequence[Output]) -> bool:
 
 
 def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) -> list[Shape]:
-    """Return the shapes of inputs; `given` completes those unknown in the graph.
+    """Return the shapes of inputs; `given` has those that the graph does not know.
 
     Raises: InvalidArgumentError: a shape is unknown, or contradicts the graph.
     """

@@ -30,7 +30,7 @@ def undefined(image: bytes) -> list[str]:
 
 
 def require_allowed(names: list[str], target: str) -> None:
-    """Raise if an object needs more than memory functions and compiler helpers.
+    """Raise if an object needs symbols other than memory functions and compiler helpers.
 
     Raises: InternalError: it does.
     """
@@ -60,7 +60,10 @@ def _of_elf(image: bytes) -> set[str]:
 
 
 def _of_wasm(image: bytes) -> set[str]:
-    """Return the imported functions; memory and table are always imported."""
+    """Return the imported functions of a WebAssembly object.
+
+    Memory and table are always imported.
+    """
     at = 8
     while at < len(image):
         kind = image[at]
@@ -95,7 +98,7 @@ def _imports(image: bytes, at: int) -> list[str]:
 
 
 def _number(image: bytes, at: int) -> tuple[int, int]:
-    """Return a LEB128 number and the position after it."""
+    """Read a LEB128 number; return it and the position after it."""
     value = shift = 0
     while True:
         byte = image[at]

@@ -1,7 +1,8 @@
 """Reading of saved models as graphs without variables.
 
-Graphs are read here. Packages that read other kinds of files register a function in the entry-point
-group `weft_compiler.models`, by the kind. Its parameters are the path, names of inputs and outputs,
+This module reads graphs. Packages that read other kinds of files register a reader function in the
+entry-point group `weft_compiler.models`, named after the kind. Its parameters are the path, names
+of inputs and outputs,
 a signature or None, and tags. It returns the inputs and the outputs of a graph by name.
 """
 
@@ -41,7 +42,7 @@ def read_model(
       signature, tags: signature and tags of a SavedModel; by default those for serving.
     Raises:
       NotFoundError: there is no such file or tensor.
-      DataLossError: the file holds no graph.
+      DataLossError: the file does not contain a graph.
       InvalidArgumentError: an argument does not apply to the kind of file.
       UnimplementedError: no installed package reads such files.
     """
@@ -59,7 +60,7 @@ def read_model(
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of a saved model, from its name and the files beside it.
+    """Determine the kind of a saved model from its name and the files next to it.
 
     Raises: NotFoundError: there is no such file.
     """

@@ -1,4 +1,4 @@
-"""Machines to compile models for, by common names."""
+"""Target machines by common names, such as "aarch64-linux"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROCESSORS: Final = {
     "riscv64": ("riscv64", "generic-rv64", "+m,+a,+f,+d,+c"),
     "wasm32": ("wasm32", "generic", "+simd128"),
 }
-"""By family, its LLVM name and the baseline processor and features."""
+"""LLVM's name, the baseline processor and its features, by processor family."""
 
 _SYSTEMS: Final = {
     "linux": "unknown-linux-gnu",
@@ -62,7 +62,7 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
 
 
 def _family(target: str) -> str:
-    """Return the processor family that a target's name begins with.
+    """Return the processor family at the start of a target's name.
 
     Raises: InvalidArgumentError: the target is unknown.
     """
@@ -92,7 +92,7 @@ _BASIS: Final = {
     "arm": ("vfp2sp", "a floating-point unit"),
     "riscv64": ("d", "the extension D"),
 }
-"""The feature that all code for a family requires, and its common name."""
+"""The feature that all code for a family requires, with its common name."""
 
 
 def _require_basis(target: str, processor: Target, features: str) -> None:
@@ -111,7 +111,7 @@ def require_instructions(texts: Sequence[str], processor: Target, target: str) -
     """Reject float64 square roots for processors without float64 instructions.
 
     Args:
-      texts: the modules.
+      texts: the LLVM modules.
       processor: their target.
       target: its name, for the error.
     Raises: UnimplementedError: there is a square root of float64.

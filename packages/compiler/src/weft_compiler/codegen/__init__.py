@@ -1,1 +1,1 @@
-"""From programs to machine code, through LLVM."""
+"""Code generation: from programs to machine code, through LLVM."""

@@ -1,9 +1,9 @@
 """Products by AMX, whose tile registers hold 16 rows of 64 bytes.
 
 A tile of a holds 64 bytes of each of 16 rows; one of b holds 16 rows of a panel, with 4 bytes of
-each of 16 columns; a sum is 16×16 32-bit numbers.  A kernel keeps two by two sums: 32 rows of a
-times a whole panel.  For smaller results it computes whole tiles in its workspace and copies the
-valid part.
+each of 16 columns; a sum is 16×16 32-bit numbers.  A kernel keeps two by two tiles of sums, which
+are 32 rows of a times a whole panel. Smaller results are computed as whole tiles in the workspace,
+from which the valid part is copied.
 
 A routine configures the tile registers at its start and releases them at its end.
 """
@@ -18,15 +18,18 @@ from weft_compiler.layouts import LINE, PANEL, PANEL_BYTES
 ROWS: Final = 32
 """Rows of a that a kernel processes."""
 BLOCK: Final = 256
-"""Rows of a result that are completed over the whole reduction before the next block of rows; they
-stay in a cache."""
+"""Rows of a result in a block. A block is completed over the whole reduction before the next one
+begins, so that it stays in a cache.
+"""
 STEP: Final = 64
 """Bytes per row of a tile; copied rows are padded with zeros to a multiple of it."""
 _TILE: Final = 16
 _OWN: Final = ROWS * PANEL_BYTES
 _LAST: Final = _TILE * PANEL_BYTES
 OWN_BYTES: Final = _OWN + _LAST
-"""Workspace of the kernels in bytes: a result, and the last rows of a panel padded with zeros."""
+"""Size of the kernels' workspace in bytes: a result, and the last rows of a panel padded with
+zeros.
+"""
 
 _SIZES: Final = "@weft.sizes.of.tiles"
 _PARAMETERS: Final = "ptr noalias %a, ptr noalias %b, i64 %groups, ptr noalias %c"
@@ -43,7 +46,7 @@ def end(w: Loops) -> None:
 
 
 def texts(multiply: str, row: int) -> list[str]:
-    """Return the kernels, and `@weft.tiles`, which selects one.
+    """Return the LLVM text of the kernels and of `@weft.tiles`, which selects one of them.
 
     Args:
       multiply: the instruction, such as "tdpbf16ps".
@@ -60,7 +63,7 @@ def texts(multiply: str, row: int) -> list[str]:
 
 
 def call(w: Loops, panel: str, groups: str, c: tuple[str, str], size: tuple[str, str, str]) -> None:
-    """Call a kernel: a tile of c is stored, or accumulated.
+    """Emit the call of a kernel, which stores a tile of c or accumulates into it.
 
     Args:
       panel: the address of a panel of b.
@@ -76,7 +79,7 @@ def call(w: Loops, panel: str, groups: str, c: tuple[str, str], size: tuple[str,
 
 
 class _Kernel:
-    """`tiles(a, b, groups, c, c_row, add, last)`, with `c_row` in bytes."""
+    """Writer of `tiles(a, b, groups, c, c_row, add, last)`, where `c_row` is in bytes."""
 
     def __init__(self, multiply: str, row: int, rows: int, columns: int) -> None:
         self.multiply, self.row = multiply, row
@@ -110,7 +113,7 @@ class _Kernel:
         return f"{head}, ptr noalias %last) noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _sums(self, move: str) -> None:
-        """Load all sums from memory, or store them."""
+        """Emit instructions that load all sums from memory, or store them."""
         w = self.w
         for i in range(self.rows):
             row = w.put(f"mul nsw i64 %c_row, {i * _TILE}")
@@ -149,7 +152,7 @@ class _Kernel:
 
 
 def _move(w: Loops, source: str, place: str, size: str) -> None:
-    """Copy bytes, a multiple of whole registers."""
+    """Copy bytes; the number is a multiple of the register size."""
     kind = f"<{STEP} x i8>"
     with w.each(size, STEP, note=", !llvm.loop !0") as at:
         x = w.put(f"load {kind}, ptr {w.at(source, 'i8', at)}, align 1")
@@ -157,7 +160,7 @@ def _move(w: Loops, source: str, place: str, size: str) -> None:
 
 
 class _Chooser:
-    """`tiles(a, b, groups, c, c_row, rows, columns, add, own)`, with `c_row` in elements."""
+    """Writer of `tiles(a, b, groups, c, c_row, rows, columns, add, own)`."""
 
     def __init__(self) -> None:
         self.w = Loops()
@@ -194,7 +197,7 @@ class _Chooser:
         return f"{head}, i1 %add, ptr noalias %own) noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _copy(self, source: str, apart: str, place: str, apart_there: str) -> None:
-        """Copy the valid rows and columns."""
+        """Copy the valid rows and columns of a tile."""
         w = self.w
         kind, index = f"<{_TILE} x i32>", ", ".join(f"i32 {lane}" for lane in range(_TILE))
         rows = w.least("%rows", str(ROWS))

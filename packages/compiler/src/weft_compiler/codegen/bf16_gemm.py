@@ -41,23 +41,23 @@ _VIEWS: Final = {
     "pack_pairs": ("b", "panels"),
 }
 _ROWS: Final = 16
-"""Rows of a matrix that are packed at a time."""
+"""Rows of a matrix that are packed together."""
 _PAD: Final = 32
 """Padding between gathered windows, in elements; spreads a column over all cache sets."""
 
 
 def _depth(s: PairShape) -> int:
-    """Return the number of windows that a filter gradient gathers at a time."""
+    """Return the number of windows that the filter gradient gathers together."""
     return min(s.depth, 256)
 
 
 def _packed_bytes(s: PairShape) -> int:
-    """Return the size of the panel of packed rows before they are transposed, in bytes."""
+    """Return the size of a panel of packed rows before transposition, in bytes."""
     return s.depth // PAIR * PANEL_BYTES
 
 
 def _turned_bytes(s: PairShape) -> int:
-    """Return that size plus that of the transposed rows before they are widened, in bytes."""
+    """Return the size of packed rows plus that of transposed rows before conversion, in bytes."""
     narrow = 0 if s.copied == "i16" else (s.most_rows * s.depth + s.lanes) * s.dtype.size
     return _packed_bytes(s) + -(-narrow // LINE) * LINE
 
@@ -81,7 +81,7 @@ def filter_workspace(target: Target, of: Windows) -> int:
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """Return the module that defines all of them."""
+    """Return the LLVM module that defines the bfloat16 routines."""
     s = pair_shape(target)
     turn = transpose.text(dtypes.float32, s.lanes)
     gathers = [_Pairs(s).text(), *([] if s.copied == "i16" else [_Plain(s).text()])]
@@ -91,7 +91,7 @@ def module_text(dtype: DType, target: Target) -> str:
 
 
 class _Pairs(GroupGather):
-    """`gather` of bfloat16 in the format of the kernels."""
+    """Writer of `gather` that converts bfloat16 to the format of the kernels."""
 
     def __init__(self, s: PairShape) -> None:
         super().__init__(s, "i16", s.lanes * PAIR if s.copied == "i16" else s.lanes)
@@ -106,7 +106,7 @@ class _Pairs(GroupGather):
 
 
 class _Plain(GroupGather):
-    """`gather` of bfloat16 without conversion."""
+    """Writer of `gather` that copies bfloat16 unchanged."""
 
     name = "weft.gather.plain"
 
@@ -120,7 +120,7 @@ class _Plain(GroupGather):
 
 
 class _Driver(Driver):
-    """Base of these products."""
+    """Base of the routines' writers."""
 
     def __init__(self, s: PairShape) -> None:
         super().__init__(s)
@@ -128,7 +128,7 @@ class _Driver(Driver):
         self.turning = self.w.put(f"getelementptr i8, ptr %workspace, i64 {own_bytes(s)}")
 
     def routine(self, name: str) -> str:
-        """Return the function of a routine."""
+        """Return the LLVM function of a routine."""
         return self.function(name, self.s.dtype, _VIEWS[name], _PARAMETERS[name])
 
     def turn_rows(self, start: str, apart: str, of: str, rows: str, depth: str) -> None:
@@ -223,7 +223,7 @@ class _ByFilter(_Driver):
 
 
 def _pack(w: Loops, b: str, row: str, column: str, columns: str, k: str, panel: str) -> None:
-    """Call `panel`."""
+    """Emit a call of `panel`."""
     numbers = ", ".join(f"i64 {each}" for each in (row, column, columns, k))
     w.do(f"call void @weft.panel(ptr {b}, {numbers}, ptr {panel})")
 
@@ -307,7 +307,7 @@ class _Panel:
         w.do(f"store <{2 * lanes} x i16> {x}, ptr {place}, align 2")
 
     def _each(self, first: str) -> None:
-        """Pack element by element, from a row on."""
+        """Emit element-by-element packing, starting at a row."""
         w = self.w
         with (
             w.when(w.put(f"icmp slt i64 {first}, %k")),
@@ -328,7 +328,7 @@ class _Panel:
 
 
 class _Pack:
-    """`pack_pairs`: packs one panel after another."""
+    """Writer of `pack_pairs`, which packs one panel after another."""
 
     def text(self) -> str:
         w = Loops()

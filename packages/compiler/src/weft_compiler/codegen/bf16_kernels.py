@@ -33,7 +33,7 @@ _TILES_DEPTH: Final = 512
 
 
 class Pairs(enum.Enum):
-    """The ways to multiply pairs."""
+    """Methods of multiplying pairs of bfloat16 numbers."""
 
     TILES = "tdpbf16ps"
     DOT = "vdpbf16ps"
@@ -41,7 +41,7 @@ class Pairs(enum.Enum):
 
 
 def pairs_of(target: Target) -> Pairs:
-    """Return the fastest way that a processor supports."""
+    """Return the fastest method that a processor supports."""
     if target.has_tiles("bf16"):
         return Pairs.TILES
     # Processors that also have float16 instructions are Intel's: their bfloat16 dot takes three
@@ -57,7 +57,7 @@ class PairShape:
     """Sizes of tiles and blocks.
 
     Attributes:
-      lanes: sums in a register.
+      lanes: the number of sums in a register.
       rows: the row counts of tiles that have kernels, the largest first.
     """
 
@@ -83,7 +83,7 @@ class PairShape:
 
     @property
     def columns(self) -> int:
-        """The block size NC."""
+        """The number of columns of a block (NC)."""
         return _COLUMNS
 
     @property
@@ -98,7 +98,7 @@ class PairShape:
 
     @property
     def depth(self) -> int:
-        """The block size KC."""
+        """The number of elements of a row of a in a block (KC)."""
         return (_TILES_DEPTH if self.in_tiles else _DEPTH) // self.size
 
     @property
@@ -113,7 +113,7 @@ class PairShape:
 
     @property
     def most_rows(self) -> int:
-        """Rows of a that are copied at a time."""
+        """The maximal number of rows of a that are copied together."""
         return amx.ROWS if self.in_tiles else self.rows[0]
 
     @property
@@ -142,13 +142,13 @@ class PairShape:
 
 
 def pair_shape(target: Target) -> PairShape:
-    """Return the sizes for a processor."""
+    """Return the tile and block sizes for a processor."""
     width = target.vector_bytes
     return PairShape(target, pairs_of(target), width // 4, ROWS[width])
 
 
 def texts(s: PairShape) -> list[str]:
-    """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
+    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them."""
     if s.in_tiles:
         return amx.texts("tdpbf16ps", s.row * s.size)
     return kernels(s, lambda *sizes: (_Wide if s.way is Pairs.WIDE else _Dot)(s, *sizes))
@@ -160,13 +160,13 @@ class _Kernel(GroupKernel):
         self.s = s
 
     def words(self, start: str, v: int) -> str:
-        """Load pairs of some columns, each as an integer."""
+        """Load pairs of adjacent columns, each pair as one integer."""
         place = self.w.at(start, "i32", str(v * self.s.lanes))
         return self.w.put(f"load <{self.s.lanes} x i32>, ptr {place}, align 4")
 
 
 class _Wide(_Kernel):
-    """A kernel of two float32 products, one after the other."""
+    """Kernel that computes two float32 products, one after the other."""
 
     def columns_of(self, start: str, v: int) -> list[str]:
         w, lanes, words = self.w, self.s.lanes, self.words(start, v)
@@ -188,7 +188,7 @@ class _Wide(_Kernel):
 
 
 class _Dot(_Kernel):
-    """A kernel of an instruction that adds both products of a pair."""
+    """Kernel with an instruction that adds both products of a pair."""
 
     def columns_of(self, start: str, v: int) -> list[str]:
         kind = f"<{self.s.lanes} x i32>"

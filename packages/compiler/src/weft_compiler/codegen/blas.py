@@ -1,6 +1,7 @@
 """The routine `gemm`: the BLAS calls that `np.matmul` makes for the same operands.
 
-The last bits of a product depend on the function, the operand order and the strides.
+They must be the same calls, because the last bits of a product depend on the function, the operand
+order and the strides.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ def symbol(function: str) -> str:
 
 
 THREADS: Final = "threads"
-"""The function that returns the number of threads BLAS may use."""
+"""Name of the function that returns the number of threads that BLAS may use."""
 
 
 def many_threads(w: Writer, called: set[str]) -> str:
-    """Emit the test that BLAS uses several threads.
+    """Emit a test of whether BLAS uses several threads.
 
     Args:
       called: the BLAS functions that a program calls; the one used here is added.
@@ -64,8 +65,8 @@ def call(
 
     Args:
       a, b, c: pointers to the first elements.
-      of: the parameters of `gemm`.
-      sizes: the parameters as operands; for those known only at run time `of` has the maximum.
+      of: the parameters of `gemm`, or their maxima if they are known only at run time.
+      sizes: the parameters as LLVM operands.
     Returns: the BLAS function.
     """
     prefix = _PREFIX[dtype]
@@ -104,11 +105,11 @@ def call(
 
 
 STORED: Final = ("turned_a", "turned_b", "m", "n", "k", "apart_a", "apart_b", "c_row", "accumulate")
-"""The arguments of a matrix-matrix product, in the order of `stored`."""
+"""Names of the results of `stored`: the arguments of a BLAS matrix product."""
 
 
 def stored(of: Mapping[str, int]) -> list[int]:
-    """Return the arguments of a product for the parameters of `gemm`."""
+    """Convert the parameters of `gemm` to arguments of a BLAS matrix product."""
     turned_a, apart_a = _stored(of["a_row"], of["a_column"], of["k"])
     turned_b, apart_b = _stored(of["b_row"], of["b_column"], of["n"])
     sizes = [of["m"], of["n"], of["k"]]
@@ -116,12 +117,12 @@ def stored(of: Mapping[str, int]) -> list[int]:
 
 
 def product(dtype: DType) -> str:
-    """Return the function of BLAS for products of matrices."""
+    """Return the name of the BLAS function for matrix products."""
     return f"{_PREFIX[dtype]}gemm"
 
 
 def call_stored(w: Writer, dtype: DType, a: str, b: str, c: str, arguments: Sequence[str]) -> None:
-    """Write a call of it with arguments that are known at run only, in the order of `stored`."""
+    """Emit a call of `product` whose arguments, those of `stored`, are known only at run time."""
     kind, one = _KIND[_PREFIX[dtype]], literal(1.0, dtype)
     turned_a, turned_b, m, n, k, apart_a, apart_b, c_row, accumulate = arguments
     turned = [w.put(f"trunc i64 {each} to i32") for each in (turned_a, turned_b)]

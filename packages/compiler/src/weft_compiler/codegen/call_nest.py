@@ -1,7 +1,7 @@
 """Nests that are a single routine call: one function for all sizes, driven by a table of numbers.
 
-The products and convolutions of different layers have different sizes, and these determine how
-threads divide them. Separate code took 10 ms to compile for each.
+Layers of different sizes have products and convolutions of different sizes, which also determine
+how threads divide them. Compiling separate code for each would take 10 ms.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from weft_tensor.dtypes import DType
 
 _UNITS, _UNIT, _COUNT, _CHUNKS, _THREAD, _CUT, _MOVES = range(7)
 """Words of a table: the number of parts of a `Cut`, its unit, its count and its chunks; the
-workspace of each thread in bytes; the position of the parameter that is split, or -1; 1 if the
+workspace of each thread in bytes; the position of the parameter that is split, or -1; and 1 if the
 first row advances with the part. Three words follow for each view: its slot, its offset and its
 advance per part, both in bytes. The parameters and the numbers of the call come last."""
 _HEAD: Final = 7
 
 
 def call_of(piece: Piece) -> Routine | None:
-    """Return the call that a piece is, if its sizes can be numbers in a table."""
+    """Return the only call of a piece, or None if its sizes cannot be stored in a table."""
     body = piece.program.body
     if len(body) != 1 or not isinstance(body[0], Routine) or piece.numbers:
         return None
@@ -46,12 +46,12 @@ def call_of(piece: Piece) -> Routine | None:
 
 
 def dtype_of(piece: Piece, call: Routine) -> DType:
-    """Return the type that a routine is called for."""
+    """Return the element type for which a routine is called."""
     return piece.program.buffers[call.views[0].buffer].dtype
 
 
 def with_table(piece: Piece, call: Routine, options: Options) -> Piece:
-    """Return a piece that gives its sizes to the function for all of them."""
+    """Return a piece that calls the function for all sizes, with its sizes in a table."""
     cut = cut_of(call) if options.threads else None
     cut = cut or Cut("", call.num_places, 0, {})
     units = cut.units if cut.unit else 1
@@ -76,7 +76,7 @@ def with_table(piece: Piece, call: Routine, options: Options) -> Piece:
 
 
 def module_of_call(routine: type[Routine], dtype: DType, options: Options) -> Module:
-    """Return the module of the function that calls a routine with the sizes of a table."""
+    """Return the module of the function that calls a routine with sizes from a table."""
     target = target_of(options)
     called = routine.functions(dtype)
     declarations = list(map(blas.declaration, called))
@@ -96,12 +96,12 @@ _PARAMETERS: Final = "ptr %buffers, ptr %arena, ptr %table"
 
 
 def _word(w: Loops, at: int) -> str:
-    """Return a word of the table."""
+    """Emit the load of a word of the table."""
     return w.put(f"load i64, ptr {w.put(f'getelementptr i64, ptr %table, i64 {at}')}")
 
 
 def _part(routine: type[Routine], dtype: DType) -> str:
-    """Return the function of the parts from `low` to before `high`."""
+    """Return the function that computes the parts in [low, high)."""
     names, w = operand_names(routine), Loops()
     unit, count = _word(w, _UNIT), _word(w, _COUNT)
     first = w.put(f"mul nsw i64 %low, {unit}")
@@ -147,11 +147,11 @@ entry:
   ret i32 %result
 }
 """
-"""The same as a function of a frame, for helper threads."""
+"""The same function with its arguments in a frame, for helper threads."""
 
 
 def _run(shares: bool, is_product: bool) -> str:
-    """Return the function that is entered."""
+    """Return the entry function."""
     w = Loops()
     table = w.put("load ptr, ptr %buffers")
     w.lines[-1] = w.lines[-1].replace(table, "%table")

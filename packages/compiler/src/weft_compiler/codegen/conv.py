@@ -93,7 +93,7 @@ def gradient_workspace(dtype: DType, target: Target, of: Windows) -> int:
 
 
 def _at_once(of: Windows, size: int) -> int:
-    """Return the number of tiles of windows that `conv` gathers together."""
+    """Return the number of tiles whose windows `conv` gathers together."""
     places = of.window_size
     if places * of.depth * size > LARGE:
         return MANY
@@ -101,7 +101,7 @@ def _at_once(of: Windows, size: int) -> int:
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """Return the module that defines all of them."""
+    """Return the LLVM module that defines the convolution routines."""
     s = shape_of(dtype, target)
     gather = Gather(s.scalar, lanes_of(s.lanes), beyond=s.lanes <= _PAD)
     turn = [transpose.text(dtype, s.lanes), _Transpose(s).text()]
@@ -111,7 +111,7 @@ def module_text(dtype: DType, target: Target) -> str:
 
 
 class _Driver(ABC):
-    """Base of both products: loops over blocks, and the calls inside."""
+    """Base of the writers of `conv` and `conv_filter`: loops over blocks, and the calls inside."""
 
     routine = ""
     views = ""
@@ -121,7 +121,7 @@ class _Driver(ABC):
         self.w = Loops()
 
     def text(self) -> str:
-        """Return the function."""
+        """Return the LLVM function of the routine."""
         w = self.w
         windows = w.put("mul nsw i64 %rows, %width")
         self.windows = w.put(f"mul nsw i64 %images, {windows}")
@@ -139,7 +139,7 @@ class _Driver(ABC):
         """Emit the body."""
 
     def gather(self, y: str, *numbers: str) -> None:
-        """Gather parts of windows, selected by the numbers of GATHERED."""
+        """Emit a call of `gather`, with the numbers of GATHERED as operands."""
         given = ", ".join(f"i64 {x}" for x in (*(f"%{name}" for name in WINDOWS), *numbers))
         self.w.do(f"call void @weft.gather(ptr %x, ptr {y}, {given})")
 
@@ -152,7 +152,7 @@ class _Driver(ABC):
         depth: str,
         c: tuple[str, str, str],
     ) -> None:
-        """Call the kernel of a tile.
+        """Emit a call of the kernel for a tile.
 
         Args:
           a: the rows of the tile.
@@ -195,7 +195,7 @@ class _Forward(_Driver):
                     panel_times_rows(w, s, panel, own, copies, count, self.windows, c)
 
     def _most(self) -> tuple[str, str]:
-        """Return the condition that filters are large, and the windows to gather together."""
+        """Emit a test for large filters, and the number of windows to gather together."""
         w, s, size = self.w, self.s, self.s.dtype.size
         narrow = w.put(f"icmp sle i64 {self.places}, {_NARROW // size}")
         few = w.select(narrow, "i64", str(_AT_ONCE * s.rows[0]), str(s.rows[0]))
@@ -203,7 +203,7 @@ class _Forward(_Driver):
         return large, w.select(large, "i64", str(MANY * s.rows[0]), few)
 
     def _panel(self, packed: str, apart: str, pc: str, j: str) -> str:
-        """Return the address of filters, from an element of windows and a column on."""
+        """Return the address of the filters from an element of the windows and a column onwards."""
         w, s = self.w, self.s
         # Panels are one or two tiles wide: as wide as the widest registers.
         of = w.put(f"and i64 {j}, {-(PANEL_BYTES // s.dtype.size)}")
@@ -213,7 +213,7 @@ class _Forward(_Driver):
         return w.at("%w", s.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
 
     def _following(self, packed: str, apart: str, pc: str, depth: str, j: str) -> str:
-        """Return the next panel to prefetch."""
+        """Return the address of the next panel, for prefetching."""
         w = self.w
         column = w.put(f"add nsw i64 {j}, {self.s.width}")
         last = w.put(f"icmp sge i64 {column}, %depth")
@@ -261,7 +261,7 @@ class _ByFilter(_Driver):
 
 
 class _Transpose:
-    """`transpose(x, y, rows, columns, x_row, y_row)`, with an unused workspace."""
+    """Writer of `transpose(x, y, rows, columns, x_row, y_row)`; it does not use its workspace."""
 
     def __init__(self, s: Shape) -> None:
         self.s = s

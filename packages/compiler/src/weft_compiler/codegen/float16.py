@@ -1,4 +1,4 @@
-"""float16 and bfloat16: rounding of float32 to them, and their bits.
+"""Conversion between float32 and the 16-bit floats float16 and bfloat16.
 
 bfloat16 is rounded by integer arithmetic on every processor, because the AVX-512 instruction
 flushes denormals to zero.  float16 uses instructions on processors with F16C.
@@ -13,7 +13,7 @@ from weft_tensor.dtypes import DType
 
 
 def round_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
-    """Round a float32 to a 16-bit float, to nearest even."""
+    """Round a float32 to a 16-bit float, to nearest even; the result stays a float32."""
     if dtype is dtypes.bfloat16:
         return _rounded_bits(w, x, 16)
     if _native(target):
@@ -49,7 +49,7 @@ def half_of_bits(w: Writer, bits: str, dtype: DType, target: Target) -> str:
 
 
 def bits_of_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
-    """Return the 16 bits of a float32 that is rounded already."""
+    """Return the 16 bits of a float32 that is already rounded."""
     if dtype is dtypes.float16 and _native(target):
         return w.put(f"bitcast half {w.put(f'fptrunc float {x} to half')} to i16")
     whole = w.put(f"bitcast float {x} to i32")
@@ -75,7 +75,7 @@ def _constant(value: float) -> str:
 
 
 def _rounded_bits(w: Writer, x: str, dropped: int) -> str:
-    """Round a float32 to even by dropping its last bits; NaN loses its payload."""
+    """Drop the last bits of a float32, rounding to nearest even; NaN loses its payload."""
     bits = w.put(f"bitcast float {x} to i32")
     last = w.put(f"and i32 {w.put(f'lshr i32 {bits}, {dropped}')}, 1")
     half = w.put(f"add i32 {bits}, {(1 << (dropped - 1)) - 1}")

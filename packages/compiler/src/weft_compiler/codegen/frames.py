@@ -1,4 +1,4 @@
-"""Captured values of a parallel loop, and the number of its iterations worth a thread."""
+"""Captured values of parallel loops, and the minimal number of iterations for a thread."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from weft_compiler.ir.program import (
 from weft_compiler.ir.work import estimate_work
 
 _GRAIN: Final = 20_000
-"""Minimal number of operations that a thread runs at a time."""
+"""Minimal number of operations that are worth handing to a thread."""
 
 _LANES: Final = 1024
 """Threads run a multiple of this many iterations of an innermost loop, to fill vector lanes."""
 
 CHUNKS: Final = 4
-"""Chunks of a thread's part of a loop; others take chunks of a late thread."""
+"""Number of chunks of a thread's part of a loop; other threads take chunks of a late thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Capture:
 
     Attributes:
       kind: its type with parameter attributes.
-      value: its operand where the loop is offered to other threads.
+      value: its operand in the function that contains the loop.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Capture:
 
 
 def grain_of(loop: For, innermost: bool) -> int:
-    """Return the number of iterations worth another thread: some microseconds of work."""
+    """Return the number of iterations that are worth a thread: some microseconds of work."""
     inner = sum(map(estimate_work, loop.body)) + 1
     turns = max(1, -(-_GRAIN // inner))
     return -(-turns // _LANES) * _LANES if innermost else turns
@@ -84,7 +84,7 @@ def plain(kind: str) -> str:
 
 
 def thunk(name: str, seen: Sequence[Capture]) -> str:
-    """Return the function that calls another one with the values of a frame."""
+    """Return a function that loads the values of a frame and calls another function with them."""
     w = Writer()
     given = []
     for at, each in enumerate(seen):

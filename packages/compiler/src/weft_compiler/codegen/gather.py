@@ -13,21 +13,23 @@ from weft_compiler.codegen.writer import Loops
 from weft_compiler.layouts import WINDOWS
 
 GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
-"""The parameters: the windows, the range of elements of each, and the strides of the result."""
+"""Parameters of `gather`: the windows, the range of elements of each, and the strides of the
+result.
+"""
 _SHORT: Final = 4
-"""Elements copied at a time if there are fewer than a register holds."""
+"""Elements that are copied together if fewer are left than a register holds."""
 
 _UNROLLED: Final = 4
 """Unroll factor of long copies, in registers."""
 
 
 def lanes_of(lanes: int) -> tuple[int, ...]:
-    """Return the numbers of elements to copy at a time, for registers of `lanes` elements."""
+    """Return the possible numbers of elements per copy, for registers of `lanes` elements."""
     return tuple(sorted({lanes, min(lanes, _SHORT)}, reverse=True))
 
 
 def are_pixels(w: Loops, row: str) -> str:
-    """Return the condition that windows are consecutive pixels of images.
+    """Emit a test of whether windows are consecutive pixels of images.
 
     Args:
       w: the writer of a function with the parameters WINDOWS.
@@ -51,9 +53,9 @@ class Gather:
 
     Attributes:
       source, scalar: the LLVM types of elements of x and of y.
-      lanes: the numbers of elements to copy at a time, in descending order.
-      beyond: True if a copy may write up to the most lanes, less one, beyond a part: that memory
-        is overwritten later or unused.
+      lanes: the numbers of elements that are copied together, in descending order.
+      beyond: True if a copy may write beyond the end of a part, by less than the largest number of
+        lanes. That memory is overwritten later or unused.
       name: the name of the function.
       numbers: the names of its integer parameters.
     """
@@ -69,7 +71,7 @@ class Gather:
         self.w = Loops()
 
     def text(self) -> str:
-        """Return the function."""
+        """Return the LLVM function."""
         w = self.w
         with w.when(are_pixels(w, "%row")):
             self._pixels()
@@ -128,7 +130,7 @@ class Gather:
         apart: tuple[str, str],
         target: str,
     ) -> None:
-        """Gather a run of all windows.
+        """Gather one run of all windows.
 
         Args:
           start: image, row and column of the first window.
@@ -195,7 +197,7 @@ class Gather:
         """Gather the run of one window, which may be partly outside.
 
         Args:
-          there: the condition that its row is in the image.
+          there: true if its row is in the image.
           first: its offset in the line.
           sizes: sizes of the run, and of a line.
         """
@@ -212,7 +214,7 @@ class Gather:
     # ---------------------------------------------------------------------- several windows
 
     def _columns_within(self, dx: str, inside: str, size: str, line: str) -> tuple[str, str]:
-        """Return the first and the last window of a line whose run is inside the line."""
+        """Return the first and the last window of an image line whose run is inside the line."""
         w = self.w
         step = w.put("mul nsw i64 %stride_x, %channels")
         first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {dx}, %channels')}, {inside}")
@@ -224,7 +226,7 @@ class Gather:
         return low, w.select(none, "i64", "-1", w.put(f"sdiv i64 {left}, {step}"))
 
     def _run(self, i: str, x: str, there: str, within: tuple[str, str]) -> str:
-        """Return the number of adjacent windows from one on whose runs are in the line; or 0."""
+        """Return how many adjacent windows, from one onwards, have their runs inside the line."""
         w, (low, high) = self.w, within
         last = w.least(w.put(f"add nsw i64 {high}, 1"), "%width")
         count = w.least(w.put(f"sub i64 {last}, {x}"), w.put(f"sub i64 %count, {i}"))
@@ -232,7 +234,7 @@ class Gather:
         return w.select(inside, "i64", count, "0")
 
     def _is_safe(self, offset: str, run: str, size: str, image: str) -> str:
-        """Return the condition that whole registers may be read without passing the end of x."""
+        """Emit a test of whether reading whole registers stays within x."""
         w, lanes = self.w, self.lanes[0]
         total = w.put(f"mul nsw i64 %images, {image}")
         step = w.put("mul nsw i64 %stride_x, %channels")
@@ -272,7 +274,7 @@ class Gather:
             w.do(f"store {scalar} {self.outside}, ptr {at}, align {self.aligned(scalar)}")
 
     def _copy(self, source: str, place: str, count: str) -> None:
-        """Copy elements in registers; the last one may overlap the one before."""
+        """Copy elements in registers; the last register may overlap the previous one."""
         w = self.w
         done = w.label()
         for lanes in self.lanes:
@@ -314,7 +316,7 @@ class Gather:
 
     @property
     def outside(self) -> str:
-        """The value of elements outside x."""
+        """The value of elements outside x, as an operand."""
         return "0.0"
 
     def stored(self, x: str, lanes: int) -> str:
@@ -323,5 +325,5 @@ class Gather:
 
     @staticmethod
     def aligned(scalar: str) -> int:
-        """Return the size of an element, in bytes."""
+        """Return the alignment of an element, in bytes."""
         return {"i8": 1, "i16": 2, "float": 4, "double": 8}[scalar]

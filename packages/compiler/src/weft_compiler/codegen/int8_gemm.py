@@ -37,7 +37,7 @@ def workspace(dtype: DType, target: Target) -> int:
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """Return the module that defines all of them."""
+    """Return the LLVM module that defines the int8 routines."""
     s = byte_shape(dtype, target)
     routines = [_Conv(s).text(), _Pack(s.dtype).text()]
     if not s.in_tiles:
@@ -52,7 +52,7 @@ _FEW, _MANY = "weft.few.rows", "weft.many.rows"
 
 
 def _chosen(dtype: DType) -> str:
-    """Choose the variant of `matmul_bytes`: AMX tiles, unless few rows leave them empty."""
+    """Return the function that selects a variant of `matmul_bytes`: AMX except for few rows."""
     w, (views, numbers) = Loops(), _given("matmul_bytes")
     given = [f"ptr %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
     few = w.put(f"icmp sle i64 %m, {FEW}")
@@ -62,7 +62,7 @@ def _chosen(dtype: DType) -> str:
 
 
 class _Bytes(GroupGather):
-    """`gather` of bytes in the format of the kernels; `outside` is the value of padding."""
+    """Writer of `gather` that converts bytes to the format of the kernels."""
 
     numbers = (*WINDOWS, *GATHERED, "outside")
 
@@ -83,7 +83,7 @@ class _Matmul(Driver):
     extra, sums = "0", True
 
     def text(self, within: str = "") -> str:
-        """Return the function of the routine, or of one of its variants."""
+        """Return the LLVM function of the routine, or of one of its variants."""
         self.multiply(("%m", "%n", "%k"), ("%b", "%c"), "%c_row", self._copy)
         return self.function("matmul_bytes", self.s.dtype, *_given("matmul_bytes"), within)
 
@@ -110,7 +110,7 @@ def _given(routine: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class _Pack:
-    """`pack_bytes`: four rows of 32 columns at a time, and the rest one by one."""
+    """Writer of `pack_bytes`: packs four rows of 32 columns together and the rest one by one."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
@@ -144,7 +144,7 @@ class _Pack:
         return function("pack_bytes", self.dtype, w, *_given("pack_bytes"))
 
     def _signed(self, x: str, lanes: int = 0) -> str:
-        """Return bytes as signed: 128 is subtracted from unsigned ones."""
+        """Convert bytes to signed ones; 128 is subtracted from unsigned bytes."""
         if self.dtype is dtypes.int8:
             return x
         kind = f"<{lanes} x i8>" if lanes else "i8"
@@ -177,7 +177,7 @@ class _Pack:
         w.do(f"store {whole} {found}, ptr {place}, align 1")
 
     def _each(self, first: str, j: str, place: str) -> None:
-        """Pack four rows of a panel of which some may be missing; these become zeros."""
+        """Pack a group of four rows of which some may not exist; those become zeros."""
         w = self.w
         left = w.least(w.put(f"sub i64 %k, {first}"), str(FOUR))
         columns = w.least(w.put(f"sub i64 %n, {j}"), str(PANEL))

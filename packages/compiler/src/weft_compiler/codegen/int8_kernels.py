@@ -33,11 +33,11 @@ from weft_tensor.dtypes import DType
 
 _BLOCK_BYTES: Final = 1 << 19
 _DEPTH: Final = 1024
-"""Bytes of a row of a that are copied at a time."""
+"""Bytes of a row of a that are copied together."""
 
 
 class Dot(enum.Enum):
-    """The ways to multiply groups of four bytes."""
+    """Methods of multiplying groups of four bytes."""
 
     TILES = "tdpbssd"
     UNSIGNED = "vpdpbusd"
@@ -48,12 +48,12 @@ class Dot(enum.Enum):
 
 
 def dot_of(target: Target) -> Dot:
-    """Return the fastest way that a processor supports and whose sums are exact."""
+    """Return the fastest method that a processor supports and whose sums are exact."""
     return Dot.TILES if target.has_tiles("int8") else dot_of_rows(target)
 
 
 def dot_of_rows(target: Target) -> Dot:
-    """Return the fastest way without AMX."""
+    """Return the fastest method without AMX tiles."""
     if target.x86:
         wide = target.has("avx512vnni") and target.vector_bytes == 64
         narrow = target.has("avxvnni") and target.vector_bytes == 32
@@ -71,9 +71,9 @@ class ByteShape:
 
     Attributes:
       dtype: element type of `a`: int8 or uint8.
-      lanes: 32-bit sums in a register.
+      lanes: the number of 32-bit sums in a register.
       rows: the row counts of tiles that have kernels, the largest first.
-      columns: columns of b for which a copy of rows of a is used.
+      columns: the number of columns of b in a block (NC).
     """
 
     dtype: DType
@@ -85,7 +85,7 @@ class ByteShape:
 
     @property
     def parts(self) -> int:
-        """Lanes per column."""
+        """The number of lanes that hold the sum of one column."""
         return 1 if self.dot in (Dot.TILES, Dot.UNSIGNED, Dot.SIGNED) else 2
 
     @property
@@ -125,7 +125,7 @@ class ByteShape:
 
     @property
     def depth(self) -> int:
-        """The block size KC."""
+        """The number of elements of a row of a in a block (KC)."""
         return _DEPTH // self.size
 
     @property
@@ -159,7 +159,7 @@ class ByteShape:
 
 
 def byte_shape(dtype: DType, target: Target) -> ByteShape:
-    """Return the sizes for a processor."""
+    """Return the tile and block sizes for a processor."""
     width = target.vector_bytes
     if width == 64 and not target.has("avx512bw"):
         width = 32
@@ -167,7 +167,7 @@ def byte_shape(dtype: DType, target: Target) -> ByteShape:
 
 
 def texts(s: ByteShape) -> list[str]:
-    """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
+    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them."""
     if s.in_tiles:
         multiply = "tdpbssd" if s.dtype is dtypes.int8 else "tdpbusd"
         return amx.texts(multiply, s.row * s.size)
@@ -175,7 +175,7 @@ def texts(s: ByteShape) -> list[str]:
 
 
 class _Kernel(GroupKernel):
-    """A tile of c: `kernel(a, b, groups, c, c_row, columns, add, sums)`."""
+    """Kernel of a tile of c: `kernel(a, b, groups, c, c_row, columns, add, sums)`."""
 
     parameters = f"{PARAMETERS}, ptr noalias %sums"
 
@@ -184,7 +184,7 @@ class _Kernel(GroupKernel):
         self.s = s
 
     def totals(self) -> list[list[str]]:
-        """Return the sums of products."""
+        """Emit the sums of products; return their registers."""
         return [self._whole(row) for row in super().totals()]
 
     def corrections(self) -> list[str]:
@@ -201,11 +201,11 @@ class _Kernel(GroupKernel):
 
     @property
     def _bytes(self) -> int:
-        """The bytes of b that belong to a register of sums."""
+        """The number of bytes of b for a register of sums."""
         return self.s.lanes * FOUR // self.s.parts
 
     def columns_of(self, start: str, v: int) -> list[str]:
-        """Load four bytes of each of some columns."""
+        """Load four bytes of each of several adjacent columns."""
         w, count = self.w, self._bytes
         place = w.at(start, "i8", str(v * count))
         found = w.put(f"load <{count} x i8>, ptr {place}, align 1")
@@ -214,7 +214,7 @@ class _Kernel(GroupKernel):
         return [w.put(f"sext <{count} x i8> {found} to <{count} x i16>")]
 
     def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
-        """Accumulate four elements of a row of a times those of all columns."""
+        """Accumulate the products of four elements of a row of a with all columns."""
         w, s = self.w, self.s
         word, count = f"i{32 * s.size}", self._bytes
         x = w.put(f"load {word}, ptr {place}, align {s.size}")
@@ -224,7 +224,7 @@ class _Kernel(GroupKernel):
         return [step(w, s, total, every, y) for (y,), total in zip(b, totals, strict=True)]
 
     def _whole(self, sums: list[str]) -> list[str]:
-        """Add the lanes of each column of a row."""
+        """Add up the lanes that belong to one column, for a row."""
         if self.s.parts == 1:
             return sums
         pairs = zip(sums[::2], sums[1::2], strict=True)
@@ -302,4 +302,4 @@ _STEPS: Final[dict[Dot, Callable[[Loops, ByteShape, str, str, str], str]]] = {
     Dot.LONG: _long,
     Dot.PLAIN: _plain,
 }
-"""The instructions that accumulate products of a and b."""
+"""Writers of the instructions that accumulate products of a and b, by method."""

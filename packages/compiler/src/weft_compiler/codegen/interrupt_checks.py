@@ -1,4 +1,4 @@
-"""Work estimates of programs, and the frequency of polls of the interrupt flag."""
+"""Work estimates of programs, and how often loops poll the interrupt flag."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from weft_compiler.ir.loops import num_iterations
 from weft_compiler.ir.program import Body, Call, For, If, While, expressions, walk
 
 LONG: Final = 1 << 16
-"""Statements between two polls, for loops with shorter iterations."""
+"""Number of statements between two polls."""
 _OF_STATEMENT: Final = 8
-"""Operations per statement; statements with more count as several."""
+"""Operations that count as one statement; longer statements count as several."""
 _ENDLESS: Final = 1 << 20
 """Statements assumed for a program with a loop of unknown trip count."""
 _MANY: Final = 500
-"""Statements per iteration from which a loop polls in each iteration."""
+"""Statements per iteration from which a loop polls in every iteration."""
 _AT_ONCE: Final = 16
-"""Multiplications that a routine computes in the time of a statement, at least."""
+"""Multiplications that a routine computes in the time of one statement, at least."""
 _OF_SMALL: Final = 3
-"""The same for products of small matrices, each of which is read once."""
+"""The same for products of small matrices, whose elements are used only once."""
 
 
 def turns(body: Body) -> int:
-    """Return the estimated number of statements of a body; unknown trip counts are taken as 100."""
+    """Estimate the number of statements that a body runs; unknown trip counts are taken as 100."""
     count = 0
     for each in body:
         match each:
@@ -72,7 +72,7 @@ def work_of(body: Body) -> Work:
 
 
 def statements(body: Body) -> int:
-    """As `turns`, without the loops that count their own iterations."""
+    """Estimate the number of statements that a body runs, without `while` loops."""
     return 1 + turns(tuple([each for each in body if not isinstance(each, While)]))
 
 
@@ -82,12 +82,12 @@ def is_innermost(loop: For) -> bool:
 
 
 def polls(loop: For) -> bool:
-    """Return True if each iteration polls the flag."""
+    """Return True if the loop polls the flag in every iteration."""
     return not is_innermost(loop) and turns(loop.body) >= _MANY
 
 
 def between_polls(loop: For) -> int:
-    """Return the number of iterations between two polls: a few milliseconds at most."""
+    """Return the number of iterations between two polls, which take a few milliseconds at most."""
     inner = list(walk(loop.body))
     applied = sum(
         isinstance(part, Apply)

@@ -57,22 +57,22 @@ from weft_tensor.dtypes import DType
 INTERRUPTED: Final = -1
 OUT_OF_BOUNDS: Final = -2
 TIME: Final = 16
-"""The size of a timestamp: seconds and nanoseconds, 64 bits each."""
+"""The size of a timestamp in bytes: seconds and nanoseconds, 64 bits each."""
 
 _DIVISIONS: Final = {"floor_div", "floor_mod", "trunc_mod"}
 _FEWEST_LANES: Final = 4
-"""Iterations from which LLVM is told to vectorize a loop."""
+"""Trip count from which loops are marked for vectorization."""
 
 
 class Kernel:
     """Writer of the functions of a program.
 
     Attributes:
-      functions: their texts.
+      functions: the texts of the functions.
       regions: the number of parallel loops that became functions.
       routines: the declarations of the called routines of libraries, by name and type.
       blas: the called BLAS functions.
-      definitions: the functions that calls of routines need in the module, and their texts.
+      definitions: texts of the functions that calls of routines need in the module, by name.
     """
 
     def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
@@ -102,7 +102,7 @@ class Kernel:
 
     @property
     def parameters(self) -> str:
-        """The leading parameters of each function."""
+        """The leading parameters of each function, as LLVM text."""
         given = ", ".join(
             f"ptr noalias nonnull %buffer.{b.name}"
             for b in (*self.program.inputs, *self.program.outputs)
@@ -144,7 +144,7 @@ class Kernel:
 
 
 class Function:
-    """Writer of one function: that of the program or of a parallel loop."""
+    """Writer of one function: that of the program, or that of a parallel loop."""
 
     def __init__(self, kernel: Kernel, parallel: bool = False) -> None:
         self.kernel = kernel
@@ -177,7 +177,7 @@ class Function:
             self._statement(statement)
 
     def clocked(self, nests: Sequence[Body]) -> None:
-        """Emit the statements of a program, with timestamps before and after each nest."""
+        """Emit the statements of a program, recording timestamps before and after each nest."""
         for each in self.kernel.program.body:
             if isinstance(each, Allocate):
                 self._allocate(each.buffer)
@@ -226,7 +226,9 @@ class Function:
             self.loop(loop, "0" if loop.start is None else self.value(loop.start), high)
 
     def _in_blocks(self, loop: For, first: str, high: str, most: int | None) -> None:
-        """Emit the iterations of a loop; long loops of short iterations poll before each block.
+        """Emit the iterations of a loop.
+
+        A long loop of short iterations polls before each block of them.
 
         Args:
           most: the maximal trip count; None if unknown.
@@ -309,7 +311,7 @@ class Function:
         return part.primitive in _DIVISIONS and (part.dtype.is_integer or alone)
 
     def _loop_notes(self, free: bool, vectorized: bool) -> str:
-        """Return the loop metadata of a loop whose iterations are independent."""
+        """Return the metadata of a loop whose iterations are independent."""
         if not free:
             return ""
         metadata = self.kernel.metadata
@@ -383,9 +385,9 @@ class Function:
         self.w.do(f"store {kind} {value}, ptr {address}, align {dtype.size}{notes}")
 
     def _notes(self, buffer: str) -> str:
-        """Return the metadata of an access: the loops whose iterations do not alias there.
+        """Return the metadata of an access: the loops whose iterations do not alias in the buffer.
 
-        Iterations do alias in a buffer that each of them allocates, since all use the same memory.
+        Iterations alias in a buffer that each of them allocates, because all use the same memory.
         """
         notes = self.kernel.note(buffer)
         groups = self.groups[self.outside.get(buffer, 0) :]
@@ -436,7 +438,7 @@ class Function:
         w.begin(going_on)
 
     def _call(self, call: Call) -> None:
-        """Emit a call by this thread, or in parts by several."""
+        """Emit a call, run by this thread or divided among several."""
         assert isinstance(call, Routine)
         views = [self.address(view.buffer, view.indices) for view in call.views]
         sizes = {name: self.value(size) for name, size in call.sizes}
@@ -450,7 +452,7 @@ class Function:
             self._in_parts(call, cut, views, numbers)
 
     def _in_parts(self, call: Routine, cut: Cut, views: list[str], numbers: list[str]) -> None:
-        """Emit a call of which each thread runs a part."""
+        """Emit a call that threads run in parts."""
         inner = Function(self.kernel, parallel=True)
         seen = [Capture("ptr noalias", "%arena"), *[Capture("ptr", view) for view in views]]
         seen += [Capture("i64", each) for each in numbers]
@@ -473,12 +475,12 @@ class Function:
         self._offer(inner, seen, str(cut.units), 1, cut.chunks, alone)
 
     def _dtype_of(self, call: Routine) -> DType:
-        """Return the type that a routine is called for."""
+        """Return the element type for which a routine is called."""
         return self.kernel.buffers[call.views[0].buffer].dtype
 
     @property
     def target(self) -> Target:
-        """The processor."""
+        """The target processor."""
         return self.kernel.scalars.target
 
     def workspace(self) -> str:
@@ -503,7 +505,7 @@ class Function:
     # ---------------------------------------------------------------------------- threads
 
     def _share(self, loop: For) -> None:
-        """Emit a parallel loop as a function."""
+        """Emit a parallel loop as a function of its own."""
         high = self.value(loop.extent)
         inner = Function(self.kernel, parallel=True)
         seen = self._seen(loop, inner)
@@ -519,14 +521,14 @@ class Function:
         chunks: int,
         unless: str = "",
     ) -> None:
-        """Call a function over iterations, alone or with other threads.
+        """Emit a call of a function over iterations, by this thread or shared with others.
 
         Args:
-          inner: the writer of its statements.
-          seen: its parameters, after the first and the end of the range.
+          inner: the writer of the function.
+          seen: the captured values, which follow the range of iterations as parameters.
           grain: the minimal number of iterations per thread.
           chunks: the number of chunks of each thread's part.
-          unless: a condition under which one thread runs all iterations.
+          unless: an operand; if it is true, one thread runs all iterations.
         """
         kernel, w = self.kernel, self.w
         kernel.regions += 1
@@ -564,7 +566,10 @@ class Function:
         w.begin(fine)
 
     def _seen(self, statement: Statement, inner: Function) -> list[Capture]:
-        """Return the values and buffers that a statement captures, which `inner` receives."""
+        """Return the values and buffers that a statement captures.
+
+        `inner` receives them as parameters.
+        """
         kernel, found = (
             self.kernel,
             [Capture("ptr noalias", "%arena"), Capture("ptr", "%interrupt")],
@@ -651,7 +656,7 @@ class Function:
 
 
 def _is_of_constants(assign: Assign) -> bool:
-    """Return True if it keeps the min or max of constants that other values select."""
+    """Return True if a variable accumulates the min or max of constants."""
     return (
         assign.combine in ("maximum", "minimum")
         and assign.value.dtype.is_floating

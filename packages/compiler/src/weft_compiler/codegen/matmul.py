@@ -47,11 +47,12 @@ from weft_tensor.dtypes import DType
 
 _FEW: Final = 4
 _LARGE: Final = 1 << 20
-"""Packing b, if its rows are contiguous, pays if more than `_FEW` tiles of rows use it. With the
-widest registers, whose tiles read whole cache lines, it pays if b has more than `_LARGE` bytes."""
+"""Packing a b with contiguous rows pays if more than `_FEW` tiles of rows use it. With the widest
+registers, whose tiles read whole cache lines, it also pays if b has more than `_LARGE` bytes.
+"""
 
 _AT_ONCE: Final = 4
-"""Rows of b that are added to a single row of c at a time."""
+"""Rows of b that are added to a single row of c together."""
 
 _VIEWS: Final = "ptr %a, ptr %b, ptr %c"
 _NUMBERS: Final = {
@@ -74,7 +75,7 @@ def packed_workspace(dtype: DType, target: Target) -> int:
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """Return the module that defines the routines."""
+    """Return the LLVM module that defines the routines."""
     s = shape_of(dtype, target)
     turn = transpose.text(dtype, s.lanes)
     return module(target, *texts(s), turn, _Driver(s).text(), _Packed(s).text())
@@ -91,7 +92,7 @@ class _Routine(ABC):
         self.w = Loops()
 
     def text(self) -> str:
-        """Return the function."""
+        """Return the LLVM function of the routine."""
         self.write()
         self.w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in _NUMBERS[self.name])
@@ -105,13 +106,13 @@ class _Routine(ABC):
         """Emit the body."""
 
     def move(self, source: str, place: str, kind: str = "") -> None:
-        """Copy an element, or a register of them."""
+        """Copy one element, or one register of elements."""
         kind, size = kind or self.scalar, self.s.dtype.size
         x = self.w.put(f"load {kind}, ptr {source}, align {size}")
         self.w.do(f"store {kind} {x}, ptr {place}, align {size}")
 
     def copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
-        """Copy rows of a, which are contiguous."""
+        """Copy rows of a that are contiguous."""
         w, s = self.w, self.s
         kind = f"<{s.lanes} x {s.scalar}>"
         whole = w.put(f"and i64 {depth}, {-s.lanes}")
@@ -201,7 +202,7 @@ class _Driver(_Routine):
         w.begin("done")
 
     def _panels_first(self) -> None:
-        """Emit few rows: a large b with contiguous rows is read once."""
+        """Emit the loops for few rows and a large b with contiguous rows, which is read once."""
         w, s = self.w, self.s
         own, copies = own_panel(w, s, "%m")
         with w.each("%k", s.depth) as pc:
@@ -227,7 +228,10 @@ class _Driver(_Routine):
                 panel_times_rows(w, s, panel, own, copies, "%m", "%m", (c, "%cr", add))
 
     def _row(self) -> None:
-        """Emit one row: b is read once from start to end, several rows at a time."""
+        """Emit the loops for a single row.
+
+        B is read once from start to end, several rows at a time.
+        """
         w, s = self.w, self.s
         zero = "0x0000000000000000"
         with w.when(w.put("icmp eq i64 %accumulate, 0")), w.each("%n") as j:
@@ -240,7 +244,7 @@ class _Driver(_Routine):
             self._add_rows(p, 1)
 
     def _add_rows(self, p: str, count: int) -> None:
-        """Add some rows of b, times their elements of a, to the row of c."""
+        """Multiply some rows of b with their elements of a, and add them to the row of c."""
         w, size = self.w, self.s.dtype.size
         suffix = "f64" if self.scalar == "double" else "f32"
         factors, rows = [], []
@@ -260,7 +264,10 @@ class _Driver(_Routine):
     def _tiles(
         self, jc: str, pc: str, depth: str, columns: str, b: str, packs: str, add: str
     ) -> None:
-        """Emit all tiles of a block; the loop over rows is outside, so that a is copied once."""
+        """Emit all tiles of a block.
+
+        The loop over rows is the outer one, so that a is copied once.
+        """
         w, s = self.w, self.s
         with tiles(w, s, "%m") as (i, rows, wanted):
             row = w.put(f"mul nsw i64 {i}, %ar")
@@ -284,7 +291,7 @@ class _Driver(_Routine):
                 )
 
     def _copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
-        """Copy rows of a, each contiguous."""
+        """Copy rows of a, which may be strided, to contiguous ones."""
         w, s = self.w, self.s
         dense, turned, apart, done = w.label(), w.label(), w.label(), w.label()
         other = w.label()

@@ -2,7 +2,7 @@
 
 Statements are numbered in the order of `walk`.  The live range of a buffer extends from the first
 to the last statement beside its `Allocate` that uses it. Buffers with disjoint live ranges may
-share memory. Buffers allocated in a parallel loop have a part of the arena for each thread.
+share memory. Buffers that are allocated in a parallel loop exist once for each thread.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Place:
     """The location of a buffer.
 
     Attributes:
-      where: "stack", "shared" or "thread": its part of the arena.
-      offset: from the start of that part, in bytes.
-      rivals: buffers of the same part with overlapping live ranges.
+      where: "stack", or the part of the arena, "shared" or "thread".
+      offset: its distance from the start of that part, in bytes.
+      rivals: buffers in the same part whose live ranges overlap with its own.
     """
 
     buffer: Buffer
@@ -56,7 +56,7 @@ class Plan:
     """The locations of all allocated buffers of a program.
 
     Attributes:
-      shared: size of the part that all threads share, in bytes; it comes first.
+      shared: size of the part that all threads share, in bytes; this part comes first.
       thread: size of the part of each thread, in bytes.
     """
 
@@ -93,10 +93,10 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
 def plan_shared(
     lives: Mapping[Buffer, tuple[int, int]], own: Sequence[int]
 ) -> tuple[dict[str, int], int]:
-    """Plan the buffers that live from one piece of a program to another.
+    """Plan the buffers that are used by several pieces of a program.
 
     Args:
-      own: the size of each piece's own memory, which is at the end, in bytes.
+      own: for each piece, the bytes of its own memory, which is at the end.
     Returns: the offsets of the buffers, and the total size.
     """
     last = [
@@ -108,7 +108,7 @@ def plan_shared(
 
 
 class _Numbering:
-    """Numbers the statements of a program."""
+    """Visitor that numbers the statements of a program."""
 
     def __init__(self, program: Program) -> None:
         self._numbers = {id(each): at for at, each in enumerate(walk(program.body))}
@@ -117,7 +117,7 @@ class _Numbering:
         self._parallel: dict[int, bool] = {}
 
     def _end(self, statement: Statement) -> int:
-        """Return the number of the last statement inside one."""
+        """Return the number of the last statement nested inside one."""
         found = self._ends.get(id(statement))
         if found is None:
             inner = [self._end(body[-1]) for body in bodies(statement) if body]
@@ -183,10 +183,10 @@ def rounded(size: int) -> int:
 
 
 def arrange(places: Sequence[Place], lowest: Sequence[Place] = ()) -> int:
-    """Assign offsets: the largest first, each at the lowest offset free during its live range.
+    """Assign each buffer the lowest offset that is free during its live range, largest first.
 
     Args:
-      lowest: locations already assigned, at offset 0.
+      lowest: buffers that are already placed at offset 0.
     """
     total = max([rounded(each.buffer.bytes) for each in lowest], default=0)
     done = list(lowest)

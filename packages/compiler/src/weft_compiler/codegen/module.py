@@ -22,20 +22,21 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 ENTRY: Final = "weft.run"
-"""The function that a module exports: `int32 run(void **buffers, void *arena, int32 *interrupt,
-void *times, int64 threads)`; returns 0 or the number of the check that failed."""
+"""Name of the function that a module exports: `int32 run(void **buffers, void *arena, int32
+*interrupt, void *times, int64 threads)`. It returns 0, or the number of the check that failed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A program as LLVM.
+    """An LLVM module of a program.
 
     Attributes:
-      text: the module.
+      text: the module as LLVM IR.
       shared: size of the arena part that threads share, in bytes.
       thread: size of the arena part of each thread, in bytes.
       times: size of the timestamps, in bytes.
-      shares: True if it has loops that several threads may run.
+      shares: True if several threads may run some of its loops.
       routines: the called routines of libraries, with their types.
       blas: the called BLAS functions.
     """
@@ -50,9 +51,9 @@ class Module:
 
 
 def module_of(program: Program, options: Options | None = None) -> Module:
-    """Return the module of a verified program.
+    """Translate a verified program to an LLVM module.
 
-    Raises: UnimplementedError: it uses a primitive without machine code.
+    Raises: UnimplementedError: a primitive of the program has no machine code.
     """
     options = options or Options()
     require_supported(program)
@@ -105,9 +106,9 @@ define i32 @{ENTRY}(ptr %buffers, {rest}) #0 {{
 
 
 def require_supported(program: Program) -> None:
-    """Raise if a program uses a primitive without machine code.
+    """Raise if a primitive of a program has no machine code.
 
-    Raises: UnimplementedError: it does.
+    Raises: UnimplementedError: one of them has none.
     """
     for each in walk(program.body):
         for expression in expressions(each):
@@ -147,6 +148,6 @@ def _times(program: Program) -> int:
 
 
 def attributes(target: Target) -> str:
-    """Return the attributes of all functions."""
+    """Return the LLVM attributes of all functions."""
     width = 8 * target.vector_bytes
     return f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}'

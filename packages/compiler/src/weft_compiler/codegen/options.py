@@ -18,14 +18,14 @@ class Options:
 
     Attributes:
       contract: allow FMA contraction, and vectorization of floating-point reductions.
-      bounds_checks: check indices before each access, to find faults.
+      bounds_checks: check indices before each access, for debugging.
       threads: allow several threads to run parallel loops; each call sets their number.
       cpu: an LLVM processor name such as "x86-64-v3"; empty for this machine's.
       features: additional features such as "+avx2,-fma"; requires `cpu`.
       triple: the LLVM target triple; empty for this machine's. Code for other triples calls no C
         math functions.
-      clocks: record the start time of each loop nest for `NativeProgram.times`; for programs of
-        one thread.
+      clocks: record the start time of each loop nest for `NativeProgram.times`; only for programs
+        of one thread.
     """
 
     contract: bool = True

@@ -10,13 +10,13 @@ from weft_compiler.codegen.tile_kernels import FEW
 from weft_compiler.layouts import PANEL, Windows
 
 _ENOUGH: Final = 1 << 19
-"""Multiplications that a thread should compute at a time: some microseconds."""
+"""Multiplications that a thread should compute for each chunk: some microseconds."""
 LINES: Final = 16
-"""Parts have a multiple of this many rows of a product, or whole panels of columns."""
+"""Number of rows, or of panels of columns, of which each part of a product is a multiple."""
 
 
 def cut_of(call: Routine) -> Cut | None:
-    """Return the split of a call; None if splitting does not pay."""
+    """Return the split of a call among threads; None if splitting does not pay."""
     work = call.work // call.speed
     if work < 2 * _ENOUGH:
         return None
@@ -64,5 +64,5 @@ def split_windows(windows: Windows, result: int, unit: int = 1) -> Cut:
 
 
 def _enough_rows(rows: int) -> int:
-    """Return the number of items of some rows that exceed the rows of the few-rows kernels."""
+    """Return the number of items whose rows together exceed those of the few-rows kernels."""
     return -(-(FEW + 1) // max(1, rows))

@@ -1,4 +1,4 @@
-"""The routine `philox`: words of Philox4x64-10, equal to those of `numpy.random.Philox`."""
+"""The routine `philox`: random words of Philox4x64-10, equal to those of `numpy.random.Philox`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _STEPS: Final = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 
 
 def text() -> str:
-    """Return the function for blocks in [low, high), defined in each module that calls it."""
+    """Return the function that computes blocks in [low, high).
+
+    Each module that calls it defines it.
+    """
     w = Writer()
     state = [_load(w, at) for at in range(6)]
     w.go("blocks")
@@ -52,7 +55,7 @@ def _load(w: Writer, at: int) -> str:
 
 
 def _product(w: Writer, word: str, which: int) -> tuple[str, str]:
-    """Return the two halves of a word times a factor."""
+    """Return the upper and the lower half of a word times a factor."""
     wide = w.put(f"zext i64 {word} to i128")
     product = w.put(f"mul i128 {wide}, {_FACTORS[which]}")
     high = w.put(f"lshr i128 {product}, 64")

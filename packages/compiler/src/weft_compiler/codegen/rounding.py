@@ -1,6 +1,6 @@
 """Rounding to integers and remainders, for processors and programs without a C library.
 
-Operations without an instruction would otherwise be calls of `floorf`, `fmod` and the like.
+LLVM would turn operations without an instruction into calls of `floorf`, `fmod` and the like.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _one() -> str:
 
 
 def _floor(w: Writer, kind: str, x: str, size: str, near: str, below: str = "olt") -> str:
-    """Round the absolute value: towards zero for one sign, away from it for the other."""
+    """Emit `floor` or `ceil`, which rounds one sign towards zero and the other away from it."""
     negative = w.put(f"fcmp {below} {kind} {x}, {literal(0, dtypes.float64)}")
     return w.select(negative, kind, _away(w, kind, size, near), _towards_zero(w, kind, size, near))
 

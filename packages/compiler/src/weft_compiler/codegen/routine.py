@@ -1,4 +1,4 @@
-"""Base of all routines: the part of a call that concerns threads and machine code."""
+"""Base class of all routines: the division of calls among threads, and their machine code."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ FLOATS: Final = (dtypes.float32, dtypes.float64)
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A module of generated routines, which all programs share.
+    """A module of routines that all programs share.
 
-    The code needs no other library and is position-independent, so it links on any machine with its
-    processor.
+    The code is position-independent and calls no other library, so it links on any machine with the
+    same processor.
 
     Attributes:
-      name: in the names of its objects.
-      text: returns the module of a type for a processor.
-      in_wheel: the types whose objects the wheel has; others are compiled when they are used.
+      name: its name, part of the names of its objects.
+      text: returns the LLVM module for an element type and a processor.
+      in_wheel: the element types whose objects are in the wheel; others are compiled when they are
+        used.
     """
 
     name: str
@@ -40,13 +41,14 @@ class Cut:
     """The split of a call into parts, each for one thread at a time.
 
     Attributes:
-      size: the parameter that is smaller for a part; "" for a range of `Routine.num_places`.
-      count: its value for the whole call.
-      unit: parts have a multiple of this many.
+      size: the parameter that is divided; "" if a range of `Routine.num_places` is divided.
+      count: the value of that parameter for the whole call.
+      unit: the size of each part is a multiple of this.
       steps: for views by position, the elements to advance for each unit of `size`.
-      rows: True if the call's number, the first row, advances too.
+      rows: True if the call has the first row as a number, which advances too.
       chunks: the maximal number of chunks of each thread's part.
-      least: a remainder of at least this size is a part; a smaller one belongs to the last part.
+      least: a remainder of at least this size is a part of its own; a smaller one is added to the
+        last part.
     """
 
     size: str
@@ -70,9 +72,9 @@ class Operands(NamedTuple):
     Attributes:
       dtype: the element type of the first view.
       views: the addresses of the views.
-      sizes: parameters that differ from the fields: those known only at run time.
-      numbers: the numbers.
-      places: the range of indices to compute, if not all.
+      sizes: the parameters that are known only at run time.
+      numbers: the numbers of the call.
+      places: the range of indices to compute; None for all.
     """
 
     dtype: DType
@@ -83,7 +85,7 @@ class Operands(NamedTuple):
 
 
 class CallWriter(Protocol):
-    """The writer of the function that contains a call."""
+    """Interface of the writer of the function that contains a call."""
 
     w: Writer
 
@@ -108,15 +110,15 @@ class CallWriter(Protocol):
 class Routine(Call):
     """A call of a routine that has machine code.
 
-    By default a routine is a function of a library, which takes pointers to the views, then the
-    parameters and numbers, a range of places if the routine is split by them, and a workspace.
+    By default a routine is a function of a library, which takes pointers to the views, the
+    parameters and numbers, a range of indices if the routine is split by index, and a workspace.
 
     Attributes:
       dtypes: the element types of the first view for which there is machine code.
       library: the library with the routine; None if it has another kind of code.
       uses_blas: True if the code calls BLAS, which may have threads of its own.
       is_split_by_places: True if a call can compute a range of `num_places` elements or channels.
-      speed: multiplications in the time of one in float32.
+      speed: multiplications that it computes in the time of one float32 multiplication.
     """
 
     dtypes: ClassVar[tuple[DType, ...]] = ()
@@ -127,11 +129,14 @@ class Routine(Call):
 
     @property
     def num_places(self) -> int:
-        """The elements or channels that calls can compute separately; 0 if there are none."""
+        """The number of elements or channels that calls can compute separately.
+
+        0 if there are none.
+        """
         return 0
 
     def split(self) -> Cut | None:
-        """Return the finest reasonable split among threads; None if it cannot be split."""
+        """Return the finest reasonable split among threads, or None if the call cannot be split."""
         return None
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
@@ -150,11 +155,11 @@ class Routine(Call):
     # ------------------------------------------------------------------- calls with a table
 
     def has_table(self, dtype: DType) -> bool:
-        """Return True if one function can make the calls of all sizes, which a table holds."""
+        """Return True if one function that reads its arguments from a table serves all sizes."""
         return self.library is not None and dtype in self.dtypes
 
     def table(self) -> Mapping[str, int]:
-        """Return the arguments that the table holds, by name."""
+        """Return the arguments that are stored in the table, by name."""
         return dict(self.parameters)
 
     @classmethod

@@ -1,8 +1,8 @@
 """The runtime in C that compiled programs share, as LLVM IR.
 
 `weft_compiler/runtime` has the sources and their IR, which `hatch run golden:runtime` compiles with
-clang: one file for each system, the same for all 64-bit processors.  It has the thread pool, the
-function that enters programs, the arena, and the function that runs programs in pieces.
+clang: one file for each system, the same for all 64-bit processors.  It contains the thread pool,
+  the arena, and the functions that enter programs and run their pieces.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def text(target: Target) -> str:
 
 
 def fmod_text(kind: str) -> str:
-    """Return the remainder of C's `fmod`, for a float type, as a function of a program."""
+    """Return the LLVM text of C's `fmod` for a float type, as an internal function of a program."""
     suffix = "f64" if kind == "double" else "f32"
     body = re.search(rf"^define (.*@)weft_fmod_{suffix}(.*?^\}}\n)", _read("fmod"), re.M | re.S)
     assert body is not None

@@ -1,6 +1,7 @@
 """IR primitives as LLVM instructions on registers.
 
-A 16-bit float is held as a rounded float32. Primitives without an instruction call a function of
+A register holds a 16-bit float as a rounded float32. Primitives without an instruction call a
+function of
 `weft_compiler.codegen.mathematics`.
 """
 
@@ -28,7 +29,7 @@ _TYPES: Final = (
 _EXACT: Final = frozenset(
     ("neg", "abs", "sign", "minimum", "maximum", "clamp", "floor", "ceil", "trunc", "rint")
 )
-"""Primitives whose results need no rounding."""
+"""Primitives whose results are exact, so they need no rounding to 16 bits."""
 
 
 def supports(primitive: str, dtype: DType) -> bool:
@@ -65,7 +66,7 @@ class Scalars:
         self.reassociated = "reassoc contract " if contract else ""
 
     def apply(self, w: Writer, primitive: str, operands: list[str], dtype: DType) -> str:
-        """Emit a primitive of operands of a type; `cast` has a method of its own."""
+        """Emit a primitive applied to operands of a type; for `cast` see the method `cast`."""
         if primitive == "where":
             return w.select(operands[0], register_type(dtype), *operands[1:])
         kind = register_type(dtype)
@@ -80,20 +81,20 @@ class Scalars:
         return self.rounded(w, primitive, result, dtype)
 
     def rounded(self, w: Writer, primitive: str, result: str, dtype: DType) -> str:
-        """Round a result to its type."""
+        """Round a result to a 16-bit type; other types are returned unchanged."""
         predicate = primitive in _COMPARISONS or primitive.startswith("is_")
         if dtype not in HALVES or primitive in _EXACT or predicate:
             return result
         return round_half(w, result, dtype, self.target)
 
     def function(self, w: Writer, name: str, kind: str, *operands: str) -> str:
-        """Return the name of a library function, and note its use."""
+        """Record that a library function is used, and return its name."""
         full = f"weft.{name}.{'f64' if kind == 'double' else 'f32'}"
         self.used.add(full)
         return w.call(full, kind, *operands)
 
     def combine(self, w: Writer, primitive: str, old: str, new: str, dtype: DType) -> str:
-        """Combine a value with another; the order may be any."""
+        """Emit the combination of a value with another one, in any order."""
         rounded = dtype in HALVES and primitive in ("add", "mul")
         if not dtype.is_floating or rounded:
             return self.apply(w, primitive, [old, new], dtype)
@@ -142,7 +143,7 @@ def _to_integer(w: Writer, x: str, source: DType, result: DType) -> str:
 
 
 def _narrowed_to_odd(w: Writer, x: str) -> str:
-    """Convert a float64 to float32 with round-to-odd, so that a second rounding is exact."""
+    """Convert a float64 to float32, rounding to odd; rounding to 16 bits is then exact."""
     near = w.put(f"fptrunc double {x} to float")
     back = w.put(f"fpext float {near} to double")
     inexact = w.put(f"zext i1 {w.put(f'fcmp one double {back}, {x}')} to i32")
@@ -331,7 +332,7 @@ def _remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
 
 
 def _other_sign(w: Writer, kind: str, rest: str, y: str) -> str:
-    """Return the condition that a remainder is not 0 and differs in sign from the divisor."""
+    """Emit a test of whether a remainder is not 0 and differs in sign from the divisor."""
     other = w.put(f"icmp slt {kind} {w.put(f'xor {kind} {rest}, {y}')}, 0")
     return w.put(f"and i1 {other}, {w.put(f'icmp ne {kind} {rest}, 0')}")
 

@@ -1,10 +1,9 @@
 """The function of a program whose pieces are compiled separately: it calls them in order.
 
-The runtime walks a table of the calls (`weft_compiler/runtime/sequence.c`); as instructions they
-took a tenth of the compile time. A piece is entered like any program, with a table of buffer
-addresses. Its own memory is at the end of the shared part of the arena, where it overlaps no buffer
-that is live at the time, because the parts of the threads must follow it. The call says how many
-threads there are.
+The runtime walks a table of the calls (`weft_compiler/runtime/sequence.c`); emitting them as
+instructions took a tenth of the compile time. A piece is entered like any program, with a table of
+buffer addresses. Its own memory is at the end of the shared part of the arena, next to the parts of
+the threads, and overlaps no live buffer. The number of threads is an argument of the call.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _REST: Final = "ptr %interrupt, ptr %times, i64 %threads"
 
 
 def symbol(at: int) -> str:
-    """Return the symbol of the function of a nest."""
+    """Return the symbol of a nest's function."""
     return f"weft.nest{at}"
 
 
 def sequence_of(
     program: Program, called: Sequence[tuple[Piece, int]], nests: Sequence[Module], options: Options
 ) -> Module:
-    """Return the module of a program, which declares the functions of its nests.
+    """Return the LLVM module of a program; it declares the functions of its nests.
 
     Args:
       called: its pieces, each with the number of its nest.
@@ -70,7 +69,7 @@ def sequence_of(
 
 
 def _lives(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int, int]]:
-    """Return the first and the last piece that touches each buffer which several share."""
+    """Return the first and the last piece that uses each buffer shared by several pieces."""
     given = {each.name for each in (*program.inputs, *program.outputs)}
     lives: dict[Buffer, tuple[int, int]] = {}
     for at, piece in enumerate(pieces):
@@ -132,7 +131,7 @@ def _array(name: str, kind: str, values: Sequence[str]) -> str:
 
 
 def _run(table: _Table) -> str:
-    """Return the function that walks a table."""
+    """Return the function that passes the table to the runtime."""
     fields = f"ptr @calls, i64 {len(table.words)}, ptr @nests, ptr @constants"
     fields += f", i64 {table.buffers}, i64 {table.slots}"
     return f"""

@@ -1,4 +1,4 @@
-"""Skinny GEMM: few rows and a second operand larger than the caches, whose panels are read once.
+"""Skinny GEMM: few rows and a large second operand, whose panels are read only once.
 
     for panels:
       copy the panel, unless it is contiguous or there are few tiles
@@ -18,9 +18,10 @@ from weft_compiler.codegen.tiles import Shape, tiles
 from weft_compiler.codegen.writer import Loops
 
 MANY: Final = 18
-"""Maximal number of tiles of rows: in float32, about a quarter of the smallest L2 caches."""
+"""Maximal number of tiles of rows. In float32 these take about a quarter of the smallest L2 caches.
+"""
 LARGE: Final = 1 << 19
-"""Largest second operand, in bytes, that stays in the L2 cache itself."""
+"""Size of the largest second operand that stays in the L2 cache, in bytes."""
 _COPIED: Final = 3
 """Number of tiles up to which a panel is read in place."""
 
@@ -48,13 +49,13 @@ def memory(s: Shape, rows: int, depth: int) -> int:
 
 
 def large_of(w: Loops, s: Shape, rows: str, columns: str) -> str:
-    """Return the condition that the second operand is large."""
+    """Emit a test of whether the second operand is large."""
     elements = w.put(f"mul nsw i64 {rows}, {columns}")
     return w.put(f"icmp sgt i64 {elements}, {LARGE // s.dtype.size}")
 
 
 def own_panel(w: Loops, s: Shape, rows: str) -> tuple[str, str]:
-    """Return the address of a copied panel, after the copied rows; and if copying pays."""
+    """Return the address for a panel's copy, after the copied rows, and if copying pays."""
     count = w.put(f"udiv i64 {w.put(f'add i64 {rows}, {s.rows[0] - 1}')}, {s.rows[0]}")
     size = w.put(f"mul nsw i64 {count}, {s.panel_bytes}")
     own = w.put(f"getelementptr i8, ptr %workspace, i64 {size}")
@@ -75,7 +76,7 @@ def panel_times_rows(
 
     Args:
       own, copies: as in `own_panel`.
-      rows: of a, which are copied to the workspace.
+      rows: the number of rows of a, which are in the workspace.
       all_rows: the number of rows of the whole product.
       c: the address of the first tile, the row stride, and the condition to accumulate.
     """

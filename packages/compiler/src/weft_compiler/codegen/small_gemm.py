@@ -23,20 +23,20 @@ from weft_tensor.dtypes import DType
 _SUMS: Final = {64: 28, 32: 12, 16: 8}
 """Number of registers for sums, by register width in bytes."""
 _AT_ONCE: Final = 4
-"""Unroll factor of k, if that is at most `_LONG` register products."""
+"""Unroll factor of the loop over k, if that takes at most `_LONG` register products."""
 _LONG: Final = 64
 
 Sizes = Mapping[str, int]
 
 
 def symbol(dtype: DType, of: Sizes) -> str:
-    """Return the symbol of the function for some sizes."""
+    """Return the symbol of the function for a size."""
     names = ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row")
     return ".".join(["weft.small", dtype.name, *[str(of[name]) for name in names]])
 
 
 def text(dtype: DType, of: Sizes, target: Target) -> str:
-    """Return the function, defined in each module that calls it."""
+    """Return the LLVM function for a size; each module that calls it defines it."""
     return _Product(dtype, of, target).text()
 
 
@@ -51,7 +51,7 @@ class _Product:
         self.steps = _AT_ONCE if _AT_ONCE * products <= _LONG else 1
 
     def text(self) -> str:
-        """Return the function."""
+        """Return the LLVM function."""
         if self.of["b_column"] != 1 and self.of["n"] > 1:
             self._turn()
         first = 0
@@ -94,7 +94,7 @@ class _Product:
         self.b, self.b_row = own, n
 
     def _square(self, own: str, p: str, j: int, size: int) -> None:
-        """Transpose a square of b."""
+        """Transpose a square block of b."""
         w, kind = self.w, self._kind(size)
         rows = [
             self._load(kind, self._at("%b", (j + at) * self.of["b_column"], p))
@@ -105,7 +105,7 @@ class _Product:
             w.do(f"store {kind} {row}, ptr {self._at(own, j, here)}, align {self.dtype.size}")
 
     def _columns(self, first: int, chunks: Sequence[int]) -> None:
-        """Emit all rows of some columns, given as chunks of registers."""
+        """Emit all rows of some columns, which are split into chunks of at most a register."""
         m = self.of["m"]
         most = max(1, self.sums // len(chunks))
         count = -(-m // most)
@@ -159,7 +159,7 @@ class _Product:
     def _step(
         self, p: str, i: int, rows: int, j: int, chunks: Sequence[int], sums: Sequence[str]
     ) -> list[str]:
-        """Add a row of b, times an element of each row of a, to the sums."""
+        """Add a row of b, multiplied by an element of each row of a, to the sums."""
         w, of = self.w, self.of
         there = w.put(f"mul nsw i64 {p}, {self.b_row}")
         b = [
@@ -175,7 +175,7 @@ class _Product:
         return found
 
     def _added(self, x: str, y: str, total: str, size: int) -> str:
-        """Emit a number times a register, plus another register."""
+        """Emit x * y + total for registers of a size."""
         w, kind, letter = self.w, self._kind(size), "f64" if self.scalar == "double" else "f32"
         if size == 1:
             return w.call(f"llvm.fmuladd.{letter}", kind, x, y, total)
@@ -186,14 +186,17 @@ class _Product:
 
 
 def _starts(first: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first column of each chunk, with its size."""
+    """Yield the first column and the size of each chunk."""
     for size in chunks:
         yield first, size
         first += size
 
 
 def _tiles_of(columns: int, lanes: int) -> Iterator[list[int]]:
-    """Split columns into tiles of at most two registers; the rest are powers of two."""
+    """Split columns into tiles of at most two registers.
+
+    Tiles of the remainder are powers of two.
+    """
     chunks = [lanes] * (columns // lanes)
     rest = columns % lanes
     while rest:

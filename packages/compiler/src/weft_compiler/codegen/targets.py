@@ -53,7 +53,9 @@ class Target:
         return self.triple.startswith("x86_64")
 
     def has(self, feature: str) -> bool:
-        """Return True if the processor has a feature; the last mention of it counts.
+        """Return True if the processor has a feature.
+
+        If a feature is listed twice, the last entry counts.
 
         Args:
           feature: its LLVM name; "fma", "f16c" and "sse4.1" also mean their equivalents on other
@@ -98,10 +100,11 @@ _FAMILIES: Final = {
     "wasm32": frozenset(("sse4.1", "simd128")),
 }
 """Baseline features of other families: fused multiply-add (fma), float16 conversion (f16c),
-rounding to integers (sse4.1), and vectors."""
+rounding to integers (sse4.1), and vectors.
+"""
 
 _ARM_NAMES: Final = {"fma": "vfp4d16"}
-"""32-bit Arm's names for features of x86-64."""
+"""Names of 32-bit Arm features, by the x86-64 features that they correspond to."""
 
 _QUERIED: Final = {
     "x86_64": (
@@ -113,12 +116,12 @@ _QUERIED: Final = {
     "riscv64": ("f", "d"),
     "wasm32": ("simd128",),
 }  # fmt: skip
-"""Features that code generation or its limits depend on. AMX features must be named explicitly."""
+"""Features that affect generated code or its limits. AMX features must be named explicitly."""
 
 
 @functools.cache
 def host() -> Target:
-    """Return this machine."""
+    """Return the target of this machine."""
     with _LOCK:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
@@ -128,7 +131,7 @@ def host() -> Target:
 
 
 def target_of(options: Options) -> Target:
-    """Return the target of some options.
+    """Return the target that some options select.
 
     Raises: InvalidArgumentError: LLVM does not know the processor.
     """
@@ -146,7 +149,7 @@ def target_of(options: Options) -> Target:
 
 
 _BF16: Final = ("amx-bf16", "avx512bf16", "bf16")
-"""Features with bfloat16 dot products, which flush denormals to zero."""
+"""Features that provide bfloat16 dot products, which flush denormals to zero."""
 
 
 def without(features: str, names: Sequence[str]) -> str:
@@ -164,7 +167,7 @@ def without(features: str, names: Sequence[str]) -> str:
 
 
 def permitted(features: str) -> str:
-    """Return the features that code in this process may use: AMX only if the system permits it."""
+    """Return the features that this process may use; AMX requires permission of the system."""
     if "+amx-tile" in features.split(",") and not may_use_tiles():
         return without(features, ["amx-"])
     return features
@@ -172,7 +175,7 @@ def permitted(features: str) -> str:
 
 @functools.cache
 def may_use_tiles() -> bool:
-    """Ask the system, once per process, to permit AMX for its threads.
+    """Return True if the system permits AMX; it is asked once per process.
 
     A thread's state grows by 8 KB with AMX, so Linux requires the request.
     """
@@ -196,7 +199,7 @@ _TILES: Final = 18
 def all_features(triple: str, cpu: str, features: str) -> str:
     """Return features, followed by those implied by the name of a processor.
 
-    A separate process queries LLVM, because LLVM may exit on unknown names.
+    LLVM is queried in a separate process, because it may exit on unknown names.
 
     Args:
       triple: the target triple.
@@ -302,7 +305,10 @@ def assembly(text: str, target: Target) -> str:
 
 
 def _parsed(text: str, beside: Any = None) -> Any:
-    """Parse a module, in the context of another one if it is to be linked with it."""
+    """Parse a module.
+
+    With `beside`, in the LLVM context of that module, so that they can be linked.
+    """
     try:
         return binding.parse_assembly(text, beside._context if beside else binding.create_context())
     except RuntimeError as error:
@@ -310,11 +316,11 @@ def _parsed(text: str, beside: Any = None) -> Any:
 
 
 def _optimised(module: Any, machine: Any) -> Any:
-    """Return a module after LLVM's passes.
+    """Run LLVM's passes on a module.
 
     Level 1 with the vectorizer creates the same loops as level 2 in half the time, because it does
-    not process functions twice. Loops are unrolled for GPUs only: the text of register tiles is
-    unrolled already. Unrolling took a fifth of the compile time and gained in no benchmark.
+    not process functions twice. Loops are unrolled for GPUs only. On CPUs unrolling took a fifth of
+    the compile time and sped up no benchmark, since register tiles are emitted unrolled.
     """
     tuning = binding.create_pipeline_tuning_options(speed_level=1)
     tuning.loop_vectorization = True

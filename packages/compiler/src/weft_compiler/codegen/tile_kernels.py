@@ -1,7 +1,7 @@
 """Shared parts of tile kernels: names, dispatch tables, column masks and stores.
 
-There is a kernel for each number of rows and of registers per row, with and without a mask of the
-last register.  `chosen` selects the one for a tile at run time.
+There is a kernel for each number of rows and of registers per row, with and without a mask for the
+last register. `chosen` emits the selection of a kernel at run time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from weft_compiler.codegen.writer import Loops
 FEW: Final = 3
 """Number of rows of a whole product up to which it has special kernels.
 
-These may sum in another order. All other kernels sum in the same order, so that results do not
-depend on the split of rows into tiles or among threads.
+The special kernels may sum in another order. All other kernels sum in the same order, so that
+results do not depend on how rows are split into tiles or among threads.
 """
 
 
@@ -34,12 +34,12 @@ class Tile(Protocol):
 
     @property
     def vectors(self) -> int:
-        """Registers per row."""
+        """Registers per row of a tile."""
         ...
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Columns of a tile."""
         ...
 
 
@@ -81,19 +81,19 @@ class TileKernel:
 
     @property
     def name(self) -> str:
-        """The symbol of the kernel."""
+        """The symbol of the kernel in the module."""
         return _name(self.rows, self.vectors, self.masked, self.alone)
 
     def totals(self) -> list[list[str]]:
-        """Write the sums of products: the registers of each row."""
+        """Emit the sums of products; return the registers of each row."""
         raise NotImplementedError
 
     def corrections(self) -> list[str]:
-        """Emit the terms added to the registers of each stored row; empty for none."""
+        """Emit terms that are added to the registers of each row; the default is none."""
         return []
 
     def text(self) -> str:
-        """Return the function."""
+        """Return the LLVM function."""
         w = self.w
         if self.masked:
             self.mask = self._mask()
@@ -123,7 +123,7 @@ class TileKernel:
         )
 
     def _partly(self, v: int) -> bool:
-        """Return True if some lanes of a register are masked."""
+        """Return True if a register is only partly inside the tile."""
         return self.masked and v == self.vectors - 1
 
     def _mask(self) -> str:
@@ -136,7 +136,7 @@ class TileKernel:
         return w.put(f"icmp slt {index} <{lanes}>, {every}")
 
     def _store(self, totals: list[list[str]], more: Callable[[str, int], str] | None) -> None:
-        """Store the result, with `more(place, v)` added to each register."""
+        """Store the result, after adding `more(place, v)` to each register."""
         w, size = self.w, self.element.size
         for i, row in enumerate(totals):
             start = w.at("%c", self.element.kind, w.put(f"mul nsw i64 %c_row, {i}"))
@@ -154,7 +154,7 @@ class TileKernel:
 
 
 def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> list[str]:
-    """Return the kernels of all sizes, and the tables in which `chosen` finds them.
+    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them.
 
     Args:
       kernel: makes a kernel from the number of rows, the registers per row, True if the last one is
@@ -169,7 +169,7 @@ def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> li
 
 
 def chosen(w: Loops, s: Tile, wanted: str, columns: str) -> str:
-    """Return the kernel for a number of rows, as encoded by `number_of`, and of columns."""
+    """Emit the lookup of the kernel for a table index from `number_of` and a number of columns."""
     table = f"@weft.table.{s.vectors}m"
     for vectors in reversed(range(1, s.vectors)):
         narrow = w.put(f"icmp sle i64 {columns}, {vectors * s.lanes}")
@@ -180,7 +180,7 @@ def chosen(w: Loops, s: Tile, wanted: str, columns: str) -> str:
 
 
 def number_of(w: Loops, s: Tile, rows: str, all_rows: str) -> str:
-    """Return the table index of the kernel for a tile; those for few rows alone come last."""
+    """Emit the table index of the kernel for a tile; special kernels for few rows come last."""
     few = w.put(f"icmp sle i64 {all_rows}, {FEW}")
     return w.put(f"add i64 {rows}, {w.select(few, 'i64', str(s.rows[0]), '0')}")
 
@@ -190,7 +190,7 @@ def _name(rows: int, vectors: int, masked: bool, alone: bool) -> str:
 
 
 def _table(s: Tile, vectors: int, masked: bool) -> str:
-    """Return the kernels by the number of rows left: that with the most rows that fit."""
+    """Return the table of kernels by the number of rows left; each has the most rows that fit."""
     found = ["ptr null"]
     for left in range(1, s.rows[0] + 1):
         rows = next(rows for rows in s.rows if rows <= left)

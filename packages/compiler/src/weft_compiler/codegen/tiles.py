@@ -1,8 +1,8 @@
 """Register-blocked product kernels, which keep a tile of the result in registers, and their sizes.
 
-A step of a kernel loads a row of a panel and multiplies it with the element of each row of a,
-which is broadcast as it is read.  Columns that do not fill a tile are masked; there are kernels for
-fewer rows.
+In each step a kernel loads a row of a panel and multiplies it with one element of each row of a,
+which is broadcast. Columns that do not fill a tile are masked. Fewer rows have kernels of their
+own.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Shape:
     """Sizes of tiles and blocks, in elements.
 
     Attributes:
-      lanes: number of lanes of a register.
+      lanes: elements of a register.
       rows: the row counts of tiles that have kernels, the largest first.
-      depth: the block size KC.
-      columns: the block size NC.
+      depth: elements of a row of a in a block (KC).
+      columns: columns of b in a block (NC).
     """
 
     dtype: DType
@@ -79,7 +79,7 @@ class Shape:
 
 
 def shape_of(dtype: DType, target: Target) -> Shape:
-    """Return the sizes for a processor."""
+    """Return the tile and block sizes for a processor."""
     lanes = target.vector_bytes // dtype.size
     depth = 1024 // dtype.size
     return Shape(
@@ -92,9 +92,9 @@ def shape_of(dtype: DType, target: Target) -> Shape:
 
 
 class _Kernel(TileKernel):
-    """A tile of c: `kernel(a, b, b_row, k, c, c_row, columns, add, next, next_row)`.
+    """Kernel of a tile of c: `kernel(a, b, b_row, k, c, c_row, columns, add, next, next_row)`.
 
-    For each row of the panel it prefetches one of the panel `next`.
+    With each row of its panel it prefetches a row of the panel `next`.
     """
 
     parameters = (
@@ -132,7 +132,8 @@ class _Kernel(TileKernel):
         """Add products of columns of a with rows of b to sums, unrolled by `step`.
 
         Args:
-          first: the initial sums: of a tile's rows for the first of `step` columns, then the next.
+          first: the initial sums: those of a tile's rows for the first of `step` columns, then for
+            the next one.
         """
         w = self.w
         head, body, done = w.label(), w.label(), w.label()
@@ -168,7 +169,7 @@ class _Kernel(TileKernel):
         return totals
 
     def _ask(self, p: str) -> None:
-        """Prefetch a row of the next panel into the L2 cache."""
+        """Prefetch a row of the next panel to the L2 cache."""
         w, size = self.w, self.s.dtype.size
         row = w.at("%next", self.s.scalar, w.put(f"mul nsw i64 {p}, %next_row"))
         for at in range(0, self.s.width * size, LINE):
@@ -176,7 +177,7 @@ class _Kernel(TileKernel):
             w.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 2, i32 1)")
 
     def _row(self, i: int, p: str, b: list[str], totals: list[str]) -> list[str]:
-        """Multiply an element of a with a row of b."""
+        """Multiply an element of a with a row of b, and add the products to the sums."""
         w = self.w
         x = w.put(f"load {self.s.scalar}, ptr {self.place(i, p)}, align {self.s.dtype.size}")
         every = w.every(self.kind, x)
@@ -191,7 +192,7 @@ class _Kernel(TileKernel):
 
 
 class Across(_Kernel):
-    """The same kernel for a transposed a, whose rows are one cache line each."""
+    """Kernel for a transposed a, each of whose rows is one cache line."""
 
     def __init__(self, s: Shape) -> None:
         super().__init__(s, 8 if s.rows[0] > 8 else 4, s.vectors, False)
@@ -207,7 +208,7 @@ class Across(_Kernel):
         return self.w.at(self.w.at("%a", self.s.scalar, row), self.s.scalar, str(i))
 
     def _ask(self, p: str) -> None:
-        """Prefetch nothing: panels were written just before."""
+        """Emit nothing: panels need no prefetch, because they were just written."""
 
 
 def symbol(routine: str, dtype: DType) -> str:
@@ -216,12 +217,12 @@ def symbol(routine: str, dtype: DType) -> str:
 
 
 def texts(s: Shape) -> list[str]:
-    """Return the kernels of all sizes, and the tables in which `chosen` finds them."""
+    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them."""
     return kernels(s, lambda *sizes: _Kernel(s, *sizes))
 
 
 def module(target: Target, *functions: str) -> str:
-    """Return the common text of a module of routines."""
+    """Join texts to a module of routines, with the common declarations."""
     width = 8 * target.vector_bytes
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}'
     notes = '!0 = !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}'
@@ -229,7 +230,7 @@ def module(target: Target, *functions: str) -> str:
 
 
 def next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
-    """Return the balanced number of rows of the next tile, and the number its kernel has."""
+    """Emit the number of rows of the next tile, and the number of rows that its kernel has."""
     most = s.rows[0]
     tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {most - 1}')}, {most}")
     rounded = w.put(f"sub i64 {w.put(f'add i64 {left}, {tiles}')}, 1")

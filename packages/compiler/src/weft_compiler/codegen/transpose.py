@@ -1,4 +1,4 @@
-"""Transposes: squares in registers, and matrices made of them.
+"""Transposes: of squares in registers, and of matrices that consist of such squares.
 
 The rows of a square are in registers. For each bit, the row and column numbers exchange that bit;
 each result of such a step is a shuffle of two registers.
@@ -18,7 +18,7 @@ _NUMBERS = ("rows", "columns", "x_row", "y_row")
 
 
 def turned(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
-    """Return the columns of a square as registers.
+    """Transpose a square in registers; return its columns.
 
     Args:
       kind: the type of a row, with a power of two of elements.
@@ -53,7 +53,7 @@ def text(dtype: DType, lanes: int) -> str:
 
 
 def call(w: Loops, x: str, y: str, *numbers: str) -> None:
-    """Write a call: of rows, columns, and how far apart rows of x and of y are."""
+    """Emit a call; `numbers` are the rows, the columns, and the row strides of x and of y."""
     given = ", ".join(f"i64 {each}" for each in numbers)
     w.do(f"call void @{TURN}(ptr {x}, ptr {y}, {given})")
 
@@ -67,7 +67,10 @@ class _Turn:
         self.w = Loops()
 
     def text(self) -> str:
-        """Transpose whole squares first, in column order, so that whole cache lines are used."""
+        """Return the LLVM function.
+
+        Whole squares are visited in column order, to use whole cache lines.
+        """
         w, lanes = self.w, self.lanes
         own = w.put(f"alloca [{lanes} x {self.kind}], align 64")
         with w.each("%columns", lanes, note=", !llvm.loop !0") as j:
@@ -88,7 +91,7 @@ class _Turn:
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _part(self, i: str, j: str, columns: str, own: str) -> None:
-        """Transpose a square with rows or columns beyond the end."""
+        """Transpose a square that extends beyond the end of the rows or columns."""
         w, lanes = self.w, self.lanes
         rows = w.least(w.put(f"sub i64 %rows, {i}"), str(lanes))
         last, mask = w.put(f"sub i64 {rows}, 1"), self._mask(columns)

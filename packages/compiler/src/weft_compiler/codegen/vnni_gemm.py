@@ -24,11 +24,11 @@ from weft_compiler.layouts import FOUR, PANEL, PANEL_BYTES, WINDOWS
 from weft_tensor.dtypes import DType
 
 SHORT: Final = (16, 8, 4)
-"""Elements copied at a time if there are fewer than a register holds."""
+"""Elements that are copied together if fewer are left than a register holds."""
 
 
 class GroupShape(Tile, Protocol):
-    """Sizes of tiles and blocks."""
+    """Tile and block sizes."""
 
     @property
     def dtype(self) -> DType:
@@ -37,12 +37,12 @@ class GroupShape(Tile, Protocol):
 
     @property
     def columns(self) -> int:
-        """The block size NC, in elements."""
+        """The number of columns of a block (NC), in elements."""
         ...
 
     @property
     def depth(self) -> int:
-        """The block size KC, in elements."""
+        """The number of elements of a row of a in a block (KC)."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class GroupShape(Tile, Protocol):
 
     @property
     def panel_bytes(self) -> int:
-        """The size of all copied rows, in bytes."""
+        """The size of all copied rows of a, in bytes."""
         ...
 
     @property
@@ -82,12 +82,12 @@ class GroupShape(Tile, Protocol):
 
 
 def own_bytes(s: GroupShape) -> int:
-    """Return the workspace of a product in bytes, without that specific to its routine."""
+    """Return the workspace of a product in bytes, without the part that its routine adds."""
     return s.panel_bytes + (amx.OWN_BYTES if s.in_tiles else 0)
 
 
 class GroupGather(Gather):
-    """`gather` of small elements in the format of the kernels."""
+    """Writer of `gather` that converts small elements to the format of the kernels."""
 
     def __init__(self, s: GroupShape, source: str, widest: int) -> None:
         lanes = (widest, *[short for short in SHORT if short < widest])
@@ -95,7 +95,7 @@ class GroupGather(Gather):
 
 
 class Driver:
-    """The loops of a product, and the calls inside.
+    """Writer of the loops of a product, and of the calls inside.
 
     Attributes:
       gathering: the name of the `gather` function.
@@ -122,7 +122,10 @@ class Driver:
         numbers: Sequence[str],
         within: str = "",
     ) -> str:
-        """Return the routine made of the emitted instructions; see `function`."""
+        """Return the LLVM function of a routine, with the emitted instructions as body.
+
+        See `function`.
+        """
         if self.s.in_tiles:
             amx.end(self.w)
         return function(routine, dtype, self.w, views, numbers, within)
@@ -139,7 +142,8 @@ class Driver:
         Args:
           size: m, n and k.
           views: the panels and the result.
-          copy: emits the copy of rows; receives the first and the count of rows and of columns.
+          copy: emits the copy of rows; receives the first row, the number of rows, the first column
+            and the number of columns.
         """
         w, s, (m, n, k), (b, c) = self.w, self.s, size, views
         groups = self.groups(k)
@@ -170,11 +174,11 @@ class Driver:
         """Emit all columns of a tile.
 
         Args:
-          rows: the number of their kernels, and the number of rows left.
+          rows: the table index of their kernels, and the number of rows left.
           block: the first column, the end, the address of all panels, and the stride between
             panels in groups.
           n: the number of columns of the whole product.
-          depth: of the copied rows.
+          depth: the number of elements of each copied row.
           c: the address of the tile's rows, their stride, and the condition to accumulate.
         """
         w, s = self.w, self.s
@@ -198,7 +202,7 @@ class Driver:
 
     @contextmanager
     def rows(self, m: str) -> Iterator[tuple[str, str, str]]:
-        """Loop over rows, a tile at a time; see `tiles`."""
+        """Loop over rows, one tile at a time; see `tiles`."""
         if not self.s.in_tiles:
             with tiles(self.w, self.s, m) as found:
                 yield found
@@ -214,14 +218,14 @@ class Driver:
         return self.w.put(f"lshr i64 {more}, {shift}")
 
     def counts(self) -> tuple[str, str]:
-        """Return the number of windows, and of elements per window."""
+        """Emit the number of windows, and of elements per window."""
         w = self.w
         windows = w.put(f"mul nsw i64 %images, {w.put('mul nsw i64 %rows, %width')}")
         taps = w.put("mul nsw i64 %taps_y, %taps_x")
         return windows, w.put(f"mul nsw i64 {taps}, %channels")
 
     def copy_rows(self, start: str, apart: str, rows: str, depth: str) -> None:
-        """Copy rows, as pixels of an image of one row whose channels are a row's elements."""
+        """Copy rows with `gather`, as an image of one line whose pixels are the rows."""
         of = dict.fromkeys(WINDOWS, "1") | {
             "width": rows, "breadth": rows, "channels": apart, "before_y": "0", "before_x": "0"
         }  # fmt: skip
@@ -250,7 +254,7 @@ class Driver:
         self.w.do(f"call void @{name}(ptr {x}, ptr {y}, {given}{extra})")
 
     def end_rows(self, rows: str, depth: str) -> None:
-        """Write zeros after copied rows, as far as kernels read; that memory may hold NaN."""
+        """Write zeros after copied rows, up to where kernels read: that memory may contain NaN."""
         w, s = self.w, self.s
         if not s.in_tiles and s.result == "i32":
             return
@@ -270,7 +274,7 @@ def function(
     numbers: Sequence[str],
     within: str = "",
 ) -> str:
-    """Return a routine made of the emitted instructions.
+    """Return the LLVM function of a routine, with the emitted instructions as body.
 
     Args:
       within: the name of the function if it is a variant inside the module.

@@ -1,6 +1,6 @@
 """Kernels over panels that store groups of adjacent elements of each column.
 
-A step multiplies the groups of all columns of a tile with one group of each row of a.
+Each step multiplies the groups of all columns of a tile with one group of each row of a.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ PARAMETERS: Final = (
 
 
 class GroupKernel(TileKernel):
-    """A tile of c: `kernel(a, b, groups, c, c_row, columns, add)`.
+    """Kernel of a tile of c: `kernel(a, b, groups, c, c_row, columns, add)`.
 
     Args:
-      parts: registers of sums per register of the result.
+      parts: the number of registers of sums for each register of the result.
       group: elements per group.
       copied: the LLVM type of copied elements of a.
       row: the stride of copied rows of a, in elements.
@@ -45,11 +45,11 @@ class GroupKernel(TileKernel):
 
     @abstractmethod
     def columns_of(self, start: str, v: int) -> list[str]:
-        """Load the groups of b of one register of sums, in the format of `row_of`."""
+        """Load the groups of b for one register of sums, in the format that `row_of` expects."""
 
     @abstractmethod
     def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
-        """Accumulate the group of a row times all columns."""
+        """Accumulate the products of one group of a row with all columns."""
 
     def totals(self) -> list[list[str]]:
         """Return the sums of products, from a loop over groups."""

@@ -14,8 +14,8 @@ points and elements, and 36 multiplications instead of 100.
 With the points 0, 1, -1, 1/2, -2 and infinity errors are less than half of those with ±2 (B.
 Barabasz and others, Error analysis and improving the accuracy of Winograd convolution, 2020).
 
-A non-finite element affects all results of its tile.  So results are checked, and rows of tiles
-with a non-finite result are computed directly.
+A non-finite element affects all results of its tile. Therefore results are checked, and rows of
+tiles with a non-finite result are computed by direct convolution.
 
 The results of a tile do not depend on the other tiles of its block: with at least four rows, all
 kernels sum in the same order.
@@ -35,17 +35,20 @@ from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Wind
 TILES: Final = 56
 """Maximal number of tiles of a block: enough rows to fill product tiles and to reuse filters."""
 _ALIGNED: Final = 'noinline "stackrealign"'
-"""Attributes that align spilled registers to cache lines: LLVM aligns the stack only if it knows
-that before register allocation."""
+"""LLVM attributes that align spilled registers to cache lines. LLVM aligns the stack only if it
+knows of this before register allocation.
+"""
 ROWS: Final = 4
-"""The number of tiles of a block is a multiple of this."""
+"""Number of which the number of tiles of a block is a multiple."""
 SQUARE: Final = POINTS * POINTS
 APART: Final = LINE
-"""Padding between the values at two points, in bytes; spreads a tile over all cache sets."""
+"""Padding between the values at two points, in bytes; spreads the values of a tile over all cache
+sets.
+"""
 
 
 def workspace(s: Shape, of: Windows) -> int:
-    """Return the workspace of a call in bytes: zeros, a tile, a transformed block, and its sums."""
+    """Return the workspace of a call in bytes: zeros, a tile, a transformed block, its sums."""
     tile = tile_of(of.taps_y)
     tall, wide = -(-of.rows // tile), -(-of.width // tile)
     count = min(TILES, -(-of.images * tall * wide // ROWS) * ROWS)
@@ -56,7 +59,7 @@ def workspace(s: Shape, of: Windows) -> int:
 
 
 def texts(s: Shape) -> list[str]:
-    """Return the functions; they call `conv` of the same module."""
+    """Return the LLVM functions; they call `conv` of the same module."""
     kinds = (_Winograd, _Filters)
     return [text for kind in kinds for text in by_taps(s, [kind(s, taps) for taps in TAPS])]
 
@@ -86,7 +89,7 @@ def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
 
 
 class Vectors:
-    """Arithmetic on vector registers."""
+    """Writer of vector arithmetic."""
 
     def __init__(self, w: Loops, s: Shape) -> None:
         self.w, self.s = w, s
@@ -94,15 +97,15 @@ class Vectors:
         self.suffix = f"v{s.lanes}{'f64' if s.scalar == 'double' else 'f32'}"
 
     def add(self, x: str, y: str) -> str:
-        """A sum."""
+        """Return x + y."""
         return self.w.put(f"fadd {self.kind} {x}, {y}")
 
     def sub(self, x: str, y: str) -> str:
-        """A difference."""
+        """Return x - y."""
         return self.w.put(f"fsub {self.kind} {x}, {y}")
 
     def scaled(self, x: str, factor: float) -> str:
-        """Return x times a number."""
+        """Return x multiplied by a constant."""
         return self.w.put(f"fmul {self.kind} {x}, {self.number(factor)}")
 
     def plus(self, total: str, x: str, factor: float) -> str:
@@ -114,12 +117,12 @@ class Vectors:
         return f"splat ({self.s.scalar} {literal(value, self.s.dtype)})"
 
     def load(self, pointer: str, *terms: str) -> str:
-        """Load a register, some elements after a pointer."""
+        """Load a register from an offset in elements."""
         place = self.w.at(pointer, self.s.scalar, *terms)
         return self.w.put(f"load {self.kind}, ptr {place}, align {self.s.dtype.size}")
 
     def store(self, x: str, pointer: str, *terms: str) -> None:
-        """Store a register, some elements after a pointer."""
+        """Store a register at an offset in elements."""
         place = self.w.at(pointer, self.s.scalar, *terms)
         self.w.do(f"store {self.kind} {x}, ptr {place}, align {self.s.dtype.size}")
 
@@ -137,12 +140,12 @@ class Vectors:
         ]
 
     def results(self, m: Sequence[str], count: int) -> list[str]:
-        """Transform six sums to results: powers of the points, times each."""
+        """Interpolate results from six sums: powers of the points, times each."""
         parts = self.add(m[1], m[2]), self.sub(m[1], m[2])
         return self._powers(m, parts, count, (1.0, 1.0))
 
     def taps(self, m: Sequence[str], count: int) -> list[str]:
-        """Transform six sums to elements of a filter's gradient."""
+        """Interpolate elements of a filter's gradient from six sums."""
         parts = (
             self.scaled(self.sub(m[1], m[2]), 1 / 3),
             self.scaled(self.add(m[1], m[2]), 1 / 3),
@@ -152,11 +155,11 @@ class Vectors:
     def _powers(
         self, m: Sequence[str], parts: tuple[str, str], count: int, scales: tuple[float, float]
     ) -> list[str]:
-        """Return powers of the points times six numbers.
+        """Return powers of the points, multiplied by six numbers.
 
         Args:
           parts: the contributions of even and odd powers of 1 and -1.
-          scales: of powers of 1/2 and of -2.
+          scales: the scales of the powers of 1/2 and of -2.
         """
         found = []
         for k in range(count):
@@ -170,7 +173,7 @@ class Vectors:
         return found
 
     def filters(self, g: Sequence[str]) -> list[str]:
-        """Transform the elements of a filter to the points, divided by the points' differences."""
+        """Transform filter elements to the points, divided by the points' differences."""
         even, odd, third = self._sum(g[0::2]), self._sum(g[1::2]), 1 / 3
         return [
             g[0],
@@ -182,7 +185,7 @@ class Vectors:
         ]
 
     def gradients(self, g: Sequence[str]) -> list[str]:
-        """Transform gradients of results to the points: their powers, times each."""
+        """Transform gradients of results to the points: the points' powers, times each."""
         even, odd = self._sum(g[0::2]), self._sum(g[1::2])
         both, apart = self.add(even, odd), self.sub(even, odd)
         return [g[0], both, apart, self._at(g, 0.5), self._at(g, -2.0), g[-1]]
@@ -191,7 +194,7 @@ class Vectors:
         return reduce(self.add, x)
 
     def _at(self, x: Sequence[str], point: float, scale: float = 1.0) -> str:
-        """Evaluate a polynomial at a point, times a number."""
+        """Evaluate a polynomial at a point, scaled by a number."""
         total = x[0] if scale == 1.0 else self.scaled(x[0], scale)
         for power, each in enumerate(x[1:], 1):
             total = self.plus(total, each, scale * point**power)
@@ -200,7 +203,7 @@ class Vectors:
     def square(
         self, x: Sequence[Sequence[str]], change: Callable[[Sequence[str]], list[str]]
     ) -> list[list[str]]:
-        """Transform the columns of a square, then its rows."""
+        """Transform the columns of a square, and then its rows."""
         columns = [change([row[j] for row in x]) for j in range(len(x[0]))]
         return [change(list(row)) for row in zip(*columns, strict=True)]
 
@@ -209,9 +212,9 @@ class ForTaps:
     """A routine for one filter size.
 
     Attributes:
-      name: of the routine.
+      name: the name of the routine.
       views, numbers: the names of its parameters.
-      asked: the parameter with the number of taps.
+      asked: the parameter that has the number of taps.
     """
 
     name: ClassVar[str]
@@ -232,11 +235,11 @@ class Tiled(ForTaps):
     """Base of routines over tiles of results.
 
     Attributes:
-      tile: results of a tile along an axis.
+      tile: number of results of a tile along an axis.
       panel: columns of a panel.
       tall, wide, each: tiles of an image: rows, columns, and their product.
       most: the maximal number of tiles of a block.
-      bad: the address that records non-finite results.
+      bad: the address of a register that is NaN once a result is not finite.
     """
 
     def __init__(self, s: Shape, taps: int) -> None:
@@ -245,7 +248,7 @@ class Tiled(ForTaps):
         self.panel = PANEL_BYTES // s.dtype.size
 
     def begin(self, most: int) -> str:
-        """Compute the number of tiles and return it."""
+        """Emit the number of tiles of an image and of a block; return the total number of tiles."""
         w = self.w
         self.bad = w.put(f"alloca {self.v.kind}, align 64")
         self.note("zeroinitializer")
@@ -262,7 +265,7 @@ class Tiled(ForTaps):
         return count
 
     def whole(self, count: str) -> str:
-        """Round up to a multiple of the minimal rows of product tiles."""
+        """Round a count up to a multiple of the smallest number of rows of product tiles."""
         return self.w.put(f"and i64 {self.w.put(f'add i64 {count}, {ROWS - 1}')}, {-ROWS}")
 
     def apart(self, size: str) -> str:
@@ -285,8 +288,8 @@ class Tiled(ForTaps):
         """Return the addresses of the elements of a tile; those outside point to zeros.
 
         Args:
-          size: of a side.
-          view: the images, with `height`, `breadth` and `channels`; or "%g", the results'.
+          size: the number of rows and columns of the patch.
+          view: the images, "%x"; or their results, "%g".
           top: the row of the first tile.
         """
         w, s, results = self.w, self.s, view == "%g"
@@ -335,15 +338,15 @@ class Tiled(ForTaps):
             self.v.store(value, at, self.w.put(f"mul nsw i64 {apart}, {point}"))
 
     def note(self, bad: str) -> None:
-        """Store a register that is NaN in some lane if something was not finite."""
+        """Store a register that has NaN in some lane if a result was not finite."""
         self.w.do(f"store {self.v.kind} {bad}, ptr {self.bad}, align 64")
 
     def noted(self) -> str:
-        """Load that register."""
+        """Load the register that `note` stored."""
         return self.w.put(f"load {self.v.kind}, ptr {self.bad}, align 64")
 
     def is_bad(self) -> str:
-        """Return the condition that a result was not finite."""
+        """Emit a test of whether a result was not finite."""
         w, scalar = self.w, self.s.scalar
         total = w.put(
             f"call {scalar} @llvm.vector.reduce.fadd.{self.v.suffix}"
@@ -353,7 +356,7 @@ class Tiled(ForTaps):
 
 
 class _Winograd(Tiled):
-    """`winograd(x, w, u, y, numbers of WINDOWS, row)`."""
+    """Writer of `winograd(x, w, u, y, numbers of WINDOWS, row)`."""
 
     name = "winograd"
     views = ("x", "w", "u", "y")
@@ -374,7 +377,7 @@ class _Winograd(Tiled):
             self._directly()
 
     def _directly(self) -> None:
-        """Compute rows of tiles by `conv` where some result is not finite."""
+        """Compute rows of tiles with a non-finite result by `conv`."""
         w, s = self.w, self.s
         line = w.put("mul nsw i64 %width, %depth")
         image = w.put(f"mul nsw i64 {w.put('mul nsw i64 %breadth, %channels')}, %height")
@@ -398,7 +401,7 @@ class _Winograd(Tiled):
                 )
 
     def _parts(self) -> None:
-        """Return the parts of the workspace and their strides."""
+        """Return the addresses of the parts of the workspace, and their strides."""
         w, s = self.w, self.s
         self.zeros("%channels")
         self.own = w.at("%workspace", s.scalar, "%channels")
@@ -455,7 +458,7 @@ class _Winograd(Tiled):
                         )
 
     def _results(self, first: str, here: str, panel: str, columns: str) -> None:
-        """Transform the sums of a panel, and store the part inside the results."""
+        """Interpolate the results of a panel from its sums, and store those that exist."""
         w, s, v = self.w, self.s, self.v
         line = w.put("mul nsw i64 %width, %depth")
         with w.each(here) as t:
@@ -492,7 +495,7 @@ class _Winograd(Tiled):
 
 
 class _Filters(ForTaps):
-    """`winograd_filters(w, u, panels, channels, taps)`."""
+    """Writer of `winograd_filters(w, u, panels, channels, taps)`."""
 
     name = "winograd_filters"
     views = ("w", "u")

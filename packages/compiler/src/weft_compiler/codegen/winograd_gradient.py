@@ -7,8 +7,8 @@ It is the transpose of `weft_compiler.codegen.winograd`:
       for each of 36 points: sums += channels × tiles times tiles × depth
     transform 6×6 sums to results
 
-If a result is not finite, its group of channels is computed by `conv_filter`. Groups do not depend
-on the number of threads, each of which processes several.
+If a result is not finite, its group of channels is computed by `conv_filter`. Each thread processes
+several groups, and the groups do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from weft_compiler.codegen.winograd import APART, ROWS, SQUARE, Tiled, by_taps
 from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_of
 
 _TILES: Final = 64
-"""Maximal number of tiles of a block: sums are read and written once per block, and blocks should
-stay in caches."""
+"""Maximal number of tiles of a block. Larger blocks read and write the sums less often, but a block
+should stay in the caches.
+"""
 
 
 def workspace(s: Shape, of: Windows) -> int:
-    """Return the workspace of a call in bytes: zeros, and a transformed block."""
+    """Return the size of a call's workspace in bytes: zeros, and a transformed block."""
     tile = tile_of(of.taps_y)
     tall, wide = -(-of.rows // tile), -(-of.width // tile)
     count = min(_TILES, of.images * tall * wide + ROWS)
@@ -37,16 +38,16 @@ def workspace(s: Shape, of: Windows) -> int:
 
 
 def texts(s: Shape) -> list[str]:
-    """Return the functions; they call `conv_filter` and `transpose` of the same module."""
+    """Return the LLVM functions; they call `conv_filter` and `transpose` of the same module."""
     return [Across(s).text(), *by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
 
 
 CHANNELS: Final = 16
-"""Channels of a group; the parts of threads are multiples of it."""
+"""Channels of a group; each thread's part is a multiple of it."""
 
 
 class _Gradient(Tiled):
-    """`winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`, for a range of channels."""
+    """Writer of `winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`."""
 
     name = "winograd_gradient"
     views = ("x", "g", "m", "y")
@@ -112,7 +113,7 @@ class _Gradient(Tiled):
                 self.store(square, at, self.turned_point)
 
     def _in_panel(self, start: str, column: str, tile: str, columns: int) -> str:
-        """Return the address of a column of a tile in panels of `columns`."""
+        """Return the address of a column of a tile, in panels of `columns`."""
         w = self.w
         panel = w.put(f"mul nsw i64 {w.put(f'and i64 {column}, {-columns}')}, {self.most}")
         row = w.put(f"mul nsw i64 {tile}, {columns}")
@@ -159,7 +160,7 @@ class _Gradient(Tiled):
             self.note(bad)
 
     def _directly(self, channel: str, end: str) -> None:
-        """Compute the same by `conv_filter`, with the result (depth, places) after the sums."""
+        """Compute channels by `conv_filter`; its result (depth, places) is after the sums."""
         w, s = self.w, self.s
         behind = w.at("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
         places = w.put(f"mul nsw i64 %channels, {self.taps**2}")

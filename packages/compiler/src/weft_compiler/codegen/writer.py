@@ -1,4 +1,4 @@
-"""Writer of the text of one LLVM function, with loops."""
+"""Writer of one LLVM function as text, with loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
-"""16-bit floats, computed as float32 and rounded after each operation."""
+"""Names of 16-bit floats, which are computed as float32 and rounded after each operation."""
 
 
 def register_type(dtype: DType) -> str:
@@ -31,7 +31,7 @@ def memory_type(dtype: DType) -> str:
 
 
 def literal(value: bool | int | float, dtype: DType) -> str:
-    """Return a number as an operand."""
+    """Return a number as an LLVM constant."""
     if dtype.is_bool:
         return "true" if value else "false"
     if dtype.is_integer:
@@ -44,7 +44,7 @@ class Writer:
     """Writer of instructions that tracks the current block.
 
     Attributes:
-      lines: the instructions so far.
+      lines: the instructions written so far.
       block: the label of the current block.
     """
 
@@ -59,12 +59,12 @@ class Writer:
         return f"%v{self._count}"
 
     def label(self) -> str:
-        """Return a fresh label."""
+        """Return a fresh label of a block."""
         self._count += 1
         return f"b{self._count}"
 
     def put(self, instruction: str) -> str:
-        """Write an instruction; the name of its result."""
+        """Write an instruction and return the name of its result."""
         name = self.name()
         self.lines.append(f"  {name} = {instruction}")
         return name
@@ -118,7 +118,7 @@ class Loops(Writer):
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
-        """Emit statements that run if a condition holds; a context manager."""
+        """Emit statements that run if a condition is true; a context manager."""
         then, done = self.label(), self.label()
         self.branch(condition, then, done)
         self.begin(then)
@@ -127,14 +127,14 @@ class Loops(Writer):
         self.begin(done)
 
     def at(self, pointer: str, kind: str, *terms: str) -> str:
-        """Return an address: some elements after another."""
+        """Emit an address that is some elements after another one."""
         total = terms[0]
         for term in terms[1:]:
             total = self.put(f"add nsw i64 {total}, {term}")
         return self.put(f"getelementptr {kind}, ptr {pointer}, i64 {total}")
 
     def least(self, x: str, y: str) -> str:
-        """Return the smaller of two integers."""
+        """Emit the smaller of two integers."""
         return self.put(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
 
     def every(self, kind: str, x: str) -> str:
@@ -158,5 +158,5 @@ class Metadata:
         return name
 
     def own(self, rest: str) -> str:
-        """Add metadata that refers to itself, as loop metadata does."""
+        """Add metadata whose first operand is itself, as loop metadata needs."""
         return self.add(f"!{len(self.lines)}{rest}", distinct=True)

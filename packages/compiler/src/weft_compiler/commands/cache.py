@@ -24,11 +24,13 @@ _KINDS: Final = {
 }
 _SHOW_SECONDS: Final = 0.5
 _WARMED_SECONDS: Final = 10.0
-"""Seconds by kernels that are recorded for a warmed script: its runs then look for code at once."""
+"""Run time by kernels, in seconds, that is recorded for regions of a warmed script: its runs then
+look for compiled code immediately.
+"""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """List the compiled code on the disk, compile what a script needs ahead, or remove all."""
+    """List the compiled code on the disk, compile a script ahead of time, or remove all."""
     actions = parser.add_subparsers(dest="action", required=True)
     listing = actions.add_parser("list", help="list compiled code and measurements")
     listing.set_defaults(run=list_entries)
@@ -41,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def list_entries(arguments: argparse.Namespace) -> int:
-    """Print the kinds of entries with their sizes, and the measured regions."""
+    """Print the number and size of the entries by kind, and the measured regions."""
     place = _directory()
     if place is None:
         return 1
@@ -71,7 +73,7 @@ def list_entries(arguments: argparse.Namespace) -> int:
 
 
 def warm_script(arguments: argparse.Namespace) -> int:
-    """Run a script with `WEFT_JIT=now`, and report the amount of code on a terminal."""
+    """Run a script with `WEFT_JIT=now`; on a terminal, show how much code it has added."""
     place = _directory()
     if place is None:
         return 1
@@ -127,7 +129,7 @@ def _directory() -> Path | None:
 
 
 def _show(place: Path, before: int, started: float, end: str) -> None:
-    """Write the number of added entries, on a line that the next one overwrites."""
+    """Write the number of added entries to a line that the next update overwrites."""
     if end:
         added = len(list(cache.entries(place))) - before
         seconds = time.monotonic() - started
@@ -136,7 +138,10 @@ def _show(place: Path, before: int, started: float, end: str) -> None:
 
 
 def _history(path: Path) -> dict[str, Any] | None:
-    """Return the measurements of a file; None if it has none, or was removed meanwhile."""
+    """Read the measurements in a file.
+
+    Return None if there are none or the file was removed meanwhile.
+    """
     content = cache.read(path.name)
     try:
         history = json.loads(content or b"null")
@@ -153,5 +158,5 @@ def _history(path: Path) -> dict[str, Any] | None:
 
 
 def _printable(text: str) -> str:
-    """Return a text with unprintable characters escaped: it may contain terminal commands."""
+    """Escape the unprintable characters of a text, because it may contain terminal commands."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()

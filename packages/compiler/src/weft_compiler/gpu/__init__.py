@@ -1,1 +1,1 @@
-"""Programs for GPUs: the same IR, compiled to kernels that are launched in sequence."""
+"""Programs for GPUs: the same IR, compiled to a sequence of kernel launches."""

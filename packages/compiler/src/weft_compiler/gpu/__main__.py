@@ -1,4 +1,4 @@
-"""`python -m weft_compiler.gpu`: run a pass for GPUs from text to text."""
+"""`python -m weft_compiler.gpu`: run a pass for GPUs on programs in text form."""
 
 import sys
 

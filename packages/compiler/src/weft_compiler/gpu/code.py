@@ -32,9 +32,8 @@ def ptx_code(lowered: Program, capability: tuple[int, int], deterministic: bool)
 
     Args:
       deterministic: True if sums must not depend on the order of threads.
-    Returns: code whose results are all outputs, including updated ones; its `takes` and `draws` are
-      empty.
-    Raises: UnimplementedError: something in the program has no code for GPUs.
+    Returns: code whose results include the updated outputs; its `takes` and `draws` are empty.
+    Raises: UnimplementedError: a part of the program has no code for GPUs.
     """
     program = optimize_for_gpu(lowered).program
     return code_of(program, module_for(program, capability, deterministic))

@@ -1,4 +1,4 @@
-"""Fission: a nest is split into several kernels that exchange values through memory."""
+"""Fission: splits a nest into several kernels that exchange values through memory."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from weft_compiler.passes.framework import Context
 
 
 def materialize_names(program: Program, context: Context) -> Program:
-    """Store names that several nests use in memory, so that each nest becomes a kernel.
+    """Store names that several nests use in memory, so that each nest can be a kernel of its own.
 
-    Otherwise a full reduction and its users would be one kernel of a single block.
+    Otherwise a full reduction and its users would share one kernel with a single block.
     """
     begins = [each for each in program.body if isinstance(each, Allocate)]
     allocated, nests = _materialize(nests_of(program), ())
@@ -64,7 +64,7 @@ def _buffer_name(statement: Statement) -> str:
 
 
 def fission_rows(program: Program, context: Context) -> Program:
-    """Split computations on few long rows into a kernel for each step.
+    """Split computations on few long rows into one kernel for each step.
 
     One block for each row would leave most of a GPU idle, and long rows exceed a block's memory.
     """
@@ -110,7 +110,7 @@ def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
 
 
 def _hoist_allocations(chain: PerfectNest) -> tuple[Body, Body]:
-    """Return buffers for all iterations in place of one for each, and the innermost body."""
+    """Replace allocations in each iteration by shared ones; return them and the inner body."""
     names = [each for loop in chain[:-1] for each in loop.body[:-1]]
     known: dict[str, Expr] = {}
     for each in names:
@@ -126,7 +126,7 @@ def _hoist_allocations(chain: PerfectNest) -> tuple[Body, Body]:
 
 
 class _LeadingIndices(Mutator):
-    """Prepends indices to those of some buffers."""
+    """Mutator that prepends indices to the accesses of some buffers."""
 
     def __init__(self, buffers: Collection[str], indices: tuple[Expr, ...]) -> None:
         self._buffers, self._indices = buffers, indices
@@ -145,7 +145,7 @@ class _LeadingIndices(Mutator):
 
 
 def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[Body]]:
-    """Return nests that load the names of earlier nests from memory.
+    """Replace the names of earlier nests in later ones by loads from memory.
 
     Args:
       loops: the enclosing loops; a name has a value for each of their iterations.
@@ -173,7 +173,7 @@ def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[
 
 
 def _is_used_later(name: str, nests: Sequence[Body], used: Sequence[set[str]]) -> bool:
-    """Return True if later nests use a name and none of them changes it."""
+    """Return True if later nests use a name but do not change it."""
     changed = any(
         isinstance(each, Assign) and each.name == name for nest in nests for each in walk(nest)
     )
@@ -181,7 +181,7 @@ def _is_used_later(name: str, nests: Sequence[Body], used: Sequence[set[str]]) -
 
 
 def _are_dependent(nests: Sequence[Body]) -> bool:
-    """Return True if a nest uses or assigns a name of an earlier one."""
+    """Return True if a nest uses or assigns a name that an earlier one defines."""
     defined: set[str] = set()
     for nest in nests:
         assigned = {each.name for each in walk(nest) if isinstance(each, Assign)}

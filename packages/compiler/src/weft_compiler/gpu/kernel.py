@@ -1,7 +1,7 @@
-"""A launch as an LLVM function that all its threads run.
+"""The LLVM function of a launch, which all of its threads run.
 
-Each function returns at once if the flag says that a check has failed. A thread whose check fails
-sets the flag to the number of the check.  Nothing waits for other blocks.
+Each function returns immediately if the flag is set, which means that a check has failed. A thread
+whose check fails sets the flag to the number of the check. No block waits for another one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 _THREAD_BYTES: Final = 4096
-"""Maximal private memory of a thread, in bytes."""
+"""Maximal size of a thread's private memory, in bytes."""
 
 THREAD: Final = "llvm.nvvm.read.ptx.sreg.tid.x"
 BLOCK: Final = "llvm.nvvm.read.ptx.sreg.ctaid.x"
@@ -68,7 +68,7 @@ class LaunchFunction(Function):
     """Writer of the function of a launch.
 
     Args:
-      number: of the launch, part of the function's name.
+      number: the number of the launch, which is part of the function's name.
     """
 
     def __init__(self, kernel: Kernel, launch: Launch, number: int) -> None:
@@ -119,7 +119,7 @@ class LaunchFunction(Function):
     # ---------------------------------------------------------------------------- turns
 
     def _by_threads(self) -> None:
-        """Emit the iteration of this thread, if it has one."""
+        """Emit the iteration of this thread, if the thread has one."""
         launch, w = self.launch, self.w
         wide = "i32" if launch.count + launch.threads < 1 << 31 else "i64"
         block, thread = w.put(f"call i32 @{BLOCK}()"), self._thread
@@ -144,7 +144,7 @@ class LaunchFunction(Function):
         self._philox(call, (at, self.w.put(f"add i64 {at}, 1")))
 
     def _by_rows(self) -> None:
-        """Emit the iterations of this block, which all of its threads run together."""
+        """Emit the iterations of this block, each of which all of its threads run together."""
         w, launch = self.w, self.launch
         if not launch.loops:
             self.body(launch.body)
@@ -192,7 +192,7 @@ class LaunchFunction(Function):
             self._bound.add(id(loop))
 
     def emit_loop(self, loop: For) -> None:
-        """Emit a loop; only its body if the iterations are distributed already."""
+        """Emit a loop; if its iterations are already distributed, emit only its body."""
         chain = self._shared.get(id(loop)) if self._together else None
         if id(loop) in self._bound:
             self.body(loop.body)
@@ -207,7 +207,7 @@ class LaunchFunction(Function):
             self._note(before)
 
     def _note(self, touched: set[str]) -> None:
-        """Record buffers that may have been accessed since the last barrier, on one path."""
+        """Record buffers that may have been accessed since the last barrier on some path."""
         if self._together:
             self._read |= touched
             self._written |= touched
@@ -424,7 +424,7 @@ class LaunchFunction(Function):
         self._philox(call)
 
     def _philox(self, call: Call, places: tuple[str, str] | None = None) -> None:
-        """Emit blocks of random words; other routines have no code for GPUs."""
+        """Emit blocks of random words; the only routine with code for GPUs."""
         if not isinstance(call, Philox) or call.sizes:
             raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
         views = [self.address(view.buffer, view.indices) for view in call.views]
@@ -432,7 +432,7 @@ class LaunchFunction(Function):
 
 
 class _Meet(Statement):
-    """A barrier of the threads of a block."""
+    """A barrier of the threads of a block, as a statement."""
 
 
 def neutral(combine: str, dtype: DType) -> str:

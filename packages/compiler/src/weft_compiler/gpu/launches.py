@@ -51,22 +51,22 @@ from weft_tensor.dtypes import DType
 
 WARP: Final = 32
 FLAT: Final = 256
-"""Threads of a block if each thread runs its own iteration."""
+"""Threads of a block for launches of kind THREADS."""
 
 MIN_ITERATIONS: Final = 32
 """Smallest trip count worth dividing among the threads of a block."""
 _MOST: Final = 256
-"""Maximal number of threads of a block for a row; a power of two."""
+"""Maximal number of threads of a block that processes a row; a power of two."""
 _MOST_ALONE: Final = 1024
-"""The same for a single row."""
+"""The same if there is only a single row."""
 BLOCK_BYTES: Final = 40 << 10
-"""Maximal shared memory of a block, in bytes, without that for reductions across warps."""
+"""Maximal shared memory of a block in bytes, not counting that for reductions across warps."""
 _BLOCKS: Final = 1 << 16
-"""Maximal number of blocks of a launch by rows; each then processes several rows."""
+"""Maximal number of blocks of a launch of kind ROWS; each then processes several rows."""
 _FEW: Final = 1 << 14
 """Minimal number of threads that keep a GPU busy."""
 _TOO_MUCH: Final = 1 << 22
-"""Operations of one thread with which a kernel takes tens of milliseconds."""
+"""Operations of one thread for which a kernel would take tens of milliseconds."""
 
 _INTEGERS: Final = (dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64)
 
@@ -86,20 +86,23 @@ class LaunchKind(enum.Enum):
 
 
 PerfectNest = tuple[For, ...]
-"""Loops, each the only statement in the previous one, except names."""
+"""Nested loops, outermost first.
+
+Each contains only the next one, apart from definitions of names.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Statements that become a kernel.
+    """Statements that run as one kernel.
 
     Attributes:
       body: the statements.
       loops: the loops whose iterations are assigned to threads, or to blocks.
       shared: for ROWS, the perfect nests whose iterations the threads of a block divide.
       atomic: the buffers with atomic stores.
-      count: the number of iterations of `loops`; for a routine, of its parts.
-      threads: per block.
+      count: the number of iterations of `loops`, or of parts of a routine.
+      threads: the number of threads per block.
     """
 
     way: LaunchKind
@@ -130,7 +133,7 @@ def launches_of(program: Program, atomics: bool) -> list[Launch]:
 
 
 def _groups(program: Program) -> list[Body]:
-    """Return the nests of a program; nests that share a name are one group."""
+    """Return the nests of a program; nests that share a name are in one group."""
     groups: list[list[Statement]] = []
     defined: dict[str, int] = {}
     for nest in nests_of(program):
@@ -181,14 +184,14 @@ def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
 def _with_atomics(
     chain: PerfectNest, free: list[For], buffers: Buffers, atomics: bool
 ) -> tuple[list[For], frozenset[str]]:
-    """Return the loops of a nest that atomic stores make independent, and the atomic buffers."""
+    """Return the loops that atomic stores make independent, and the buffers with such stores."""
     combined = _combined(chain[0].body, buffers, atomics)
     more = [loop for loop in chain if is_parallel(loop, chain, buffers, combined)]
     return (more, combined) if len(more) > len(free) else (free, frozenset())
 
 
 def _combined(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
-    """Return the buffers that are only combined with values, by one atomic combiner.
+    """Return the buffers that a body accesses only by one atomic combiner.
 
     Args:
       floating: True to include sums of floats, which depend on the order.
@@ -210,7 +213,7 @@ def _combined(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
 
 
 def perfect_nest(loop: For) -> PerfectNest:
-    """Return a loop, its only inner loop, and so on."""
+    """Return a loop, the only loop inside it, and so on: a perfect nest."""
     found = [loop]
     while True:
         *names, last = found[-1].body
@@ -244,9 +247,9 @@ def is_parallel(
 
 
 def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
-    """Return the buffers of which each iteration of a loop has a separate range.
+    """Return the buffers in which each iteration of a loop uses a range of its own.
 
-    An example is `s[4 * i + j]` with j below 4: ranges of the inner indices prove it.
+    For example `s[4 * i + j]` with j below 4: the range of the inner index proves it.
     """
     effects = effects_of(loop.body, buffers)
     inner = {each.variable: each for each in walk(loop.body) if isinstance(each, For)}
@@ -282,7 +285,7 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
 
 
 def parallel_nests(body: Body, buffers: Buffers) -> tuple[PerfectNest, ...]:
-    """Return the nests of independent loops in a body that all threads of a block divide."""
+    """Return the nests of independent loops whose iterations the threads of a block divide."""
     found: list[PerfectNest] = []
     for each in body:
         if isinstance(each, For):
@@ -314,7 +317,7 @@ def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
 
 
 def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) -> bool:
-    """Return True if blocks run the iterations of a nest and threads those of the inner loops."""
+    """Return True if a nest should be launched by ROWS."""
     if (
         not shared
         or max(map(total_iterations, shared)) < MIN_ITERATIONS
@@ -331,7 +334,7 @@ def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) 
 
 
 def _has_other_loops(body: Body, shared: Sequence[PerfectNest]) -> bool:
-    """Return True if all threads of a block would run the same iterations of some loop."""
+    """Return True if a body has loops that all threads of a block would repeat."""
     first = {id(chain[0]) for chain in shared}
 
     def other(each: Statement) -> bool:

@@ -1,4 +1,4 @@
-"""Programs as GPU kernels: their PTX, and their sequence of launches."""
+"""GPU kernels of a program, as PTX, and the sequence of their launches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_compiler.native import cache
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 
 ARCHITECTURES: Final = (70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120)
-"""Compute capabilities, times ten, to compile for; the driver accepts the code for later ones."""
+"""Compute capabilities to compile for, times ten; the driver accepts the code for later ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Step:
     """A launch of a kernel.
 
     Attributes:
-      name: its function. The parameters are the addresses of the arena, of the int32 flag, and of
-        some buffers.
+      name: its function, whose parameters are the addresses of the arena, of the int32 flag, and of
+        `buffers`.
       blocks, threads: the number of blocks, and of threads per block.
       buffers: the names of the program's inputs and outputs that it receives.
-      body: its statements.
+      body: the statements that it runs.
     """
 
     name: str
@@ -50,7 +50,7 @@ class GpuModule:
     Attributes:
       text: the kernels as LLVM IR.
       target: the target of the text.
-      steps: the launches, in order.
+      steps: the launches in order.
       arena: size of the temporaries, in bytes.
       messages: error messages of the checks. The flag holds the 1-based index of a failed check,
         or 0.
@@ -64,7 +64,7 @@ class GpuModule:
 
 
 def target_of_capability(major: int, minor: int) -> Target:
-    """Return the newest supported architecture that a GPU can run."""
+    """Return the newest supported architecture whose code a GPU can run."""
     known = [each for each in ARCHITECTURES if each <= 10 * major + minor]
     return Target(TRIPLE, f"sm_{max(known, default=ARCHITECTURES[0])}", "", alone=True)
 
@@ -77,7 +77,7 @@ def gpu_module(
     Args:
       contract: as in `Options`.
       atomics: True if sums may depend on the order of threads.
-    Raises: UnimplementedError: something in the program has no code for GPUs.
+    Raises: UnimplementedError: a part of the program has no code for GPUs.
     """
     require_supported(program)
     launches = launches_of(program, atomics)
@@ -114,7 +114,7 @@ def gpu_module(
 
 
 def ptx_of(module: GpuModule) -> str:
-    """Return the PTX of a module; it is cached on disk.
+    """Return the PTX of a module; results are cached on disk.
 
     Raises: InternalError: LLVM rejects the text.
     """
@@ -126,7 +126,7 @@ def ptx_of(module: GpuModule) -> str:
 
 
 def _plan(program: Program, launches: list[Launch]) -> Plan:
-    """Plan the locations of the buffers that several launches may access."""
+    """Plan the locations of the buffers that several launches may use."""
     touched = [_touched(launch.body) for launch in launches]
     places = []
     for each in program.body:

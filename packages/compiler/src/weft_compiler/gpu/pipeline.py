@@ -1,4 +1,4 @@
-"""The pass pipeline for GPUs; iterations are assigned to threads when kernels are emitted."""
+"""The pass pipeline for GPUs, before iterations are assigned to threads."""
 
 from __future__ import annotations
 

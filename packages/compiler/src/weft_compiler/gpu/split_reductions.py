@@ -13,9 +13,9 @@
                                          whole add= parts[b, j]
                                        s[j] add= whole
 
-The number of parts depends on the loops only.  Reductions into variables are split in the same way,
-for the whole program or for few rows.  "Sum" stands for all combiners here: also products, minima,
-maxima and bitwise operations.
+The number of parts depends only on the loops. Reductions into variables are split in the same way,
+for the whole program or for few rows. In this module "sum" means any combination: also products,
+minima, maxima and bitwise operations.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ from weft_tensor.dtypes import DType
 FEW_ROWS: Final = 128
 """Number of rows below which one block per row leaves most of a GPU idle."""
 LONG: Final = 1 << 15
-"""Elements of a row from which several blocks divide it."""
+"""Elements of a row from which several blocks divide the row."""
 PART: Final = 1 << 12
 """Minimal number of elements that a block sums."""
 _MOST: Final = 1 << 10
-"""Maximal number of blocks that sum parts, over all rows."""
+"""Maximal number of blocks that compute partial sums, over all rows."""
 _THREADS: Final = 1 << 14
-"""Approximate number of threads that sum columns."""
+"""Approximate number of threads that compute column sums."""
 COLUMN: Final = 32
 """Minimal number of elements of a column that a thread sums."""
 
@@ -87,12 +87,12 @@ _LEAST: Final[Mapping[str, float]] = {"add": -0.0, "mul": 1, "maximum": -np.inf,
 
 
 def split_column_sums(program: Program, context: Context) -> Program:
-    """Return the program with sums into buffers made by threads with variables of their own."""
+    """Split sums into buffers: threads sum into variables of their own, which are added."""
     return _split(program, context, _of_buffers)
 
 
 def split_row_sums(program: Program, context: Context) -> Program:
-    """Return the program with long sums into few variables made in parts."""
+    """Split long sums into variables: several blocks compute partial sums, which are added."""
     return _split(program, context, _of_variables)
 
 
@@ -123,7 +123,7 @@ class _Total:
     """The target of a reduction.
 
     Attributes:
-      name: of the variable or the buffer.
+      name: the name of the variable or the buffer.
       place: the indices in the buffer; None for a variable.
     """
 
@@ -150,15 +150,15 @@ class _Total:
 
 @dataclass(frozen=True, slots=True)
 class _ReductionNest:
-    """The reductions of a nest, one for each iteration of some loops.
+    """The reductions in a nest, one for each iteration of the loops in `kept`.
 
     Attributes:
       totals: the targets.
-      kept: the loops whose iterations have separate totals.
+      kept: the loops whose iterations have totals of their own.
       summed: the reduced loops, with constant trip counts.
-      body: of the innermost reduced loop.
+      body: the body of the innermost reduced loop.
       parts: the approximate number of parts of each total.
-      around: for totals in variables, the statements before and after the reduced loops.
+      around: if the totals are variables, the statements before and after the reduced loops.
     """
 
     totals: tuple[_Total, ...]
@@ -169,7 +169,7 @@ class _ReductionNest:
     around: tuple[Body, Body] | None = None
 
     def cut(self, names: Names) -> tuple[Body, Body]:
-        """Return buffers for the parts, and the statements that replace the nest."""
+        """Return buffers for the partial results, and the statements that replace the nest."""
         blocks, inner, body = self._divided(names)
         at = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
         shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.kept)])
@@ -193,7 +193,7 @@ class _ReductionNest:
         return tuple(map(Allocate, buffers.values())), (*first, *second)
 
     def _whole(self, blocks: PerfectNest, parts: Mapping[str, Load], names: Names) -> Body:
-        """Return the loops that combine the parts."""
+        """Return the loops that combine the partial results."""
         if self.around is not None:
             steps = [Assign(each.name, parts[each.name], each.combine) for each in self.totals]
             before, after = self.around
@@ -205,7 +205,7 @@ class _ReductionNest:
         return nested(self.kept, (*begin, *nested(blocks, steps), *ends))
 
     def _divided(self, names: Names) -> tuple[PerfectNest, PerfectNest, Body]:
-        """Return the loops over the parts, the loops inside each, and the body."""
+        """Return the loops over the parts, the loops within each part, and the body."""
         blocks: list[For] = []
         rest, body, wanted = list(self.summed), self.body, self.parts
         while rest and wanted > 1:
@@ -236,7 +236,7 @@ class _ReductionNest:
 def _for_iteration(
     body: Body, variable: str, iteration: Expr, below: int | None, names: Names
 ) -> Body:
-    """Return a body for an iteration that runs only if it is below a bound."""
+    """Return a body for one iteration, guarded by a bound."""
     if below is None:
         return substitute_body(body, {variable: iteration})
     at = Variable(INDEX, names.new(variable))  # a name, because ranges are tracked by name
@@ -245,7 +245,10 @@ def _for_iteration(
 
 
 def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
-    """Return the reduction of a nest into elements of buffers, selected by some of its loops."""
+    """Return a nest as a reduction into elements of buffers.
+
+    Some of its loops select the elements.
+    """
     only = nest[0]
     if len(nest) > 1 or not isinstance(only, For) or _has_others(nest):
         return None
@@ -267,7 +270,7 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 
 
 def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
-    """Return the reduction into variables, of a whole nest or for each of few rows."""
+    """Return a nest as a reduction into variables, of the whole program or for each of few rows."""
     only = nest[0]
     kept: PerfectNest = perfect_nest(only) if len(nest) == 1 and isinstance(only, For) else ()
     names, body = _pushed_in(kept) if kept else ((), nest)
@@ -303,7 +306,7 @@ def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 
 
 def _has_others(nest: Body) -> bool:
-    """Return True if a nest has calls or loops of unknown trip count, which are not split."""
+    """Return True if a nest has calls or loops of unknown trip count, which prevent splitting."""
     return any(
         isinstance(each, Call | While) or (isinstance(each, For) and static_extent(each) is None)
         for each in walk(nest)
@@ -311,7 +314,7 @@ def _has_others(nest: Body) -> bool:
 
 
 def _pushed_in(chain: PerfectNest) -> tuple[Body, Body]:
-    """Return the names between the loops of a nest, and the innermost body."""
+    """Move the names that are defined between the loops of a nest into its body."""
     names = [each for loop in chain[:-1] for each in loop.body[:-1]]
     return tuple(names), chain[-1].body
 
@@ -334,7 +337,7 @@ def _stored_totals(body: Body, buffers: Buffers) -> tuple[_Total, ...]:
 
 
 def _assigned_totals(loop: For) -> tuple[_Total, ...]:
-    """Return the outer variables that a loop combines values into."""
+    """Return the variables defined outside that a loop combines values into."""
     own = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
     found: dict[str, _Total] = {}
     for each in walk(loop.body):
@@ -357,7 +360,7 @@ def _loaded(values: Mapping[str, Expr]) -> set[str]:
 
 
 class _Accumulation(StatementMutator):
-    """Redirects reductions from buffers or variables to other variables.
+    """Mutator that redirects reductions from buffers or variables to other variables.
 
     Args:
       variables: the variables, by the buffers and variables that they replace.
@@ -376,7 +379,7 @@ class _Accumulation(StatementMutator):
 
 
 def nested(chain: Sequence[For], body: Sequence[Statement]) -> Body:
-    """Wrap a body in loops with the variables and extents of others."""
+    """Wrap a body in copies of loops."""
     found = tuple(body)
     for loop in reversed(chain):
         found = (For(loop.variable, loop.extent, found),)

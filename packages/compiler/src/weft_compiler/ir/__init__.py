@@ -1,1 +1,4 @@
-"""The loop-nest IR: expressions, statements, programs; printed, parsed, verified, interpreted."""
+"""The loop-nest IR: expressions, statements and programs.
+
+Printer, parser, verifier, interpreter.
+"""

@@ -1,4 +1,4 @@
-"""Canonical programs: without names of their graphs, so that equal computations have equal text."""
+"""Canonical programs: equal computations have equal text, because names are numbered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_compiler.ir.program import (
 
 
 def canonical(program: Program) -> Program:
-    """Return the program with numbered names, in the order of their declarations.
+    """Return the program with its names replaced by numbers, in the order of declaration.
 
     Messages of checks are omitted, because machine code does not contain them.
     """
@@ -40,7 +40,7 @@ def canonical(program: Program) -> Program:
 
 
 class _Numbering(Mutator):
-    """Numbers names in the order of their declarations.
+    """Mutator that numbers names in the order of their declarations.
 
     Attributes:
       names: the new names, by the old ones.

@@ -1,11 +1,11 @@
-"""Expressions of one element, computed between a program's loads and stores.
+"""Expressions: computations of one element between the loads and stores of a program.
 
 An expression is an immutable tree of constants, variables, loads, and applications of the
 primitives that `weft_graph.ir.scalar` declares, whose meaning it shares: integers wrap around,
 floating point follows IEEE 754.  Indices are expressions of type int64.
 
-A tree has no sharing: a value that is used twice should be a `Let`.  Two expressions are equal if
-they are the same object; `same` compares their structure.
+Subexpressions are not shared: a value that is used twice should be a `Let`. `==` compares identity;
+  `same` compares structure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INFIX: Final = {
     "mul": ("*", 3),
     "div": ("/", 3),
 }
-"""The infix primitives, with their sign and precedence."""
+"""The infix primitives, with their symbol and precedence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class Constant(Expr):
     """A number.
 
     Attributes:
-      value: of the matching Python type: bool, int or float.
+      value: a bool, an int or a float, according to the type.
     """
 
     value: bool | int | float
@@ -66,7 +66,7 @@ class Constant(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable(Expr):
-    """The variable of a loop, or a name defined by a `Let` or a `Var`."""
+    """The variable of a loop, or a name that a `Let` or a `Var` defines."""
 
     name: str
 
@@ -99,7 +99,7 @@ class Apply(Expr):
 
 
 def number(value: bool | int | float, dtype: DType) -> Constant:
-    """Return a constant of an element type; integers wrap around as in its arithmetic."""
+    """Return a constant of an element type; integers wrap around as in arithmetic of that type."""
     if dtype.is_bool:
         return Constant(dtype, bool(value))
     if dtype.is_floating:
@@ -205,7 +205,7 @@ def children(expression: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expression: Expr) -> Iterator[Expr]:
-    """Yield an expression and all that it is made of, operands first."""
+    """Yield an expression and all of its subexpressions, operands first."""
     parts: list[Expr] = []
     _collect(expression, parts)
     return iter(parts)
@@ -245,12 +245,12 @@ def substitute(expression: Expr, values: Mapping[str, Expr]) -> Expr:
 
 
 def same(x: Expr, y: Expr) -> bool:
-    """Return True if two expressions are written the same."""
+    """Return True if two expressions have the same structure."""
     return x is y or str(x) == str(y)
 
 
 def expression_text(expression: Expr, binding: int = 0) -> str:
-    """Return the text of an expression, in parentheses if its precedence requires them."""
+    """Return the text of an expression, with parentheses if an operator around it binds tighter."""
     match expression:
         case Constant():
             return _number(expression)

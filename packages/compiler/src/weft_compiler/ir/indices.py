@@ -60,18 +60,18 @@ def clamped(x: Operand, size: int) -> Expr:
 
 
 def inside(x: Operand, size: int) -> Expr:
-    """Return True if an index is in [0, size)."""
+    """Return the condition that an index is in [0, size)."""
     x = _expression(x)
     return apply("bit_and", apply("greater_equal", x, index(0)), apply("less", x, index(size)))
 
 
 def is_number(x: Operand, value: int) -> bool:
-    """Return True if an index is known to be a number."""
+    """Return True if an index is the constant `value`."""
     return x == value if isinstance(x, int) else isinstance(x, Constant) and x.value == value
 
 
 def flattened(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
-    """Return the flat index of an element of a dense tensor."""
+    """Return the flat index of an element of a dense tensor, from its indices."""
     total: Expr = index(0)
     for axis, position in enumerate(indices):
         total = plus(total, times(position, math.prod(shape[axis + 1 :])))

@@ -1,4 +1,4 @@
-"""Construction of loops by rules and passes, and trip counts."""
+"""Construction of loops, and their trip counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Unique = Callable[[str], str]
 
 
 def nest(unique: Unique, sizes: Sequence[int], body: Callable[..., Body]) -> Body:
-    """Return loops over sizes; `body` maps their variables to the statements inside."""
+    """Return nested loops over sizes; `body` maps their variables to the innermost statements."""
     if 0 in sizes:
         return ()
     variables = [Variable(INDEX, unique("i")) for _ in sizes]
@@ -36,7 +36,10 @@ def nest(unique: Unique, sizes: Sequence[int], body: Callable[..., Body]) -> Bod
 
 
 def load(buffer: Buffer, shape: Sequence[int], position: Sequence[Operand]) -> Load:
-    """Load an element by indices in `shape`, from memory that may have another shape."""
+    """Load an element.
+
+    `position` is its position in `shape`, which may differ from the buffer's shape.
+    """
     return Load(buffer.dtype, buffer.name, tuple(reshaped(position, shape, buffer.shape)))
 
 
@@ -46,12 +49,12 @@ def fill(unique: Unique, buffer: Buffer, value: Expr) -> Body:
 
 
 def strip_mine(loop: For, size: int, block: str, body: Callable[[For], Body]) -> For:
-    """Return a loop over blocks of the iterations of a serial or vector loop.
+    """Split a serial or vector loop into a loop over blocks of iterations.
 
     Args:
       size: the number of iterations of a block; the last block may have fewer.
       block: the name of the new loop's variable.
-      body: maps the loop over one block to the statements for the block.
+      body: maps the inner loop, over one block, to the statements for the block.
     """
     start = times(Variable(INDEX, block), size)
     inner = replace(loop, start=start, extent=apply("minimum", plus(start, size), loop.extent))
@@ -65,8 +68,8 @@ def strip_mine(loop: For, size: int, block: str, body: Callable[[For], Body]) ->
 def num_iterations(loop: For) -> Fraction | None:
     """Return the number of iterations; None if it is unknown.
 
-    For a loop over blocks of iterations it is the mean, or the most if the number of blocks is
-    unknown.
+    For an inner loop over a block of iterations, whose size varies, return the mean; if the number
+    of blocks is unknown, return the maximum.
     """
     match loop:
         case For(extent=Constant(value=extent), start=None):

@@ -1,4 +1,4 @@
-"""The only rewriter of programs: subclasses of `Mutator` rewrite nodes."""
+"""Rewriting of programs: the base class `Mutator`, which all rewrites derive from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Mutator:
     """
 
     def rewrite_body(self, body: Body) -> Body:
-        """Return the statements that take the place of a body."""
+        """Return the statements that replace a body."""
         new: list[Statement] = []
         for statement in body:
             result = self.rewrite_statement(statement)
@@ -51,7 +51,7 @@ class Mutator:
         return self.rewrite_bodies(map_expressions(statement, self.rewrite_expression))
 
     def rewrite_bodies(self, statement: S) -> S:
-        """Return a statement whose bodies are rewritten, and whose expressions stay."""
+        """Return a statement with rewritten bodies and unchanged expressions."""
         return map_bodies(statement, self.rewrite_body)
 
     def rewrite_expression(self, expression: Expr) -> Expr:
@@ -88,7 +88,7 @@ class Substitution(Mutator):
         self._values = values
 
     def rewrite_expression(self, expression: Expr) -> Expr:
-        """Return an expression without these variables."""
+        """Return an expression with the variables replaced."""
         return substitute(expression, self._values)
 
 
@@ -127,7 +127,7 @@ class Renaming(Mutator):
 
 
 def substitute_body(body: Body, values: Mapping[str, Expr]) -> Body:
-    """Return a body with expressions in the place of variables."""
+    """Return a body with variables replaced by expressions."""
     return Substitution(values).rewrite_body(body)
 
 
@@ -168,7 +168,7 @@ def map_bodies(statement: S, change: Callable[[Body], Body]) -> S:
 
 
 def unless_same(old: Body, new: list[Statement]) -> Body:
-    """Return new statements as a body; the old body if it has the same statements."""
+    """Return the new statements as a body; if they equal those of the old body, return that one."""
     return old if len(old) == len(new) and all(map(operator.is_, old, new)) else tuple(new)
 
 
@@ -179,7 +179,10 @@ def with_body(program: Program, body: Body) -> Program:
 
 
 def _changed(statement: S, **new: object) -> S:
-    """Return a statement with other fields; the statement itself if none of them is another."""
+    """Return a statement with other fields.
+
+    If all fields are the same, return the statement itself.
+    """
     if all(_is_same(getattr(statement, name), value) for name, value in new.items()):
         return statement
     return replace(statement, **new)

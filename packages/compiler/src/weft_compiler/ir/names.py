@@ -1,4 +1,4 @@
-"""Names that a program declares and uses, and fresh names."""
+"""Names that programs declare and use, and creation of fresh names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Names:
         self._used |= declared_names(program.body)
 
     def new(self, given: str) -> str:
-        """Return a name that nothing has, such as `given_2`."""
+        """Return an unused name that begins with `given`, such as `given_2`."""
         candidates = (f"{given}_{number}" for number in itertools.count(2))
         name = next(candidate for candidate in candidates if candidate not in self._used)
         self._used.add(name)

@@ -32,11 +32,11 @@ from weft_compiler.ir.program import (
 from weft_compiler.ir.visitor import Visitor
 
 _MOVES: Final = frozenset(("cast", "bitcast"))
-"""Primitives that do not count as operations."""
+"""Primitives that do not count as operations, because they only move values."""
 
 
 def nests_of(program: Program) -> list[Body]:
-    """Return the statements of a program without allocations, one loop nest or call in each part.
+    """Split the statements of a program into parts with one loop nest or call each.
 
     A part begins with the variables that its loop reduces into, and ends with statements that use
     them.  Other statements outside loops are parts of their own.
@@ -51,7 +51,7 @@ def nests_of(program: Program) -> list[Body]:
 
 
 def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
-    """Return True if a statement belongs to the same part as those before it."""
+    """Return True if a statement belongs to the same part as the previous ones."""
     has_loop = any(isinstance(each, For | While | If | Call) for each in nest)
     has_variable = any(isinstance(each, Var) for each in nest)
     only_begun = all(isinstance(each, Let | Var) for each in nest)
@@ -72,9 +72,10 @@ def defined_names(nest: Body) -> set[str]:
 
 
 def flops(nest: Body) -> int | None:
-    """Return the floating-point operations of a nest; None with loops of unknown trip count.
+    """Count the floating-point operations of a nest; None if a trip count is unknown.
 
-    A function such as exp, or a combiner, counts as one operation. Both branches count.
+    A function such as exp counts as one operation, and so does a combiner. Both branches of an `If`
+    count.
     """
     count = _flops(nest)
     return None if count is None else round(count)
@@ -114,7 +115,7 @@ def _own_flops(statement: Statement) -> int:
 
 
 def bytes_moved(nest: Body, program: Program) -> int:
-    """Return the bytes that a nest reads and writes; each element counts once per direction.
+    """Count the bytes that a nest reads and writes; each element counts once per direction.
 
     Local buffers and single constants are not counted.
     """
@@ -131,7 +132,7 @@ def bytes_moved(nest: Body, program: Program) -> int:
 
 
 class _Accesses(Visitor):
-    """Counts the elements of buffers that statements access, as an upper bound.
+    """Visitor that counts the elements of buffers that statements access, as an upper bound.
 
     Attributes:
       elements: by buffer and direction, the counts keyed by the text of the access.
@@ -176,7 +177,7 @@ class _Accesses(Visitor):
         del self._loops[loop.variable]
 
     def _visit_call(self, call: Call) -> None:
-        """Add a part of the buffer of each view, from its first element on."""
+        """Count, for each view, the rest of its buffer from the first element onwards."""
         names, times = operand_names(type(call)), math.prod(self._loops.values())
         for name, view in zip(names.views, call.views, strict=True):
             span = call.spans(view.dtype.size)[name]
@@ -184,7 +185,7 @@ class _Accesses(Visitor):
 
 
 def _elements(indices: tuple[Expr, ...], loops: Mapping[str, int]) -> int:
-    """Return the number of elements of an access, by the loops whose variables it uses."""
+    """Return the number of elements of an access, from the loops that its indices use."""
     used = variable_names(indices)
     if used - loops.keys():  # its operands are not examined
         return math.prod(loops.values())

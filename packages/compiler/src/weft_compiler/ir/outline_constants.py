@@ -1,9 +1,9 @@
-"""Constant outlining: pieces of a program that differ only in constants share code that loads them.
+"""Constant outlining: pieces that differ only in constants share code, which loads the constants.
 
-Steps of an unrolled recurrent network access different rows; updates of a schedule have different
-factors. Constants that are added to, subtracted from or multiplied with floats, and offsets of
-indices, cost the same when they are loaded. Other constants stay in the code, because it depends on
-them: a stride determines vectorization, and a division by a power of two becomes a multiplication.
+For example, the steps of an unrolled recurrent network access different rows. Loading a constant
+costs nothing if it is added to, subtracted from or multiplied with a float, or if it is an offset
+of an index. Other constants stay in the code, because the quality of the code depends on them: a
+stride determines vectorization, and a division by a power of two becomes a multiplication.
 """
 
 from __future__ import annotations
@@ -39,20 +39,22 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _NAME: Final = "numbers"
-"""Prefix of buffers with outlined constants; canonical names of other buffers are shorter."""
+"""Prefix of the names of buffers with outlined constants; it is longer than canonical names, so it
+cannot collide with them.
+"""
 _LOADED: Final = frozenset({"add", "sub", "mul"})
 _TYPES: Final = (dtypes.float32, dtypes.float64)
 
 _Site = tuple[DType, int]
-"""The position of a constant: its type, and its number among the constants of this type."""
+"""The position of a constant: its type, and its index among the constants of this type."""
 
 
 class OutlinedProgram(NamedTuple):
     """A program whose outlined constants are its last inputs.
 
     Attributes:
-      program: with the inputs.
-      numbers: an array for each of these inputs.
+      program: the program.
+      numbers: the array of each of these inputs.
     """
 
     program: Program
@@ -60,7 +62,7 @@ class OutlinedProgram(NamedTuple):
 
 
 def outline_constants(programs: Sequence[Program]) -> list[OutlinedProgram]:
-    """Return programs in canonical form, those made one that differ in constants alone."""
+    """Return programs in canonical form; programs that differ only in constants become equal."""
     written = [_text(program) for program in programs]
     different = dict(zip(written, programs, strict=True))
     result = {text: OutlinedProgram(program, ()) for text, program in different.items()}
@@ -77,7 +79,7 @@ def outline_constants(programs: Sequence[Program]) -> list[OutlinedProgram]:
 
 
 def _text(program: Program) -> str:
-    """Return a program as text, with the values of its constants: those are in its code."""
+    """Return the text of a program, including the values of its constants."""
     constants = [
         f"{name}={value.tobytes().hex()}" for name, value in sorted(program.constants.items())
     ]
@@ -85,7 +87,7 @@ def _text(program: Program) -> str:
 
 
 def _varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
-    """Return the constants that are not the same in all programs of a group."""
+    """Return the positions of the constants that differ among the programs of a group."""
     return {
         site
         for site, first in values[0].items()
@@ -94,7 +96,7 @@ def _varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
 
 
 def _loading(program: Program, template: _Template, sites: Collection[_Site]) -> OutlinedProgram:
-    """Return a program that loads the constants of some sites."""
+    """Return a program that loads the constants at some positions instead of containing them."""
     loads = _Loads(sites)
     body = loads.rewrite_body(program.body)
     numbers: dict[DType, list[float]] = {}
@@ -107,7 +109,7 @@ def _loading(program: Program, template: _Template, sites: Collection[_Site]) ->
 
 
 def _in_order(sites: Collection[_Site]) -> list[_Site]:
-    """Return sites by type, those of each in the order of the program."""
+    """Return positions grouped by type, in the order of the program."""
     return sorted(sites, key=lambda site: (site[0].name, site[1]))
 
 
@@ -116,7 +118,7 @@ def _buffer(dtype: DType) -> str:
 
 
 class _ConstantMutator(Mutator):
-    """Replaces the constants of a program that may be outlined, in a fixed order."""
+    """Mutator that replaces the constants that may be outlined, in a fixed order."""
 
     def replaced(self, constant: Constant) -> Expr:
         """Return the replacement of a constant."""
@@ -134,13 +136,13 @@ class _ConstantMutator(Mutator):
         return self.rewrite_bodies(statement)
 
     def _rewrite_index(self, expression: Expr) -> Expr:
-        """Return an index; one that is a constant may be loaded whole."""
+        """Rewrite an index; a constant index may be loaded as a whole."""
         if isinstance(expression, Constant):
             return self.replaced(expression)
         return self.rewrite_expression(expression)
 
     def rewrite_expression(self, expression: Expr) -> Expr:
-        """Return an expression with the constants inside of it replaced."""
+        """Return an expression with the constants inside it replaced."""
         if isinstance(expression, Load):
             return replace_children(expression, tuple(map(self._rewrite_index, expression.indices)))
         primitive = expression.primitive if isinstance(expression, Apply) else ""
@@ -154,7 +156,7 @@ class _ConstantMutator(Mutator):
 
 
 def _is_loaded(primitive: str, dtype: DType) -> bool:
-    """Return True if an operand of a primitive may be loaded: strides are not."""
+    """Return True if a constant operand of a primitive may be loaded; strides may not."""
     if dtype is INDEX:
         return primitive in ("add", "sub")
     return primitive in _LOADED and dtype in _TYPES
@@ -181,7 +183,7 @@ class _Template(_ConstantMutator):
 
 
 class _Loads(_ConstantMutator):
-    """Replaces the constants at some positions with loads."""
+    """Mutator that replaces the constants at some positions by loads."""
 
     def __init__(self, sites: Collection[_Site]) -> None:
         self._sites = sites
@@ -193,7 +195,7 @@ class _Loads(_ConstantMutator):
             counts[site[0]] = self._places[site] + 1
 
     def offsets(self) -> list[Let]:
-        """Return the statements that load offsets of indices, before all loops."""
+        """Return the statements that load index offsets; they precede all loops."""
         return [
             Let(f"{_NAME}{place}", Load(dtype, _buffer(dtype), (index(place),)))
             for (dtype, _), place in self._places.items()

@@ -1,4 +1,4 @@
-"""Reads programs as `weft_compiler.ir.printer` writes them.
+"""Parser of programs in the format of `weft_compiler.ir.printer`.
 
 program := "program" NAME "(" buffers ")" "->" "(" outputs ")" ":" body
 outputs := buffers, each of which may begin with "update"
@@ -107,7 +107,7 @@ class _Reader:
     # ---------------------------------------------------------------------------- lines
 
     def _begin(self) -> int:
-        """Take the next line and return its indentation."""
+        """Move to the next line and return its indentation."""
         line = self._lines[self._next][1]
         self._next += 1
         self._tokens = []

@@ -1,7 +1,7 @@
 """Programs split into their outermost loop nests, each a program of its own.
 
-Layers of a network become equal nests over different buffers. With buffers numbered in the order of
-use, their programs have equal text and are compiled once.
+Equal layers of a network become equal nests over different buffers. Since buffers are numbered in
+the order of use, their programs have equal text and are compiled once.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ from weft_compiler.ir.program import (
 )
 
 _NEAR: Final = 2
-"""Maximal distance, in nests, of a scalar's last user for which both stay in one piece."""
+"""Maximal distance, in nests, from the computation of a scalar to its last use for which both stay
+in one piece.
+"""
 
 
 class Piece(NamedTuple):
     """Some statements of a program.
 
     Attributes:
-      program: the statements, with names independent of their origin.
+      program: the statements, with names that do not depend on the whole program.
       buffers: the names of its inputs and outputs in the whole program.
       checks: the number of checks before it.
-      numbers: arrays for the last inputs of the program, stored in the code that calls it.
-      thread: bytes of each thread's part of the arena, besides those that its code requires.
+      numbers: arrays for the last inputs of the program; they are stored in the code that calls it.
+      thread: bytes of each thread's part of the arena, in addition to those that its code requires.
     """
 
     program: Program
@@ -57,11 +59,11 @@ class Piece(NamedTuple):
 
 
 def pieces_of(program: Program) -> list[Piece]:
-    """Return the pieces of a program, which are equivalent to it when run in sequence.
+    """Split a program into pieces, which are equivalent to it when they run in sequence.
 
-    Each nest becomes a piece, or a few nests that share a scalar. A scalar that later nests use is
-    passed through a buffer without dimensions. Values that depend on inputs only, such as a size,
-    are computed in each piece. Buffers that only one piece uses are allocated there.
+    A piece is one nest, or a few nests that share a scalar. A scalar that later nests use is passed
+    through a buffer of rank 0. Values that depend only on inputs, such as a size, are computed
+    again in each piece. A buffer that only one piece uses is allocated there.
     """
     lets = _known_from_inputs(program)
     known = set(lets.values())
@@ -93,7 +95,10 @@ def pieces_of(program: Program) -> list[Piece]:
 def _piece(
     program: Program, buffers: Mapping[str, Buffer], body: Body, given: Sequence[str], checks: int
 ) -> Piece:
-    """Return a piece of some statements, which use the given buffers and their own."""
+    """Return a piece of some statements.
+
+    `given` are the buffers that it shares with other pieces.
+    """
     written = set(_written(body))
     inputs = [name for name in given if name not in written]
     outputs = [name for name in given if name in written]
@@ -114,7 +119,7 @@ def _piece(
 
 
 def _known_from_inputs(program: Program) -> dict[str, Let]:
-    """Return the top-level names of a program that depend on inputs only, without loops."""
+    """Return the top-level names that depend only on inputs and are computed without loops."""
     inputs = {each.name for each in program.inputs}
     lets: dict[str, Let] = {}
 
@@ -130,7 +135,7 @@ def _known_from_inputs(program: Program) -> dict[str, Let]:
 
 
 def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
-    """Yield the definitions of names that a body uses, and of those that these use."""
+    """Yield the definitions that a body uses, directly or through other definitions."""
     used = _used(body)
     for name, let in reversed(lets.items()):
         if name in used:
@@ -139,10 +144,10 @@ def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
 
 
 def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
-    """Pass scalars from the nest that computes them to later ones through buffers.
+    """Pass scalars to later nests through buffers.
 
-    Otherwise one norm that scales the updates of all variables would join them in one piece. If the
-    last user is near, one piece of a few nests is cheaper to compile.
+    Otherwise a norm that scales the updates of all variables would join them all to one piece. If
+    the last user is near, the nests stay one piece, which is cheaper to compile.
 
     Returns: the nests, and the buffers of the scalars.
     """
@@ -174,7 +179,7 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
 
 
 def _closed(nests: Sequence[Body]) -> list[Body]:
-    """Merge nests that share names, with all nests between them."""
+    """Merge nests that share names, including all nests between them."""
     defined = {
         each.name: position
         for position, nest in enumerate(nests)
@@ -202,7 +207,7 @@ def _used(body: Body) -> set[str]:
 
 
 def _touched(body: Body) -> dict[str, None]:
-    """Return the buffers that a body uses and does not allocate, in the order of first use."""
+    """Return the buffers that a body uses but does not allocate, in the order of first use."""
     buffers: dict[str, None] = {}
     for each in walk(body):
         for expression in expressions(each):

@@ -11,11 +11,10 @@
         for j in 10:
           y[i, j] = exp(x[i, j] - m) / s
 
-A program takes inputs, which it only reads, and fills outputs, which have other memory than all
-inputs and each other.  Outputs that it updates, `-> (update v: float32[8])`, have values before,
-which it may read until it stores others.  Buffers are dense, in C order.  A statement is immutable;
-passes make new ones.  Names are unique within a program, loop variables of loops beside each other
-excepted.
+A program reads inputs and fills outputs, whose memory overlaps neither the inputs nor each other.
+Outputs that it updates, `-> (update v: float32[8])`, have old values, which it may read until it
+stores new ones. Buffers are dense, in C order. Statements are immutable; passes create new ones.
+Names are unique within a program, except that loops side by side may share a variable name.
 
 `weft_compiler.ir.verifier.verify` checks the rules of each statement, after every pass.
 `weft_compiler.interpreter.interpret` defines the meaning of each statement.
@@ -42,7 +41,7 @@ class Buffer:
       name: unique in the program.
       dtype: bool, an integer or a floating-point type.
       shape: the sizes of its dimensions.
-      is_complex: True if callers have it as a complex array, without the last axis.
+      is_complex: True if callers pass it as a complex array, without the last axis.
     """
 
     name: str
@@ -52,7 +51,7 @@ class Buffer:
 
     @property
     def array_type(self) -> tuple[DType, tuple[int, ...]]:
-        """The element type and the shape of the array of a caller."""
+        """The element type and the shape of the array that callers pass."""
         if not self.is_complex:
             return self.dtype, self.shape
         return (complex64 if self.dtype is float32 else complex128), self.shape[:-1]
@@ -74,14 +73,14 @@ class Buffer:
 
 
 class _Analyzed:
-    """A slot for cached analysis results of an immutable object."""
+    """Base of immutable objects with a slot for cached results of analyses."""
 
     __slots__ = ("_effects",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(_Analyzed):
-    """Base of the classes below; immutable, so that analyses may cache results by statement."""
+    """Base of all statements; immutable, so that analyses may cache results by statement."""
 
     def __str__(self) -> str:
         from weft_compiler.ir.printer import statement_text
@@ -106,7 +105,7 @@ class Order(enum.Enum):
 
 
 COMBINERS: Final = frozenset(("add", "mul", "minimum", "maximum", "bit_and", "bit_or", "bit_xor"))
-"""The primitives that may combine values in any order, with any grouping."""
+"""The primitives that may combine values in any order and grouping."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +128,7 @@ class For(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class While(Statement):
-    """A loop that runs as long as its condition, which the body changes, holds.
+    """A loop that runs as long as a condition is true; the body changes the condition.
 
     It polls the interrupt flag of the program.
     """
@@ -168,8 +167,9 @@ class Assign(Statement):
     """An assignment to a `Var`.
 
     Attributes:
-      combine: one of COMBINERS: the new value is that of the primitive of the old one and `value`.
-        The iterations of enclosing loops may be combined in any order.
+      combine: one of COMBINERS; the new value is this primitive of the old value and `value`.
+        Iterations of enclosing loops may be combined in any order. If None, the new value is
+        `value`.
     """
 
     name: str
@@ -202,15 +202,17 @@ class Allocate(Statement):
 
 
 FOR_KERNELS: Final = "kernels compute this: "
-"""Prefix of the message of a check whose failure is not an error but deoptimizes to kernels."""
+"""Prefix of the message of a check whose failure is not an error: the program deoptimizes to
+kernels.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check(Statement):
-    """Ends the program unless the condition holds.
+    """A condition that ends the program if it is false.
 
-    Elements stored before are undefined then. If the condition compares a name with constants, the
-    resulting bounds are known in the rest of the body.
+    If it is false, the outputs are undefined. If it compares a name with constants, the rest of the
+    body may rely on the resulting bounds.
 
     Attributes:
       message: the requirement.
@@ -221,16 +223,17 @@ class Check(Statement):
 
 
 Input: TypeAlias = Load
-"""A view that a call reads: its first element."""
+"""A view that a call reads; the field has its first element."""
 Output: TypeAlias = Load
-"""A view that a call writes, and may read: its first element."""
+"""A view that a call writes and may read; the field has its first element."""
 
 Views: TypeAlias = Mapping[str, tuple[DType, int]]
-"""The element type of each view, and the number of elements to the end of its buffer."""
+"""For each view of a call, the element type and the number of elements up to the end of its buffer.
+"""
 
 
 class OperandNames(NamedTuple):
-    """The names of a routine's operands, each in order.
+    """The names of the operands of a routine.
 
     Attributes:
       views: the first elements of the memory that it accesses.
@@ -250,12 +253,13 @@ class Call(Statement):
     """A call of a routine, such as a matrix product.
 
     Each routine is a subclass (see `weft_compiler.routines`), whose fields are its operands. Fields
-    of the types `Input` and `Output` are views, those of `int` parameters, and those of `Expr`
-    numbers, which may depend on loops and contain no loads.
+    of the types `Input` and `Output` are views. Fields of type `int` are parameters. Fields of type
+    `Expr` are numbers: integers that may depend on loops and contain no loads.
 
     Attributes:
       routine: the name of the routine.
-      sizes: parameters that are known only at run time, at least 1; their fields have the maximum.
+      sizes: the parameters that are known only at run time and are at least 1; their fields have
+        the maximum.
     """
 
     routine: ClassVar[str] = ""
@@ -272,7 +276,7 @@ class Call(Statement):
     ) -> Self:
         """Return a call with operands in order, as its text has them.
 
-        Raises: InvalidArgumentError: the routine has other operands.
+        Raises: InvalidArgumentError: the operands do not match those of the routine.
         """
         names = operand_names(cls)
         counts = len(views), tuple([name for name, _ in parameters]), len(numbers)
@@ -331,11 +335,11 @@ class Call(Statement):
         raise NotImplementedError
 
     def error(self, views: Views) -> str:
-        """Return the reason why the operands are invalid, or ""."""
+        """Return why the operands are invalid, or ""."""
         raise NotImplementedError
 
     def reference(self, *operands: Any) -> None:
-        """Compute the same with NumPy; `sizes` is empty.
+        """Compute the result of the call with NumPy; `sizes` is empty.
 
         Args:
           operands: flat arrays that begin with the first element of each view, then the numbers.
@@ -344,7 +348,7 @@ class Call(Statement):
 
 
 def operand_names(routine: type[Call]) -> OperandNames:
-    """Return the names of a routine's operands, by the annotations of its fields."""
+    """Return the names of a routine's operands, from the annotations of its fields."""
     names = _OPERAND_NAMES.get(routine)
     if names is None:
         names = _OPERAND_NAMES[routine] = _find_operand_names(routine)
@@ -401,14 +405,14 @@ class Program:
 
 
 def bodies(statement: Statement) -> tuple[Body, ...]:
-    """The bodies of a statement."""
+    """Return the bodies of a statement."""
     if isinstance(statement, For | While):
         return (statement.body,)
     return (statement.then, statement.otherwise) if isinstance(statement, If) else ()
 
 
 def expressions(statement: Statement) -> tuple[Expr, ...]:
-    """Return the expressions of a statement, without those of its bodies."""
+    """Return the expressions of a statement, not including those in its bodies."""
     match statement:
         case For(extent=extent, start=start):
             return (extent,) if start is None else (start, extent)
@@ -424,14 +428,14 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
 
 
 def loads(body: Body) -> Iterator[Load]:
-    """Return all loads of a body, and the views of its calls."""
+    """Return all loads in a body, including the input views of its calls."""
     for statement in walk(body):
         for expression in expressions(statement):
             yield from (part for part in parts(expression) if isinstance(part, Load))
 
 
 def walk(body: Body) -> Iterator[Statement]:
-    """Yield all statements, those around others first."""
+    """Yield all statements in pre-order: each before those in its bodies."""
     statements: list[Statement] = []
     _collect(body, statements)
     return iter(statements)

@@ -9,7 +9,7 @@ from weft_compiler.ir.expressions import Apply, Constant, Expr, Variable
 from weft_tensor.dtypes import DType
 
 Terms = dict[str, int]
-"""Coefficients of variables; that of "" is the constant term."""
+"""The coefficients of variables in an affine expression; the key "" has the constant term."""
 
 
 class Range(NamedTuple):
@@ -19,7 +19,7 @@ class Range(NamedTuple):
     high: int
 
     def holds(self, other: Range) -> bool:
-        """Return True if all numbers of the other are in this one."""
+        """Return True if the range contains all numbers of another one."""
         return self.low <= other.low and other.high <= self.high
 
     def within(self, other: Range) -> Range:
@@ -98,7 +98,9 @@ _RULES: Final[dict[str, Callable[..., Range | None]]] = {
     "floor_div": _quotient,
     "floor_mod": _remainder,
 }
-"""Range functions of primitives, from the ranges of operands; None means the range of the type."""
+"""Functions that compute the range of a primitive from those of its operands; None is the whole
+range of the type.
+"""
 
 
 _LIMITS = {
@@ -121,7 +123,7 @@ def implied_ranges(condition: Expr, known: Mapping[str, Range]) -> dict[str, Ran
     """Return the ranges of variables that a condition implies by comparing them.
 
     Args:
-      known: the ranges of variables that they are compared with.
+      known: the ranges of the variables on the other side of comparisons.
     """
     implied: dict[str, Range] = {}
     match condition:
@@ -137,7 +139,7 @@ def implied_ranges(condition: Expr, known: Mapping[str, Range]) -> dict[str, Ran
 
 
 def _limited(dtype: DType, relation: str, other: Range) -> Range:
-    """Return the range of a variable that has a relation to a number in another range."""
+    """Return the range of a variable from a comparison with a number that is in a range."""
     below, above = _LIMITS[relation]
     everything = type_range(dtype)
     return Range(

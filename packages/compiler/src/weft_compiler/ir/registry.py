@@ -1,4 +1,4 @@
-"""Registry of routines by name, for programs in text form."""
+"""Registry of routines by name, for the parser."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from weft_tensor import errors
 
 _ROUTINES: Final[dict[str, type[Call]]] = {}
 _BUILT_IN: Final = "weft_compiler.routines.registry"
-"""The module that registers the routines of this package. It is above this one, so it is imported
-by name when a routine is first looked up."""
+"""The module that registers this package's routines. It is imported by name, at the first lookup,
+because it is in a higher layer.
+"""
 
 
 def register(*routines: type[Call]) -> None:
@@ -34,7 +35,7 @@ def routines() -> dict[str, type[Call]]:
 def routine(name: str) -> type[Call]:
     """Return the routine with a name.
 
-    Raises: NotFoundError: there is none.
+    Raises: NotFoundError: no routine has this name.
     """
     by_name = routines()
     if name not in by_name:

@@ -1,4 +1,4 @@
-"""Verification of programs: names, types, bounds, and independence of iterations."""
+"""Verifier of programs: names, types, bounds, and the independence of iterations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from weft_tensor.dtypes import DType
 def verify(program: Program) -> None:
     """Check a program.
 
-    Raises: InternalError: it breaks a rule of `weft_compiler.ir.program`; the message states the
+    Raises: InternalError: a rule of `weft_compiler.ir.program` is violated; the message states the
       rule and shows the statement.
     """
     scope = _Scope()
@@ -209,7 +209,7 @@ def _verify_combine(combine: str | None, dtype: DType, at: Statement) -> None:
 
 
 def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
-    """Check that an outer variable is only combined into, and by one thread."""
+    """Check that parallel iterations change an outer variable only by combining values into it."""
     for loop, outside in scope.loops:
         if assign.name not in outside.names or loop.order is Order.SERIAL:
             continue
@@ -233,7 +233,7 @@ def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
 
 
 def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
-    """Check that iterations that run in any order store to separate elements."""
+    """Check that iterations that may run in any order store to different elements."""
     for depth, (loop, outside) in enumerate(scope.loops):
         if loop.order is Order.SERIAL or store.buffer not in outside.buffers:
             continue
@@ -252,7 +252,7 @@ def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
 
 
 def _own(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
-    """Return True if different values of a loop's variable give different indices."""
+    """Return True if an index differs for different values of a loop's variable."""
     terms = affine(index)
     if not terms or not terms.get(variable):
         return False
@@ -269,7 +269,7 @@ def _own(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
 
 
 def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Scope) -> None:
-    """Check that an iteration loads only its own elements of a buffer that iterations write."""
+    """Check that iterations load from a buffer that they write only their own elements."""
     for load in loads(loop.body):
         if load.buffer == store.buffer and not any(
             str(substitute(load.indices[at], scope.definitions))

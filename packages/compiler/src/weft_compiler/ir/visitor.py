@@ -1,4 +1,4 @@
-"""The only traversal of programs: subclasses of `Visitor` analyze nodes."""
+"""Traversal of programs: the base class `Visitor`, which all analyses derive from."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from weft_compiler.ir.program import Body, Statement, bodies, expressions
 
 
 class Visitor:
-    """Visits the statements of a body in order; of each, its expressions before its bodies.
+    """Visits statements in order, and the expressions of a statement before its bodies.
 
     A subclass overrides the methods of the nodes that it examines, and calls those of the base to
-    visit the parts of a node. `program.walk` and `expressions.walk` are shorter for all nodes of
-    one kind without their context.
+    visit the parts of a node. To find all nodes of one kind without their context, `program.walk`
+    and `expressions.walk` are shorter.
     """
 
     def visit_body(self, body: Body) -> None:

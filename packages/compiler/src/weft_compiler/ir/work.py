@@ -11,11 +11,11 @@ from weft_compiler.ir.program import Call, For, If, Statement, bodies, expressio
 
 _UNKNOWN_TRIP_COUNT: Final = 16
 _PRODUCTS_PER_OPERATION: Final = 8
-"""Minimal number of multiplications that a routine computes in the time of an operation."""
+"""Multiplications that a routine computes in the time of one operation, at least."""
 
 
 def estimate_work(statement: Statement) -> int:
-    """Return the approximate number of operations of a statement."""
+    """Estimate the number of operations of a statement."""
     if isinstance(statement, Call):
         return 1 + statement.work // _PRODUCTS_PER_OPERATION
     operations = sum(

@@ -1,1 +1,1 @@
-"""From nodes of a graph to programs: what each op computes, and the loops that compute it."""
+"""Lowering: translation of nodes to programs, by a rule for each op."""

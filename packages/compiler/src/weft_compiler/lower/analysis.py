@@ -23,7 +23,10 @@ from weft_compiler.lower.values import (
 from weft_tensor import dtypes
 
 DEEPEST: Final = 32
-"""Maximal nesting of values that are computed in place; deeper ones are materialized."""
+"""Maximal nesting of values that are computed where they are used.
+
+Deeper values are materialized.
+"""
 
 _EXPENSIVE: Final = frozenset(
     {
@@ -45,9 +48,9 @@ _EXPENSIVE: Final = frozenset(
     | {"igamma", "igammac", "igamma_grad_a", "betainc", "zeta", "polygamma"}
 )
 _CHEAP: Final = 3
-"""Largest cost, in operations per element, of a value that is recomputed for each use."""
+"""Maximal cost, in operations per element, of a value that is recomputed at each use."""
 _WORTH_CHOOSING: Final = 1 << 12
-"""Cost of a tensor, in operations, from which only the taken side of a branch is computed."""
+"""Cost of a tensor, in operations, from which a branch computes only the selected side."""
 
 
 @dataclass
@@ -55,11 +58,11 @@ class Facts:
     """Facts about a value.
 
     Attributes:
-      takes: the values whose elements its definition reads, and the number of elements of each.
-      written: the values that it reads from memory.
+      takes: the values whose elements its definition reads, with the number of elements.
+      written: the values that its definition reads from memory.
       cost: operations per element.
-      users: the values that read its elements.
-      repeated: True if a user reads more elements than it has.
+      users: the values whose definitions read its elements.
+      repeated: True if a user reads some elements several times.
       in_memory: True if a definition reads it from memory.
     """
 
@@ -99,12 +102,12 @@ def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
 
 
 def checks_beside(values: Iterable[Value], expected: Iterable[Value]) -> dict[Value, Value]:
-    """Return checks that stand in for unused values with requirements.
+    """Return checks for unused values that have requirements.
 
-    A kernel reports invalid operands even if its result is unused; compiled code must do the same.
+    A kernel reports invalid operands even if its result is unused, and compiled code must too.
 
-    Returns: for each such value, and each that only these use, a value of no cost with the same
-      requirements.
+    Returns: a value without cost but with the same requirements, for each unused value and each
+      value that only unused ones use.
     """
     taken = analyse(expected)
     beside = analyse([value for value in values if value not in taken])
@@ -118,10 +121,10 @@ def _check(value: Value) -> Value:
 
 
 def worth_memory(facts: dict[Value, Facts], values: Iterable[Value]) -> list[Value]:
-    """Return the values to compute once and materialize, in order.
+    """Return the values to compute once and store in memory, in order.
 
     Args:
-      values: the values that have memory already.
+      values: the values that are already in memory.
     """
     kept = set(values)
     result = []
@@ -142,13 +145,13 @@ def worth_memory(facts: dict[Value, Facts], values: Iterable[Value]) -> list[Val
 def updates_in_order(
     updates: Sequence[tuple[Value, Value]], facts: Mapping[Value, Facts], kept: Container[Value]
 ) -> list[tuple[Value, Value, bool]]:
-    """Order updates such that each value is read before it is replaced.
+    """Order updates so that each value is read before it is replaced.
 
     Args:
       updates: pairs of a value in memory and its replacement, which has no other users.
-      kept: all values that have memory.
-    Returns: the updates, each with True if its new value must be computed in a separate buffer and
-      copied after all others, because updates need the values that each other replaces.
+      kept: all values in memory.
+    Returns: the updates in order. The flag of each is True if its new value must be computed in a
+      separate buffer and copied at the end, because updates read values that the others replace.
     """
     news = {old: new for old, new in updates}
     readers: dict[Value, set[Value]] = {new: set() for _, new in updates}
@@ -173,7 +176,7 @@ def updates_in_order(
 
 
 def memory_of(value: Value) -> Value:
-    """Return the value whose memory holds `value`, if it is materialized."""
+    """Return the value in memory that contains `value`, if it is materialized."""
     return value if value.dense_of is None else memory_of(value.dense_of)
 
 
@@ -191,7 +194,7 @@ def _wants_memory(value: Value, facts: Facts, cost: int) -> bool:
 
 
 def facts_of(value: Value) -> Facts:
-    """Return the facts that the definition of a value alone determines."""
+    """Return the facts about a value that follow from its definition alone."""
     facts = Facts()
     if isinstance(value.definition, Written | ScatterUpdate | LastValue):
         facts.written = list(map(memory_of, value.definition.operands))
@@ -206,7 +209,7 @@ def facts_of(value: Value) -> Facts:
 
 
 def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
-    """Yield the expressions of a definition over variables, each with its index space."""
+    """Yield the expressions of a definition over its index variables, each with its index space."""
     definition = value.definition
     for item in value.requires:
         yield item.condition(*_variables(item.space)), item.space
@@ -226,7 +229,7 @@ def _variables(shape: Sequence[int]) -> list[Variable]:
 
 
 def operands_of(expression: Expr) -> tuple[Expr, ...]:
-    """Return the operands of an expression in a definition."""
+    """Return the operands of an expression of a definition."""
     return expression.indices if isinstance(expression, Element) else children(expression)
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms of a few numbers, of which larger ones consist."""
+"""Fourier transforms of a few elements, from which larger transforms are composed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from weft_compiler.lower.complex_numbers import Pair
 from weft_tensor.dtypes import DType
 
 RADICES: Final = (4, 2, 3, 5, 7, 11, 13)
-"""Sizes of the transforms that `butterfly` computes, in the order of the passes."""
+"""Sizes of the transforms that `butterfly` supports, in the order of the passes."""
 
 
 def factors_of(size: int) -> list[int]:
-    """Return the factors of a size in the order of the passes; empty if one is too large."""
+    """Factor a size into radices, in the order of the passes.
+
+    Empty if a factor is not supported.
+    """
     factors = []
     for radix in RADICES:
         while size % radix == 0:
@@ -47,10 +50,10 @@ def _turned(x: Pair, y: Pair) -> tuple[Pair, Pair]:
 
 
 def butterfly(x: Sequence[Pair], name: Callable[[Pair], Pair], dtype: DType) -> list[Pair]:
-    """Return the transform of a few numbers.
+    """Return the Fourier transform of a few elements.
 
     Args:
-      name: assigns a number to variables.
+      name: stores a number in a variable.
     """
     if len(x) == 2:
         return [_sum(*x), _difference(*x)]

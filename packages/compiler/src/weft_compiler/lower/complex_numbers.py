@@ -1,8 +1,9 @@
 """Complex tensors: real ones with a last axis of two, the real and the imaginary part.
 
-This is also how complex arrays are stored, so arrays of callers are used in place. Elementwise ops
-are lowered from their scalar definitions, part by part. Ops that move or add elements have the rule
-of real tensors applied to each part.
+Complex arrays are stored in the same way, so arrays of callers are used without a copy. Elementwise
+ops
+are lowered from their scalar definitions, part by part. For ops that move or add elements, the rule
+for real tensors is applied to each part.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BY_PARTS: Final = frozenset(
         "StridedSliceGrad", "Sum", "Tile", "Transpose", "Unpack", "UnsortedSegmentSum",
     }
 )  # fmt: skip
-"""Ops that do the same to both parts."""
+"""Ops that treat both parts in the same way."""
 _RESHAPES: Final = frozenset({"ExpandDims", "Reshape", "Squeeze"})
 
 
@@ -41,12 +42,12 @@ def is_complex(node: Node) -> bool:
 
 
 def stored_shape(output: Output, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of the tensor that stands for an output of a given shape."""
+    """Return the shape of the tensor that represents an output of a shape."""
     return (*shape, 2) if output.dtype.base_dtype.is_complex else tuple(shape)
 
 
 def stored_value(value: Any) -> Any:
-    """Return a constant as it is stored."""
+    """Return a constant as the tensor that represents it."""
     array = np.ascontiguousarray(value)
     if not np.iscomplexobj(array):
         return value
@@ -54,7 +55,7 @@ def stored_value(value: Any) -> Any:
 
 
 def unsupported_complex_reason(node: Node) -> str:
-    """Return the reason why a node with complex values cannot be lowered, or ""."""
+    """Return why a node with complex values cannot be lowered, or ""."""
     if node.op_def.traits.identity or node.type in BY_PARTS or node.type in _RESHAPES:
         return ""
     if lowers_pairs(node.type):
@@ -72,7 +73,7 @@ def unsupported_complex_reason(node: Node) -> str:
 
 
 def lower_complex(op: Operation) -> Sequence[Value]:
-    """Return the values of the results of an op with complex operands or results."""
+    """Lower an op with complex operands or results; return the values of its results."""
     kind = op.node.type
     require(not unsupported_complex_reason(op.node), unsupported_complex_reason(op.node))
     if kind in _RESHAPES:
@@ -102,7 +103,7 @@ def part_of(x: Value, which: int) -> Value:
 
 
 def joined(name: str, real: Value, imaginary: Value) -> Value:
-    """Return the complex tensor of two parts, which have the same requirements."""
+    """Join two parts, which have the same requirements, to a complex tensor."""
 
     def parts(*at: Expr) -> Pair:
         return real.at(*at), imaginary.at(*at)
@@ -177,7 +178,7 @@ def _of_scalar(
     inputs: Callable[[int], Expr | Pair],
     attribute: Callable[[str], bool | int | float],
 ) -> Expr | Pair:
-    """Return the expression of a scalar definition, a pair if it is complex."""
+    """Return the expression of a scalar definition; a pair if it is complex."""
     values: dict[int, Expr | Pair] = {}
     operands: dict[int, Expr | Pair] = {}
 
@@ -284,4 +285,4 @@ _PRIMITIVES: Final[dict[str, Callable[..., Any]]] = {
     "sub": _each("sub"),
     "where": lambda _, c, x, y: tuple([where(c, *parts) for parts in zip(x, y, strict=True)]),
 }
-"""Primitives of complex numbers: maps the type of the result and operands to a value."""
+"""Implementations of primitives for complex numbers, from the result type and operands."""

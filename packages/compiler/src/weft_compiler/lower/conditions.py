@@ -1,7 +1,7 @@
-"""Conditions that a program has checked, so that none is checked twice.
+"""Conditions that a program has checked, so that none is checked again.
 
-A gather and a scatter by the same indices, in a step and in its gradient, have equal requirements,
-or one implies the other.
+For example, a gather and the scatter of its gradient use the same indices, and their requirements
+are equal or one implies the other.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from weft_compiler.lower.values import Element, Elements, Requirement, Value
 
 
 class Conditions:
-    """The conditions that hold for all elements of index spaces."""
+    """The conditions that are known to be true for all elements of index spaces."""
 
     def __init__(self) -> None:
         self._holding: set[Hashable] = set()
 
     def missing(self, of: Requirement, is_always: bool) -> Callable[..., Sequence[Expr]] | None:
-        """Return the part of a requirement that is not known to hold.
+        """Return the part of a requirement that is not known to be true.
 
         Args:
-          is_always: True if it is known to hold from now on.
+          is_always: True if the requirement is checked on every path, so it is known from now on.
         Returns: maps indices to conditions; None if there are none.
         """
         variables = [Variable(INDEX, f"i{axis}") for axis in range(len(of.space))]
@@ -46,7 +46,7 @@ class Conditions:
 
 
 def _conjuncts(condition: Expr) -> list[Expr]:
-    """Return conditions that hold if and only if all of them do; bounds of max(x, 0) are of x."""
+    """Split a condition into conjuncts; bounds of max(x, 0) become bounds of x."""
     match condition:
         case Apply(primitive="bit_and", operands=(x, y)) if condition.dtype.is_bool:
             return [*_conjuncts(x), *_conjuncts(y)]
@@ -60,7 +60,7 @@ def _conjuncts(condition: Expr) -> list[Expr]:
 
 
 def _from_zero(x: Expr) -> Expr | None:
-    """Return y if an expression is max(y, 0), of integers; else None."""
+    """Return y if an expression is the integer max(y, 0); else None."""
     match x:
         case Element(value=Value(definition=Elements() as of), indices=indices):
             return _from_zero(of.element(*indices)) if x.dtype.is_integer else None
@@ -84,7 +84,7 @@ def _is_zero(x: Expr) -> bool:
 
 
 def _key(expression: Expr) -> Hashable:
-    """Return a key that is equal for equal expressions of the same tensors."""
+    """Return a key that is equal for equal expressions over the same tensors."""
     parts = tuple(map(_key, operands_of(expression)))
     match expression:
         case Element(value=value):

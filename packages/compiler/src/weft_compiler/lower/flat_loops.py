@@ -1,7 +1,7 @@
-"""Flat loops over several axes, split into one loop for each where a size varies.
+"""Splitting of flat loops over several axes into one loop per axis, if a size varies.
 
-Static divisors of indices are simplified away, or cost little. With divisors that are known only at
-run time, neither holds, and index bounds cannot be proven:
+Divisors of indices that are constants are simplified away or cost little. Divisors that are known
+only at run time are expensive, and prevent the proof of index bounds:
 
     for i in size * 16:                        for i_1 in 16:
       y[i // size, i % size] = x[i]              for i_2 in size:
@@ -33,13 +33,16 @@ from weft_compiler.ir.ranges import affine
 
 
 class _Linear(NamedTuple):
-    """The number slope·size + offset."""
+    """A linear function of the size: slope·size + offset."""
 
     slope: int
     offset: int
 
     def multiple_of(self, other: _Linear) -> int:
-        """Return the factor by which it is larger than another one; 0 if it is not a multiple."""
+        """Return the integer factor between this function and another one.
+
+        0 if it is not a multiple.
+        """
         factor = self.slope // other.slope if other.slope else 0
         return factor if other.times(factor) == self else 0
 
@@ -49,7 +52,7 @@ class _Linear(NamedTuple):
 
 
 class _Flat(NamedTuple):
-    """A flat index: a column of a row, all of whose columns are counted before the next row."""
+    """A flat index, split into a row and a column within rows of a length."""
 
     row: Expr
     column: Expr
@@ -67,7 +70,7 @@ def split_flat_loops(program: Program, size: str) -> Program:
 
 
 class _Splitting(Mutator):
-    """Splits loops whose variable is divided by a number that depends on the size."""
+    """Mutator that splits loops whose variable is divided by a number that depends on the size."""
 
     def __init__(self, names: Names, size: str) -> None:
         self._names = names
@@ -103,7 +106,7 @@ class _Splitting(Mutator):
         return new
 
     def _flat_index(self, expression: Expr) -> _Flat | None:
-        """Return an index as a row and a column within rows of a length that varies."""
+        """Return an index as a row and a column within rows whose length varies."""
         match expression:
             case Variable(name=name):
                 return self._flat.get(name)
@@ -117,7 +120,7 @@ class _Splitting(Mutator):
         return None
 
     def divided(self, primitive: str, flat: _Flat, factor: int) -> Expr:
-        """Return a quotient or a remainder by some rows of a flat index."""
+        """Return the quotient or the remainder of a flat index by a number of rows."""
         if primitive == "floor_div":
             return over(flat.row, factor)
         if factor == 1:
@@ -137,14 +140,17 @@ class _Splitting(Mutator):
         return smallest if all(each.multiple_of(smallest) for each in known) else None
 
     def _linear(self, expression: Expr) -> _Linear | None:
-        """Return an expression as a function of the size; None if it is constant or another."""
+        """Return an expression as a linear function of the size.
+
+        None if it is constant or not linear.
+        """
         terms = affine(expression)
         if terms is None or not terms.keys() <= {"", self._size} or not terms.get(self._size):
             return None
         return _Linear(terms[self._size], terms.get("", 0))
 
     def expression(self, of: _Linear) -> Expr:
-        """Return a function of the size as an expression."""
+        """Return a linear function of the size as an expression."""
         return plus(times(Variable(INDEX, self._size), of.slope), of.offset)
 
     def factor(self, divisor: Expr, inner: _Linear) -> int:
@@ -171,7 +177,7 @@ def _is_division(part: Expr, variable: str) -> bool:
 
 
 class _Quotients(Mutator):
-    """Replaces a loop's variable by those of two loops."""
+    """Mutator that replaces quotients and remainders of a variable by two loop variables."""
 
     def __init__(self, splitting: _Splitting, variable: str, flat: _Flat) -> None:
         self._splitting = splitting

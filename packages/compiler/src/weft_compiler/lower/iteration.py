@@ -1,7 +1,7 @@
-"""Loops during lowering: definitions of what an iteration computes.
+"""Loops during lowering: definitions of the values of an iteration.
 
-A variable of a loop is a `Value` without a definition. Its memory keeps its value during an
-iteration, where definitions read its elements, and receives the next value at the end.
+A loop variable is a `Value` without a definition. Definitions read its elements from its memory
+during an iteration, and its next value is stored there at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft_compiler.ir.program import Statement
 from weft_compiler.lower.values import Definition, Value
 
 Path = tuple[tuple[Value, bool], ...]
-"""Predicates and the value each must have, the outermost first."""
+"""Predicates with the value that each must have, the outermost first."""
 
 
 @dataclass(eq=False)
@@ -22,9 +22,9 @@ class Effect:
     """A side effect of an iteration on a TensorArray or a stack.
 
     Attributes:
-      takes: the values whose elements it reads.
+      takes: the values whose elements it uses.
       path: the condition under which it happens.
-      write: emits its statements; called once, for the end of an iteration.
+      write: emits its statements; it is called once, at the end of an iteration.
     """
 
     takes: Sequence[Value]
@@ -40,11 +40,11 @@ class Emitter:
         raise NotImplementedError
 
     def nest(self, sizes: Sequence[int], write: Callable[..., None]) -> None:
-        """Add loops over sizes; `write` adds their body and receives their variables."""
+        """Emit nested loops over sizes; `write` receives their variables and emits their body."""
         raise NotImplementedError
 
     def resolved(self, expression: Expr) -> Expr:
-        """Convert an expression of definitions to one of programs, inside a nest."""
+        """Convert an expression of definitions to an expression of the program, inside a nest."""
         raise NotImplementedError
 
     def unique(self, name: str) -> str:
@@ -64,16 +64,16 @@ class LoopBody:
       name: for error messages and dumps.
       variables: loop-carried values, in memory.
       initial: their initial values.
-      test: the condition: True if there is another iteration.
+      test: the condition, which is true if another iteration follows.
       next_values: the values of the variables in the next iteration.
       effects: side effects of the body, in order.
       condition_effects: side effects of the condition, which run once more than the body.
       node_values: the values of nodes in an iteration.
-      paths: conditions of values that only one side of a branch needs.
+      paths: the paths of values that only one side of a branch needs.
       captures: outer values that the loop reads from memory, each with its value inside.
-      results: the final values, by variables.
+      results: the final values, by variable.
       max_iterations: the limit on the trip count; None if there is none.
-      has_side_effects: True if the loop or a loop inside it has effects.
+      has_side_effects: True if the loop or a loop inside it has side effects.
     """
 
     name: str
@@ -91,7 +91,7 @@ class LoopBody:
     has_side_effects: bool = False
 
     def add_effect(self, effect: Effect) -> None:
-        """Add an effect: to the condition if that is not complete yet, else to the body."""
+        """Add a side effect: to the condition while that is being built, then to the body."""
         (self.condition_effects if self.test is None else self.effects).append(effect)
 
 

@@ -1,4 +1,4 @@
-"""Reasons why a loop cannot be compiled with any shapes."""
+"""Checks of whether a loop can be compiled, whatever its shapes are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROUTED = frozenset({Role.SWITCH, Role.MERGE, Role.LOOP_COND, Role.CONSTANT, Rol
 
 
 def unsupported_loop_reason(whole: WholeLoop) -> str:
-    """Return the reason why a loop cannot be lowered with any shapes, or ""."""
+    """Return why a loop cannot be lowered for any shapes, or ""."""
     frame = whole.loop.frame
     for merge in frame.merges:
         dtype = merge.outputs[0].dtype
@@ -54,11 +54,11 @@ def unsupported_loop_reason(whole: WholeLoop) -> str:
 
 
 def _goes_down(whole: WholeLoop, kept: Kept) -> bool:
-    """Return True if operations on a stack and its inner stacks nest one loop level at a time.
+    """Return True if a stack and the stacks on it are used one loop level at a time.
 
-    The outermost must be in this loop, each further one in the next inner loop. The handle of a
-    stack that is created in a branch must be pushed in that branch, so that each handle matches the
-    values pushed since the previous handle.
+    The outermost stack must be used in this loop, and each further one in the next inner loop. The
+    handle of a stack that is created in a branch must be pushed in that branch, so that each handle
+    matches the values that were pushed since the previous handle.
     """
     flow = whole.flow
     frames = [flow.frame[node] for node in kept.nodes]
@@ -98,7 +98,7 @@ def _unsupported_body_reason(whole: WholeLoop, node: Node) -> str:
 
 
 def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
-    """Return the reason why a TensorArray or stack operation cannot be lowered, or ""."""
+    """Return why a TensorArray or stack operation cannot be lowered, or ""."""
     if not any(node in kept.nodes for kept in whole.kept):
         return "its TensorArray or stack is unknown"
     handles = node.outputs[0].dtype is dtypes.resource
@@ -107,7 +107,7 @@ def _unsupported_list_reason(whole: WholeLoop, node: Node) -> str:
 
 
 def _reads(whole: WholeLoop, node: Node) -> bool:
-    """Return True if the node reads a variable known to the loop, updated by it or not."""
+    """Return True if the node reads a variable that the loop reads or updates."""
     reads = reads_state(node) or (reads_rows(node) and computes_with(node.outputs[0].dtype))
     return reads and (
         whole.variable_read_by(node) is not None
@@ -116,7 +116,7 @@ def _reads(whole: WholeLoop, node: Node) -> bool:
 
 
 def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
-    """Return the reason why a node that changes variables cannot be lowered, or ""."""
+    """Return why a node that changes variables cannot be lowered, or ""."""
     update = update_of(node.type)
     if update is None:
         return "it has state"
@@ -131,7 +131,7 @@ def _unsupported_update_reason(whole: WholeLoop, node: Node) -> str:
 
 
 def _asks_for_values(node: Node) -> str:
-    """Return a reason if lowering needs the value of an operand that is not constant, or ""."""
+    """Return the reason if lowering needs the value of an operand that is not constant, or ""."""
     for position in known_operands(node):
         source = node.inputs[position].node
         while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:

@@ -1,4 +1,4 @@
-"""Programs of loops: loop-invariant values first, then the iterations."""
+"""Writer of programs of loops: loop-invariant values first, then the iterations."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _WORTH_KEEPING: Final = 2
 
 @dataclass(eq=False)
 class Outside:
-    """Inputs and outputs of a loop's program, besides its variables.
+    """Inputs and outputs of a loop's program, in addition to its variables.
 
     Attributes:
-      inputs: in the order of the program.
-      wanted: for each variable, True if its final value is an output.
-      outputs: in the order of the program; they follow the outputs of `wanted` variables.
+      inputs: the inputs in the order of the program.
+      wanted: a flag for each variable, True if its final value is an output.
+      outputs: the outputs in the order of the program, which follow those of `wanted` variables.
       copies: outputs that are initialized from an input, or with zeros.
-      goes_on: True if the last output says that the loop has more iterations to run.
+      goes_on: True if the last output says whether the loop has more iterations to run.
     """
 
     inputs: Sequence[Value]
@@ -149,7 +149,7 @@ class _LoopWriter(Nests, Emitter):
     # ---------------------------------------------------------------------- loops
 
     def _loop(self, loop_body: LoopBody, declared: Sequence[str] = ()) -> Expr:
-        """Write a loop; return an expression that is True if it stopped with iterations left.
+        """Write a loop; return an expression that is true if the loop stopped with iterations left.
 
         Args:
           declared: names of buffers of variables that are declared already.
@@ -210,7 +210,7 @@ class _LoopWriter(Nests, Emitter):
         return more
 
     def _tested(self, loop_body: LoopBody, more: Variable) -> None:
-        """Write the effects of a condition, unless its iteration is left to the next call."""
+        """Write the effects of a condition, unless the next call runs that iteration."""
         outer, self._body = self._body, []
         for effect in loop_body.condition_effects:
             self._guarded(effect.path, partial(effect.write, self))
@@ -326,7 +326,7 @@ class _LoopWriter(Nests, Emitter):
         self._guarded(path, lambda: self._write(value))
 
     def _inner(self, loop_body: LoopBody, path: Path) -> None:
-        """Write an inner loop, which computes all of its results at once."""
+        """Write an inner loop, which computes all of its results together."""
         for outer, own in loop_body.captures:
             self._buffers[own] = self._buffers[memory_of(outer)]
             self._fixed.add(own)
@@ -341,7 +341,7 @@ class _LoopWriter(Nests, Emitter):
 
 
 def _next(old: Value, new: Value, loop_body: LoopBody) -> Value:
-    """Return the next value of a variable: an in-place update, or a copy if others have it too."""
+    """Return the next value of a variable: updated in place, or a copy if others read it too."""
     in_place = isinstance(new.definition, ScatterUpdate) and loop_body.next_values.count(new) == 1
     return new if in_place else _copied(old, new)
 
@@ -353,7 +353,7 @@ def _copied(old: Value, new: Value) -> Value:
 def _apart_from_users(
     following: Sequence[tuple[Value, Value]], values: Sequence[Value], loop_body: LoopBody
 ) -> list[tuple[Value, Value]]:
-    """Return the next values of variables, as copies where something else uses them.
+    """Return the next values of variables, copied if something else uses them.
 
     A variable's memory is written at the end of an iteration; the value must have no other users
     then. A check counts as a user, unless it is the value's own.
@@ -386,7 +386,7 @@ def _only(value: Value) -> Expr:
 
 
 def _is_dear(value: Value, facts: Facts, varying: Container[Value]) -> bool:
-    """Return True if the loop-invariant value is worth computing before the loop."""
+    """Return True if a loop-invariant value is expensive enough to be computed before the loop."""
     return (
         value not in varying
         and isinstance(value.definition, Elements)

@@ -1,4 +1,4 @@
-"""Map from values to the nodes they are computed for, to report what was fused."""
+"""Map from values to the nodes that they are computed for; it shows what was fused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft_compiler.lower.values import Value
 from weft_graph.ir.node import Node
 
 Fused = dict[str, set[Value]]
-"""Maps buffer names of a program to the values that are computed where the buffer is filled."""
+"""The values that are computed for each buffer of a program, by the name of the buffer."""
 
 
 def origins(
@@ -35,7 +35,7 @@ def origins(
 
 
 def nodes_of(fused: Fused, origin: Mapping[Value, Node]) -> dict[str, list[Node]]:
-    """Map buffer names of a program to the nodes that are computed where the buffer is filled."""
+    """Return the nodes that are computed for each buffer, by the name of the buffer."""
     position = {node: index for index, node in enumerate(dict.fromkeys(origin.values()))}
     return {
         name: sorted({origin[v] for v in values if v in origin}, key=position.__getitem__)

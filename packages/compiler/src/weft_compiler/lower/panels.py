@@ -1,4 +1,4 @@
-"""Packing of constant weights during lowering."""
+"""Packing of constant weights at compile time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
     """Return a constant packed as panels of columns, (panels, ..., columns), padded with zeros.
 
     Args:
-      value: its element type is that of the result.
-      matrix: an array of at least one dimension.
+      value: the constant, whose element type the result gets.
+      matrix: its content, an array of at least one dimension.
     """
     columns = PANEL_BYTES // matrix.itemsize
     *rows, depth = matrix.shape
@@ -30,7 +30,7 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return a new array that starts at a cache line: loads across lines take twice the time."""
+    """Return a new array that starts at a cache line: loads across lines take twice as long."""
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.empty(size + LINE, np.uint8)
     start = -memory.ctypes.data % LINE

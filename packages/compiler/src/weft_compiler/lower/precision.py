@@ -1,4 +1,4 @@
-"""16-bit floats: sums and products of many terms are computed in float32 and rounded once."""
+"""Precision of 16-bit floats: sums and products of many terms are computed in float32."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NARROW: Final = (dtypes.float16, dtypes.bfloat16)
 
 
 def wide_type(dtype: DType) -> DType:
-    """Return the type to compute in: float32 for 16-bit floats, else the type itself."""
+    """Return the type to compute in: float32 for 16-bit floats, otherwise the type itself."""
     return dtypes.float32 if dtype in NARROW else dtype
 
 
 def widened(name: str, x: Value) -> Value:
-    """Return a tensor in float32 if it is narrower."""
+    """Convert a tensor of 16-bit floats to float32; other tensors are returned unchanged."""
     if x.dtype not in NARROW:
         return x
     if x.constant is not None:
@@ -29,5 +29,5 @@ def widened(name: str, x: Value) -> Value:
 
 
 def rounded(name: str, x: Value, dtype: DType) -> Value:
-    """Return a tensor in a type; the tensor itself if it has that type."""
+    """Convert a tensor to a type; a tensor of that type is returned unchanged."""
     return x if x.dtype is dtype else computed(name, dtype, x.shape, x.at)

@@ -1,4 +1,4 @@
-"""Lowering of a region to a program, for the shapes of a call."""
+"""Lowering of a region to a program, for given shapes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal"}
 
 
 def unsupported_reason(node: Node) -> str:
-    """Return the reason why a node cannot be lowered with any shapes, or ""."""
+    """Return why a node cannot be lowered for any shapes, or ""."""
     traits = node.op_def.traits
     update = update_of(node.type)
     if node.role is Role.SWITCH and _passes_variable(node):
@@ -79,7 +79,7 @@ def unsupported_reason(node: Node) -> str:
 
 
 def _lacks(node: Node) -> str:
-    """Return the reason why the code generator cannot compute an elementwise op, or ""."""
+    """Return why the code generator cannot compute an elementwise op, or ""."""
     definition = node.op_def.traits.scalar
     assert definition is not None
     scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
@@ -95,18 +95,18 @@ def lower(
     fused: dict[str, list[Node]] | None = None,
     direct: bool = False,
 ) -> Program:
-    """Lower nodes, including updates of variables, to a program.
+    """Lower nodes, including their updates of variables, to a program.
 
     Args:
       request: the nodes, and the shapes and known values to compile them for.
       name: the name of the program; by default that of the request.
-      fused: receives the nodes computed for each buffer that is filled and for each check.
+      fused: a dict that receives the nodes computed for each buffer and each check.
       direct: use direct convolution, not an algorithm with fewer multiplications.
-    Returns: a program with the inputs and outputs in the order of the request. The inputs are
-      followed by the states of the random streams, if there are `rng_nodes`, and by the constants
-      that the program uses. If a random node is in a branch, an additional bool output says which
-      random nodes have run. Variables that nodes change are not inputs. They are outputs that are
-      updated in place, after the others, in the order of `changed`.
+    Returns: a program with the inputs and outputs of the request, in its order. After the inputs
+      follow the states of the random streams, if there are `rng_nodes`, and the constants that the
+      program uses. If a random node is in a branch, an additional bool output says which random
+      nodes have run. Variables that nodes change are not inputs, but outputs that are updated in
+      place; they come last, in the order of `changed`.
     Raises: Unsupported: the nodes cannot be lowered with these shapes.
     """
     members, inputs, outputs, shapes, known, branches = request
@@ -172,7 +172,7 @@ def _wanted(
     values: Mapping[Output, Value],
     ways: PathConditions,
 ) -> list[Value]:
-    """Return the values that fill the outputs, each a distinct computed value.
+    """Return the values that fill the outputs, without duplicates.
 
     An output that is an input, or equals an earlier output, becomes a copy.
     """
@@ -188,7 +188,7 @@ def _wanted(
 
 
 def _given(source: Output, output: Output) -> Value:
-    """Return the value of an input; a constant if it is known."""
+    """Return the value of an input, as a constant if it is known."""
     constant = output.node.attrs["value"] if output.node.role is Role.CONSTANT else None
     if output.dtype.is_complex and constant is not None:
         constant = stored_value(constant)
@@ -213,7 +213,7 @@ class PathConditions:
         self.paths: dict[Value, Path] = {}
 
     def of(self, member: Node) -> Path:
-        """Return the predicates under which a node runs."""
+        """Return the path on which a node runs."""
         path = self._branches.paths.get(member, ())
         return tuple([(self._predicate(switch), side) for switch, side in path])
 
@@ -223,7 +223,7 @@ class PathConditions:
         return value
 
     def joined(self, merge: Node) -> list[Value]:
-        """Return the results of a Merge: the selected value and the index of its input."""
+        """Return the results of a Merge: the selected value, and the index of its input."""
         switch, side = self._branches.sides[merge]
         predicate = self._predicate(switch)
         values = [self._values[self._twins[source]] for source in merge.inputs]
@@ -260,7 +260,7 @@ class PathConditions:
         return new
 
     def drew(self, drawing: Iterable[Node]) -> Value:
-        """Return a vector that says for each of the random nodes if it has run."""
+        """Return a vector that says which of the random nodes have run."""
         ran = [self._runs(self.of(member)) for member in drawing]
 
         def element(position: Expr) -> Expr:
@@ -272,7 +272,7 @@ class PathConditions:
         return computed("drew", dtypes.bool_, (len(ran),), element)
 
     def _runs(self, path: Path) -> Value:
-        """Return a bool scalar that is True if `path` is taken."""
+        """Return a bool scalar that is true if `path` is taken."""
         yes, no = [
             computed("runs", dtypes.bool_, (), partial(number, value, dtypes.bool_))
             for value in (True, False)
@@ -285,7 +285,7 @@ class PathConditions:
         return result
 
     def note(self, values: Sequence[Value], path: Path) -> None:
-        """Record the path of new values and of the values they are computed from."""
+        """Record the path of new values, and of the values that they are computed from."""
         waiting = list(values)
         while waiting:
             value = waiting.pop()
@@ -299,14 +299,14 @@ class PathConditions:
 
 
 def rng_nodes(members: Sequence[Node]) -> list[Node]:
-    """Return the nodes that use random streams of their own."""
+    """Return the nodes that draw random numbers from a stream of their own."""
     return [member for member in members if member.op_def.traits.random]
 
 
 def changed(members: Sequence[Node]) -> list[Output]:
-    """Return the references and handles of the variables that nodes change, without duplicates.
+    """Return the variables that nodes change, as references and handles without duplicates.
 
-    A reference that such a node returns is replaced with the one it received as first input.
+    A reference that such a node returns is replaced by the one that it received as its first input.
     """
     changes = [member for member in members if changed_by(member)]
     states = states_of(changes)
@@ -316,7 +316,7 @@ def changed(members: Sequence[Node]) -> list[Output]:
 
 
 def states_of(members: Sequence[Node]) -> dict[Output, Output]:
-    """Map references and handles that nodes change or return to their origin outside the nodes."""
+    """Map references and handles that nodes change or return to the inputs that they came from."""
     outputs: dict[Output, Output] = {}
     for member in members:
         for source in changed_by(member):
@@ -333,7 +333,7 @@ def changed_by(node: Node) -> Sequence[Output]:
 
 
 def reads_state(node: Node) -> bool:
-    """Return True if the node returns the value of the variable that is its input."""
+    """Return True if a node reads the variable that is its input."""
     if len(node.inputs) != 1 or len(node.outputs) != 1 or not computes_with(node.outputs[0].dtype):
         return False
     source = node.inputs[0].dtype
@@ -378,18 +378,18 @@ def _change(
 
 
 def _beside(value: Value, olds: Collection[Value]) -> Value:
-    """Return the value, as a copy if it is stored in the memory of a variable.
+    """Return a value, as a copy if it is in the memory of a variable.
 
-    Needed because row updates write to that memory before all elements are read.
+    Updates of rows need the copy, because they write to that memory before all elements are read.
     """
     there = memory_of(value) in olds
     return computed(value.name, value.dtype, value.shape, value.at) if there else value
 
 
 def _apart_from_users(lasts: Sequence[Value], values: Sequence[Value]) -> list[Value]:
-    """Return the final values of variables, as copies where something else uses them.
+    """Return the final values of variables, copied if something else uses them.
 
-    The variable's memory is written at the end, so it must have no other users.
+    They are written to the variables' memory at the end and must have no other users then.
     """
     facts = analyse([*values, *lasts])
     used = {
@@ -399,7 +399,7 @@ def _apart_from_users(lasts: Sequence[Value], values: Sequence[Value]) -> list[V
 
 
 def _restore_updates(value: Value) -> Value:
-    """Return another value with the same elements."""
+    """Return another value with the same elements, and the updates undone."""
     definition = value.definition
     if isinstance(definition, Chosen):
         return chosen(value.name, definition.predicate, definition.then, definition.otherwise)
@@ -443,7 +443,7 @@ def specialise(
     shapes: Sequence[Shape],
     given_values: Mapping[int, Any],
 ) -> dict[Output, Output]:
-    """Copy nodes to a new graph in which all shapes are known.
+    """Copy nodes to a new graph with all shapes known.
 
     Returns: the copies of the inputs and of the members' outputs.
     Raises: Unsupported: a shape depends on values that are known only when a step runs.
@@ -497,7 +497,7 @@ def specialise(
 
 
 def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output]:
-    """Return the outputs of a copy of a node, with all shapes known.
+    """Copy a node to a graph with all shapes known; return its outputs.
 
     Args:
       sources: its inputs, with known shapes.
@@ -522,7 +522,7 @@ def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output
 
 
 def _constant_twin(graph: Graph, output: Output) -> Output:
-    """Return the output as a constant, if its shape depends on values.
+    """Return an output as a constant if a shape depends on its value.
 
     Raises: Unsupported: the value is known only when a step runs.
     """
@@ -560,11 +560,11 @@ def lowered(
 
 
 def _known(output: Output, value: Any) -> Value:
-    """Return the value of an output that is known at compile time.
+    """Return the value of an output whose content is known at compile time.
 
     Short integer vectors and uniform arrays are written as literals in the program. Unlike constant
-    buffers, literals can vary with the size in a polymorphic program. Vectors such as sizes are
-    written in the same way whether or not two of their elements are equal.
+    buffers, literals can vary with the size in a polymorphic program. A vector such as a shape is
+    written in the same way even if its elements happen to be equal.
     """
     if output.dtype.is_complex:
         return Value(output.name, *stored_type(output), constant=stored_value(value))
@@ -607,7 +607,7 @@ def _elementwise(op: Operation) -> Value:
 def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
     """Return the requirements of integer arithmetic: no divisor is 0 and no exponent is negative.
 
-    Kernels check the same.
+    Kernels check the same conditions.
     """
     parts = [part for part in applications(scalar) if part.dtype.is_integer]
     divided = [part.args[-1] for part in parts if part.name in _DIVIDES]
@@ -621,7 +621,7 @@ def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
 
 
 def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
-    """Return the requirement that all elements of a part of a definition compare to 0 by `how`."""
+    """Require that a part of a definition compares to 0 by `how` for all elements."""
 
     def condition(*position: Expr) -> Expr:
         given = of_scalar(
@@ -636,17 +636,17 @@ def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
 
 
 def computes_with(dtype: DType) -> bool:
-    """Return True if programs support values of the type."""
+    """Return True if programs can compute with values of the type."""
     return dtype.is_bool or dtype.is_integer or dtype.is_floating
 
 
 def is_stored(dtype: DType) -> bool:
-    """Return True if programs support values of the type, or their real and imaginary parts."""
+    """Return True if programs can compute with the type, or with the parts of a complex type."""
     return computes_with(dtype) or dtype.is_complex
 
 
 def stored_type(output: Output) -> tuple[DType, Shape]:
-    """Return the type and the sizes of the tensor that stands for an output in a program."""
+    """Return the type and the sizes of the tensor that represents an output in a program."""
     return output.dtype.base_dtype.real_dtype, stored_shape(output, shape_of(output))
 
 

@@ -1,7 +1,7 @@
 """Registry of lowering rules, for ops that have no scalar definition.
 
-A rule receives an `Operation` and returns the value of each of its results.  Packages add rules for
-their own ops in modules that they name in the entry-point group `weft_compiler.lowering`.
+A rule receives an `Operation` and returns the values of its results. Packages add rules for their
+own ops in modules that they name in the entry-point group `weft_compiler.lowering`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from weft_tensor.dtypes import DType
 
 
 class Unsupported(Exception):  # noqa: N818 - it is not an error of a program
-    """An op or program that cannot be compiled, and the reason; its nodes run their kernels."""
+    """Signal that an op or a program cannot be compiled, with the reason.
+
+    Its nodes run by kernels.
+    """
 
 
 class Operation:
@@ -30,7 +33,7 @@ class Operation:
     Attributes:
       node: the copy of the node with the shapes of this call.
       inputs: its operands.
-      stream: for an op with a random stream, the states of all streams and the row of its own.
+      stream: for random ops, the states of all streams and the row that belongs to the op.
       direct: use direct convolution, not an algorithm with fewer multiplications.
     """
 
@@ -90,11 +93,13 @@ _rules: Final[Registry[Rule]] = Registry(
 
 
 New = Callable[..., Sequence[Scalar]]
-"""Maps the attributes of a node and one element per input to the new elements of its variables."""
+"""Function from a node's attributes and one element of each input to the new elements of its
+variables.
+"""
 
 
 Rows = Callable[[Node, Sequence[Value]], Sequence[Value]]
-"""Maps a node and its operands to the new values of its variables."""
+"""Function from a node and its operands to the new values of its variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +110,9 @@ class Update:
       states: number of leading inputs that are variables.
       scalars: positions of scalar inputs; the other inputs have the shape of the variables.
       new: computes the new elements of the variables.
-      rows: computes the new values of the variables if the op changes only some rows or elements,
-        in loops that write to the memory of the variables.
-      by_kernel: returns the reason to prefer the node's kernel, or "".
+      rows: for ops that change only some rows or elements; computes the new values of the variables
+        by loops that write to their memory.
+      by_kernel: returns why the node's kernel is preferred, or "".
     """
 
     states: int
@@ -128,7 +133,7 @@ def changes(*ops: str, states: int = 1, scalars: tuple[int, ...] = ()) -> Callab
     Args:
       states: number of leading inputs that are variables.
       scalars: positions of scalar inputs.
-    Raises: AlreadyExistsError: an op type has an update rule already.
+    Raises: AlreadyExistsError: an op type already has an update rule.
     """
 
     def register(new: New) -> New:
@@ -146,8 +151,8 @@ def changes_rows(
 
     Args:
       states: number of leading inputs that are variables.
-      by_kernel: returns the reason to prefer a node's kernel, or "".
-    Raises: AlreadyExistsError: an op type has an update rule already.
+      by_kernel: returns why a node's kernel is preferred, or "".
+    Raises: AlreadyExistsError: an op type already has an update rule.
     """
 
     def register(rows: Rows) -> Rows:
@@ -164,7 +169,7 @@ def update_of(op: str) -> Update | None:
 
 
 KnownOperands = tuple[int, ...] | Callable[[Node], tuple[int, ...]]
-"""Positions of operands, or a function that computes them for a node."""
+"""Positions of operands, or a function from a node to such positions."""
 
 _by_kernel: Final[dict[str, Callable[[Node], str]]] = {}
 _alone: Final[dict[str, Callable[[Node], bool]]] = {}
@@ -183,12 +188,12 @@ def lowers(
 
     Args:
       known: positions of the operands whose values must be known at compile time, such as axes,
-        because the rule or the result shape depends on them. Negative positions count from the
-        end. A function if the positions depend on the node.
-      by_kernel: returns the reason to prefer a node's kernel where kernels exist, or "".
-      alone: returns True if compiling a node on its own pays because its kernel is much slower.
-      pairs: True if the rule receives and returns complex tensors with a last axis of two.
-    Raises: AlreadyExistsError: an op type has a rule already.
+        because the rule or the result shape depends on them. Negative positions count from the end.
+        If the positions depend on the node, pass a function.
+      by_kernel: returns why a node's kernel is preferred if there is one, or "".
+      alone: returns True if compiling a single node pays, because its kernel is much slower.
+      pairs: True if the rule handles complex tensors, as real ones with a last axis of two.
+    Raises: AlreadyExistsError: an op type already has a rule.
     """
 
     def register(rule: Rule) -> Rule:
@@ -214,7 +219,7 @@ def known_operands(node: Node) -> Sequence[int]:
 
 
 def wants_kernel(node: Node) -> str:
-    """Return the reason to prefer the kernel of a node that has a lowering rule, or ""."""
+    """Return why the kernel is preferred for a node that has a lowering rule, or ""."""
     update = update_of(node.type)
     if update is not None:
         return update.by_kernel(node)
@@ -222,7 +227,7 @@ def wants_kernel(node: Node) -> str:
 
 
 def repays(node: Node) -> bool:
-    """Return True if compiling the node on its own pays."""
+    """Return True if compiling a single node pays."""
     return rule_of(node.type) is not None and node.type in _alone and _alone[node.type](node)
 
 
@@ -232,11 +237,11 @@ def rule_of(op: str) -> Rule | None:
 
 
 def lowers_pairs(op: str) -> bool:
-    """Return True if the rule of an op type is for complex tensors."""
+    """Return True if the rule of an op type handles complex tensors."""
     return rule_of(op) is not None and op in _pairs
 
 
 def require(condition: bool, said: str) -> None:
-    """Raise Unsupported unless the condition holds."""
+    """Raise Unsupported with the reason `said` unless a condition is true."""
     if not condition:
         raise Unsupported(said)

@@ -1,8 +1,8 @@
 """Runtime strides: buffers whose inner axes vary become flat, with indices computed from the size.
 
-Passes see a buffer with the largest sizes of its axes. In memory its elements are dense for the
-size of a call, as those of the caller's arrays are. So after the passes the buffer gets a single
-axis, and its indices are combined with strides that depend on the size:
+Passes see buffers with the maximal sizes of their axes. In memory, elements are dense for the size
+of a call, as in the caller's arrays. After the passes, each such buffer becomes flat, and its
+indices are combined with strides that depend on the size:
 
     x: float32[16, 192, 64]           x: float32[196608]
     y[i, j] = x[i, j, 3]              y[i, j] = x[(i * size + j) * 64 + 3]
@@ -35,7 +35,7 @@ class Layout:
     """The runtime sizes of the axes of a buffer.
 
     Args:
-      shape: the largest sizes.
+      shape: the maximal sizes.
       sizes: the sizes at run time; None for axes that do not vary.
     """
 
@@ -44,7 +44,7 @@ class Layout:
         self._sizes = tuple(sizes)
 
     def without_axes(self, shape: Shape) -> Layout | None:
-        """Return the layout of a buffer that lost some axes; None if it is not known which."""
+        """Return the layout of a buffer that has lost some axes; None if it is not known which."""
         if shape == self.shape:
             return self
         left = {
@@ -77,7 +77,7 @@ def _product(x: Expr, y: Expr) -> Expr:
 def with_runtime_strides(program: Program, layouts: Mapping[str, Layout]) -> Program | None:
     """Return an optimized program whose buffers are dense for the size of a call.
 
-    Temporaries that no routine accesses keep the strides of the largest size.
+    Temporaries that are not accessed by routines keep the strides of the maximal sizes.
 
     Args:
       layouts: the layouts before the passes, by buffer.
@@ -112,13 +112,16 @@ def with_runtime_strides(program: Program, layouts: Mapping[str, Layout]) -> Pro
 
 
 class _Flattening(Mutator):
-    """Replaces buffers by flat ones."""
+    """Mutator that replaces buffers by flat ones."""
 
     def __init__(self, layouts: Mapping[str, Layout]) -> None:
         self._layouts = layouts
 
     def flat(self, buffer: Buffer) -> Buffer:
-        """Return a buffer with one axis if its strides depend on the size."""
+        """Return a buffer with one axis if its strides depend on the size.
+
+        Else the buffer itself.
+        """
         return replace(buffer, shape=(buffer.size,)) if buffer.name in self._layouts else buffer
 
     def _indices(self, buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -1,11 +1,11 @@
 """Shape polymorphism: one program for many sizes, whose numbers are functions of one size.
 
-Batch sizes vary, and compiling for each would never end. Lowering and its rules work for one choice
-of shapes. But the programs of two batch sizes, or of two sequence lengths, differ only in numbers:
-sizes of axes, loop bounds, strides of products and divisors of means. Each such number is a·n + b.
-So two programs are compared and generalized to a program that takes n as input. It is never assumed
-to be right for a third size: its numbers must equal those that lowering returns for that size. Only
-then is its code reused, which costs almost nothing.
+Batch sizes and sequence lengths vary, and compiling code for each would take too long. Lowering
+works for one choice of shapes. However, the programs for two sizes differ only in numbers, such as
+sizes of axes, loop bounds and strides, and each such number is a linear function a·n + b of the
+size. Two programs are therefore compared and generalized to one that receives n as an input. For
+each further size, the nodes are lowered again, and the code is reused only if the numbers of that
+program equal those of the polymorphic one. Lowering costs little compared with compiling.
 
 Buffers whose inner axes vary have runtime strides: see `weft_compiler.lower.runtime_strides`.
 """
@@ -43,12 +43,12 @@ from weft_tensor import errors
 MIN_SIZE: Final = 2
 """The smallest size of a polymorphic program: size 1 broadcasts and is lowered separately."""
 MAX_GROWTH: Final = 4
-"""A program serves sizes up to this multiple of those it was derived from, rounded up to a power of
-2. Memory that is not touched costs nothing."""
+"""A program serves sizes up to this multiple of those that it was derived from, rounded up to a
+power of 2. The unused part of its memory is never touched, so it costs nothing."""
 
 
 def extract_numbers(program: Program) -> Numbers:
-    """Return the numbers of a program, and its text without them."""
+    """Return the numbers of a program, and its text with the numbers removed."""
     found = _NumberCollector()
     hollow = _map_numbers(canonical(program), found)
     constants = [(name, *_bits(value)) for name, value in sorted(hollow.constants.items())]
@@ -66,7 +66,7 @@ class Numbers:
 
     Attributes:
       numbers: in program order.
-      rest: the remaining text, which must be equal.
+      rest: the text without the numbers, which must be equal.
     """
 
     numbers: list[int | float]
@@ -74,7 +74,7 @@ class Numbers:
 
 
 Varying = tuple[int, Sequence[tuple[int, int, int]]]
-"""The largest size, and the position, slope and offset of each number that varies."""
+"""The maximal size, and the position, slope and offset of each number that depends on the size."""
 
 
 class PolymorphicProgram:
@@ -82,8 +82,8 @@ class PolymorphicProgram:
 
     Attributes:
       program: its first input is the size.
-      varying: with the program of any one size it suffices to restore this one; see
-        `restore_polymorphic`.
+      varying: the numbers that vary; `restore_polymorphic` restores this program from them and from
+        the program of any size.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PolymorphicProgram:
         self.program = split_flat_loops(program, size.name)
 
     def size_of(self, numbers: Numbers) -> int | None:
-        """Return the size for which it equals a lowered program, or None if there is none."""
+        """Return the size for which this program equals a lowered one; None if there is none."""
         if numbers.rest != self._rest or len(numbers.numbers) != len(self._lines):
             return None
         result = next(
@@ -143,7 +143,7 @@ class PolymorphicProgram:
         return dense
 
     def at(self, optimized: Program, lowered: Program) -> Program:
-        """Return the optimized program with the input and output sizes of a lowered one."""
+        """Return the optimized program with the input and output shapes of a lowered one."""
         inputs = (optimized.inputs[0], *_sized(optimized.inputs[1:], lowered.inputs))
         return replace(optimized, inputs=inputs, outputs=_sized(optimized.outputs, lowered.outputs))
 
@@ -165,7 +165,7 @@ class Line:
 
 
 def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgram | None:
-    """Return a verified polymorphic program that covers two lowered ones, or None.
+    """Generalize two lowered programs to a verified polymorphic one, or return None.
 
     Args:
       one, other: the numbers of the two programs.
@@ -197,7 +197,7 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
 
 
 def _limits(largest_size: int) -> Iterator[int]:
-    """Yield the limits of sizes to try for a program, the largest first.
+    """Yield the largest sizes to try for a program, in descending order.
 
     Args:
       largest_size: the larger one of the sizes that it is derived from.
@@ -210,7 +210,7 @@ def _limits(largest_size: int) -> Iterator[int]:
 
 
 def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgram | None:
-    """Return the polymorphic program that a lowered one is an instance of, or None."""
+    """Return the polymorphic program of which a lowered one is an instance, or None."""
     numbers = extract_numbers(lowered)
     most, changing = varying
     lines = [Line(0, value) for value in numbers.numbers]
@@ -226,7 +226,7 @@ def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgra
 
 
 def _line(x: float, y: float, first: int, second: int) -> Line | None:
-    """Return the line through two numbers at two sizes; None if its slope is not an integer."""
+    """Return the line through two points; None if its slope is not an integer."""
     if _same(x, y):
         return Line(0, x)
     if not (math.isfinite(x) and math.isfinite(y)):
@@ -238,16 +238,16 @@ def _line(x: float, y: float, first: int, second: int) -> Line | None:
 
 
 def _same(x: float, y: float) -> bool:
-    """Return True if two numbers are identical: signed zeros differ, NaN equals itself."""
+    """Return True if two numbers are identical: signed zeros differ, and NaN equals NaN."""
     return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
 
 
 class _NotPolymorphic(Exception):  # noqa: N818 - it is not an error of a program
-    """Raised if a number varies that must be known at compile time."""
+    """Signal that a number varies that must be known at compile time."""
 
 
 class _NumberVisitor:
-    """Base of the classes that map the numbers of a program, in one fixed order."""
+    """Base of classes that map the numbers of a program in a fixed order."""
 
     def constant(self, of: Constant) -> Expr:
         raise NotImplementedError
@@ -279,11 +279,11 @@ class _NumberCollector(_NumberVisitor):
 
 
 class _NumberFiller(_NumberVisitor):
-    """Replaces numbers with functions of the size.
+    """Mutator that replaces numbers by functions of the size.
 
     Attributes:
       layouts: the layouts of buffers with axes that vary, by name.
-      least: the smallest size for which no axis and no parameter is empty.
+      least: the smallest size for which all axes and parameters are positive.
     """
 
     def __init__(self, lines: Sequence[Line], size: Expr, limit: int) -> None:
@@ -317,9 +317,9 @@ class _NumberFiller(_NumberVisitor):
         return replace(_with_parameters(general, largest), sizes=sizes)
 
     def _largest(self, line: Line) -> int:
-        """Return the number for the largest size, and note the smallest for which it is positive.
+        """Return the number for the largest size; update `least` so that the number is positive.
 
-        Raises: _NotPolymorphic: it is smaller for larger sizes.
+        Raises: _NotPolymorphic: the number decreases with the size.
         """
         if line.slope < 0:
             raise _NotPolymorphic
@@ -332,9 +332,9 @@ class _NumberFiller(_NumberVisitor):
 
 
 def _general_call(call: Call) -> Call:
-    """Return the call that computes a product for all sizes; small ones have code of their own.
+    """Replace a call for small products by the call that computes products of all sizes.
 
-    Lowering chooses it by size, so programs for two sizes may differ in it.
+    Lowering chooses between the two by size, so programs for two sizes may differ.
     """
     if not isinstance(call, SmallMatmul) or call.views[0].dtype not in Gemm.dtypes:
         return call
@@ -348,7 +348,7 @@ def _with_parameters(call: Call, parameters: Mapping[str, int]) -> Call:
 
 
 class _NumberMutator(Mutator):
-    """Rewrites the numbers of a program, in order."""
+    """Mutator of the numbers of a program, in order."""
 
     def __init__(self, change: _NumberVisitor) -> None:
         self._change = change
@@ -372,7 +372,7 @@ class _NumberMutator(Mutator):
 
 
 def _map_numbers(program: Program, change: _NumberVisitor) -> Program:
-    """Return a program with its numbers changed, in their order."""
+    """Return a program with each number changed by `change`, in order."""
     mutator = _NumberMutator(change)
     inputs = [
         each if each.name in program.constants else mutator.rewrite_buffer(each)

@@ -1,4 +1,4 @@
-"""TensorArrays and stacks in loops: elements in one buffer, with marks or a count."""
+"""TensorArrays and stacks in loops: a buffer of elements, with marks or a count."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class TensorListLowering:
     """The memory of a TensorArray or a stack.
 
     Attributes:
-      kept: the operations on it.
+      kept: the operations on the TensorArray or stack.
       extent: its size and element shape.
-      inputs, outputs: those of the program that belong to it, besides variables.
+      inputs, outputs: the inputs and outputs of the program for it, besides loop variables.
       copies: outputs that are initialized from an input, or with zeros.
     """
 
@@ -85,7 +85,7 @@ class TensorListLowering:
         self._spans = [(self.inputs[1], self.inputs[1])]  # the first begins at 0
 
     def require_known(self) -> None:
-        """Raise if it is never written and so has no element shape.
+        """Raise if the element shape is unknown because no element is ever written.
 
         Raises: Unsupported: nothing is written.
         """
@@ -94,7 +94,9 @@ class TensorListLowering:
     def done(
         self, node: Node, operands: Sequence[Value], path: Path, loop_body: LoopBody
     ) -> Sequence[Value]:
-        """Lower an operation: return its values, the node's result first; add effects to the loop.
+        """Lower an operation.
+
+        Return its values, with the node's result first, and add its side effects.
 
         Args:
           operands: its inputs without the handle.
@@ -116,7 +118,7 @@ class TensorListLowering:
         return [operands[0]]
 
     def _memory(self, name: str, like: Value) -> Value:
-        """Declare the buffer of elements that are written."""
+        """Declare the buffer of the elements."""
         if self._data is None:
             self._data = Value(name, like.dtype, (self.extent.shape[0], *like.shape))
             if self.kept.use is Use.PUSH:
@@ -198,7 +200,7 @@ class TensorListLowering:
         loop_body.add_effect(Effect([position, value], path, write))
 
     def _place(self, variable: Variable, out: Emitter) -> Variable:
-        """Return the place to write an element to; the last place if it does not fit."""
+        """Return the index at which to write an element; the last index if it does not fit."""
         size = self.extent.shape[0]
         if self._last is None:
             said = f"an index in [0, {size}) was required"
@@ -214,7 +216,7 @@ class TensorListLowering:
         return place
 
     def _pop(self, node: Node, level: int, path: Path, loop_body: LoopBody) -> list[Value]:
-        """Pop the top of a stack: a value, or the range of another stack."""
+        """Pop the top of a stack: a value, or the range of another stack's elements."""
         count, (base, first) = self._counts[level], self._spans[level]
         own = Value(f"{node.name}_base", INDEX, ())
         if level:
@@ -250,7 +252,7 @@ class TensorListLowering:
         return moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
 
     def _below(self, node: Node, count: Value, level: int) -> list[Value]:
-        """Return the start and the end of the values on the inner stack whose handle is on top."""
+        """Return the range of the values on the inner stack whose handle is on top."""
         ends, size = self._ends[level], self.extent.above[level]
 
         def end() -> Expr:
@@ -267,7 +269,7 @@ class TensorListLowering:
         return result
 
     def _push_handle(self, level: int, path: Path, loop_body: LoopBody) -> None:
-        """Push the end of the inner stack that an iteration created when the iteration ends."""
+        """Push the end of the inner stack that an iteration created, when the iteration ends."""
         ends, size = self._ends[level], self.extent.above[level]
         count, inner = self._counts[level : level + 2]
 

@@ -2,8 +2,8 @@
 
 Optimizers sum the gradients of equal indices: `Unique` numbers the indices, a segment sum adds the
 rows, and a sparse update applies one row for each distinct index. The number of distinct rows
-varies between iterations, but shapes cannot. So the lowered values have one row for each index and
-a count of valid rows. The sparse update reads only these; no other node may use the values.
+varies between iterations, but shapes cannot. So the lowered values have one row for each index, and
+a count of valid rows. The sparse update reads only valid rows; no other node may use the values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Rows(NamedTuple):
     """The results of `Unique`.
 
     Attributes:
-      rows: distinct rows in the order of their first occurrence, then zeros.
+      rows: the distinct indices in the order of their first occurrence, then zeros.
       places: for each index, the position of its row in `rows`.
     """
 
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 
 def updates_of_rows(node: Node) -> list[Node]:
-    """Return the users of a `Unique` if they are sparse updates only, else an empty list."""
+    """Return the users of a `Unique` if all are sparse updates, else an empty list."""
     if node.type != "Unique" or node.inputs[0].dims is None or len(node.inputs[0].dims) != 1:
         return []
     rows, places = node.outputs
@@ -54,7 +54,7 @@ def updates_of_rows(node: Node) -> list[Node]:
 
 
 def _takes_rows(user: Node, unique: Node) -> bool:
-    """Return True if the node is a sparse update with the rows and sums of a `Unique`."""
+    """Return True if the node is a sparse update by the rows and sums of a `Unique`."""
     update = update_of(user.type)
     if update is None or update.rows is None or "Sparse" not in user.type:
         return False
@@ -87,9 +87,10 @@ def unique_rows(node: Node, indices: Value, size: int) -> Rows:
 
 
 def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
-    """Write the distinct rows, the position of each index, the number of rows, and a table by row.
+    """Write the distinct rows, the position of each index, the number of rows, and a lookup table.
 
-    The table is not initialized. An entry is valid only if the row it points to matches.
+    The table is indexed by row and not initialized. An entry is valid only if it points to an entry
+    for the same row.
     """
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:

@@ -1,6 +1,6 @@
 """Tensors during lowering: definitions of their elements, without loops.
 
-A definition is an expression of an element's indices in which elements of other tensors appear as
+A definition computes an element from its indices; in its expression, elements of other tensors are
 `Element`s. Shared subexpressions may be one object. `weft_compiler.lower.writer` decides later, for
 all tensors together, whether such an element is loaded from memory or computed in place.
 """
@@ -26,8 +26,8 @@ class Requirement:
 
     Attributes:
       space: the sizes of the index space.
-      condition: maps indices in the space to a bool that must be True for all of them.
-      message: the error message: what was required.
+      condition: maps indices in the space to a bool, which must be true for all indices.
+      message: the error message, which states the requirement.
     """
 
     space: tuple[int, ...]
@@ -42,12 +42,12 @@ class Value:
     Attributes:
       name: for error messages and dumps.
       dtype, shape: its element type and its sizes, all known.
-      definition: how its elements are computed; None for an input in memory of the caller.
-      constant: the array of an input that is known.
+      definition: the computation of its elements; None for an input in the caller's memory.
+      constant: the array, if the tensor is an input that is known.
       dense_of: a tensor with the same elements in the same order but another shape.
       requires: conditions on the values that the definition reads.
       count: for a list of rows, the number of valid rows, int64 of rank 0; None if all are valid.
-      is_complex: True if callers have it as a complex array, without the last axis.
+      is_complex: True if callers pass it as a complex array, without the last axis.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Element(Expr):
-    """An element of a tensor; occurs in definitions only."""
+    """An element of another tensor in a definition."""
 
     value: Value
     indices: Indices
@@ -89,12 +89,12 @@ class Element(Expr):
 
 
 class Definition:
-    """Base of the classes below."""
+    """Base of all definitions."""
 
 
 @dataclass(eq=False)
 class Elements(Definition):
-    """A definition of each element on its own.
+    """A definition that computes each element on its own.
 
     Attributes:
       element: maps one index expression for each dimension to the element.
@@ -105,7 +105,7 @@ class Elements(Definition):
 
 @dataclass(eq=False)
 class Pairs(Elements):
-    """A definition of complex elements, whose parts are along the last axis.
+    """A definition of complex elements, whose parts are indexed by the last axis.
 
     Attributes:
       parts: maps the indices of an element to its real and its imaginary part.
@@ -129,7 +129,7 @@ class Pairs(Elements):
 
 @dataclass(eq=False)
 class Chosen(Elements):
-    """A select between two tensors of the same shape; the other one may not be computed.
+    """A select between two tensors of the same shape; only the selected one need be computed.
 
     Attributes:
       predicate: a bool of rank 0.
@@ -162,12 +162,12 @@ class Reduction(Definition):
 
 @dataclass(eq=False)
 class Written(Definition):
-    """A definition of all elements by statements.
+    """A definition by statements that fill the whole tensor.
 
     Attributes:
       operands: tensors that the statements read from memory.
-      write: maps a function that makes names unique, the result's buffer and the operands' buffers
-        to the statements. Buffers of operands may have other shapes than the operands.
+      write: returns the statements; receives a function that makes names unique, the result's
+        buffer, and the operands' buffers, whose shapes may differ from those of the operands.
     """
 
     operands: Sequence[Value]
@@ -179,10 +179,10 @@ class Change:
     """An in-place update of parts of one or several variables.
 
     Attributes:
-      before: the values of the variables before the update.
-      operands: tensors that it reads from memory other than that of variables.
-      write: maps a function that makes names unique, the buffers of the variables and those of the
-        operands to the statements. Buffers of operands may have other shapes than the operands.
+      before: the old values of the variables.
+      operands: other tensors that the update reads from memory.
+      write: returns the statements; receives a function that makes names unique, the buffers of the
+        variables, and those of the operands, whose shapes may differ from those of the operands.
     """
 
     before: Sequence[Value]
@@ -192,7 +192,7 @@ class Change:
 
 @dataclass(eq=False)
 class ScatterUpdate(Definition):
-    """The value of a variable after an in-place update; its memory holds the old value before.
+    """The value of a variable after an in-place update of the memory with its old value.
 
     Attributes:
       change: the update.
@@ -217,7 +217,7 @@ def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
     """Return the value of a variable after an in-place update that runs only under `path`.
 
     Args:
-      path: predicates of rank 0, the outermost first, and the value each must have.
+      path: predicates of rank 0, the outermost first, with the value that each must have.
       new: the value after the update; the caller checks its requirements.
     """
     definition = new.definition
@@ -246,7 +246,7 @@ def reduced(
     initial: Expr,
     element: Callable[..., Expr],
 ) -> Value:
-    """Return a tensor reduced over some axes.
+    """Return the reduction of a tensor over some axes.
 
     Args:
       x: the tensor to reduce.
@@ -259,7 +259,7 @@ def reduced(
 
 
 def computed(name: str, dtype: DType, shape: Sequence[int], element: Callable[..., Expr]) -> Value:
-    """Return a tensor whose elements are an expression of their indices, cast to `dtype`."""
+    """Return a tensor whose elements are computed from their indices and cast to `dtype`."""
     return Value(name, dtype, tuple(shape), Elements(lambda *i: cast(element(*i), dtype)))
 
 
@@ -275,7 +275,7 @@ def chosen(name: str, predicate: Value, then: Value, otherwise: Value) -> Value:
 def moved(
     name: str, x: Value, shape: Sequence[int], source: Callable[..., Any], dense: bool = False
 ) -> Value:
-    """Return a tensor whose elements are elements of another one.
+    """Return a tensor whose elements are those of another one at other positions.
 
     Args:
       source: maps the indices of an element to its indices in `x`.
@@ -286,6 +286,6 @@ def moved(
 
 
 def broadcast(shape: Sequence[int], position: Sequence[Expr]) -> list[Expr | int]:
-    """Return the indices of an operand that broadcasts to result indices: 0 on axes of size 1."""
+    """Map result indices to indices of an operand that broadcasts: 0 on axes of size 1."""
     remaining = position[len(position) - len(shape) :]
     return [0 if size == 1 else i for size, i in zip(shape, remaining, strict=True)]

@@ -1,4 +1,4 @@
-"""Lowering of a whole loop to a program, for the shapes of a run."""
+"""Lowering of a whole loop to a program, for given shapes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from weft_tensor.dtypes import DType
 Shape = tuple[int, ...]
 
 _TAG: Final = 3
-"""The word of a stream's state that holds the iteration."""
+"""The word of a stream's state that receives the number of the iteration."""
 
 
 def lower_loop(
@@ -135,7 +135,7 @@ class _Lowering:
         return write_loop(loop_body, Outside(inputs, expected, outputs, copies, goes_on), name)
 
     def _type_read_of(self, position: int) -> DType:
-        """Return the type of a variable that the loop reads."""
+        """Return the type of a variable that the loop reads, by its position."""
         whole = self._whole
         dtype = whole.enters[position].outputs[0].dtype
         if dtype.is_ref:
@@ -144,7 +144,7 @@ class _Lowering:
         return node.outputs[0].dtype
 
     def _type_changed_at(self, position: int) -> DType:
-        """Return the type of a variable that the loop updates."""
+        """Return the type of a variable that the loop updates, by its position."""
         whole = self._whole
         changes = (
             state_type(node)
@@ -155,7 +155,7 @@ class _Lowering:
         return next(changes)
 
     def _add_iteration_counter(self, loop_body: LoopBody) -> None:
-        """Add an iteration counter to the loop; it selects the random numbers of an iteration."""
+        """Add an iteration counter to the loop, which selects an iteration's random numbers."""
         none, one = number(0, dtypes.int64), number(1, dtypes.int64)
         iteration = Value("turn", dtypes.int64, ())
         loop_body.variables.append(iteration)
@@ -190,7 +190,7 @@ class _Lowering:
         """Build the definitions of a loop.
 
         Args:
-          brought: the values of its Enter nodes.
+          brought: the values of the loop's Enter nodes.
         """
         frame = loop.frame
         loop_body = LoopBody(frame.name)
@@ -250,7 +250,7 @@ class _Lowering:
                 self._node(step, path, loop_body)
 
     def _inner(self, loop: Loop, path: Path, around: LoopBody) -> None:
-        """Build a loop inside another loop."""
+        """Build the definitions of a loop inside another loop."""
         frame = loop.frame
         brought: dict[Node, Value] = {}
         taken: list[tuple[Value, Value]] = []
@@ -338,7 +338,7 @@ class _Lowering:
             self._is(node.outputs[0], result[0])
 
     def _compute(self, node: Node, path: Path, loop_body: LoopBody) -> None:
-        """Lower a node that only computes values."""
+        """Lower a node that has no side effects."""
         sources = tuple([self._twin(source) for source in node.inputs])
         rows = reads_rows(node)
         counterparts = self._gathered(node, sources) if rows else copied(self._graph, node, sources)
@@ -392,13 +392,13 @@ class _Lowering:
             self._becomes(position, value, path, loop_body)
 
     def _beside(self, value: Value) -> Value:
-        """Return the value, as a copy if it is stored in the memory of a variable."""
+        """Return a value, as a copy if it is in the memory of a variable."""
         if memory_of(value) not in self._held:
             return value
         return replace(computed(value.name, value.dtype, value.shape, value.at), count=value.count)
 
     def _becomes(self, position: int, new: Value, path: Path, loop_body: LoopBody) -> None:
-        """Set the value of a variable from here on, if `path` is taken."""
+        """Set the value of a variable from this point on, if `path` is taken."""
         old = self._state(position)
         definition = new.definition
         if (
@@ -427,7 +427,10 @@ class _Lowering:
         )
 
     def _updated_at(self, output: Output) -> int | None:
-        """Return the position of the variable that an output refers to, if the loop updates it."""
+        """Return the position of the variable that an output refers to.
+
+        None if the loop does not update it.
+        """
         position = self._whole.variable_at(output)
         return position if position in self._whole.updates else None
 
@@ -475,7 +478,7 @@ class _Lowering:
         self._is(node.outputs[1], which)
 
     def _note(self, values: Sequence[Value], path: Path, loop_body: LoopBody) -> None:
-        """Record the paths of new values and of the values they are computed from."""
+        """Record the path of new values, and of the values that they are computed from."""
         loop_body.node_values += values
         waiting = list(values)
         while waiting:
@@ -491,14 +494,14 @@ class _Lowering:
     # ---------------------------------------------------------------------- values
 
     def _is_value(self, output: Output) -> bool:
-        """Return True if the output is lowered to a value, unlike other references."""
+        """Return True if the output is lowered to a value; most references are not."""
         return output in self._twins or (computes_with(output.dtype) and not output.dtype.is_ref)
 
     def _value(self, output: Output) -> Value:
         return self._values[self._twin(output)]
 
     def _twin(self, output: Output) -> Output:
-        """Return the copy of an output in the specialized graph; constants need no Enter."""
+        """Return the counterpart of an output in the specialized graph; constants need no Enter."""
         node = output.node
         position = self._updated_at(output)
         if position is not None:
@@ -508,7 +511,7 @@ class _Lowering:
         return self._twins[output]
 
     def _is(self, output: Output, value: Value) -> None:
-        """Set the value of an output whose type and shape are known."""
+        """Set the value of an output, whose type and shape are known."""
         self._add(output, value, "Placeholder", {"shape": value.shape})
 
     def _is_constant(self, output: Output, value: Value) -> None:

@@ -1,4 +1,4 @@
-"""Use of Winograd's algorithm for convolutions, and their transformed filters."""
+"""Use of Winograd's algorithm in convolutions, and transformation of their filters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_compiler.routines.winograd import (
 )
 
 _IMAGE: Final = 28
-"""Tiles per image from which a call processes one image, so that its result stays in a cache."""
+"""Tiles per image from which each call processes one image, so that its result stays in a cache."""
 
 
 def images_of(images: int, counts: Sequence[int], taps: int) -> int:
@@ -55,11 +55,11 @@ def points_of(w: Value) -> Value:
 
 
 def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Windows) -> Value:
-    """Return the gradient with respect to the filters, (taps, taps, C, depth).
+    """Return the filter gradient by Winograd's algorithm, (taps, taps, C, depth).
 
     Args:
       x: (N, H, W, C).
-      gradient: with respect to the result, (N, H', W', depth).
+      gradient: the gradient of the result, (N, H', W', depth).
       of: the windows of all images.
     """
 

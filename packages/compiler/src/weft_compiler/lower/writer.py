@@ -1,4 +1,4 @@
-"""Loop nests of a region: which values are materialized, and a nest for each of them."""
+"""Writer of the loop nests of a region: one for each value that is materialized."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ from weft_compiler.lower.values import (
 from weft_tensor import dtypes
 
 _CHECKED_TOGETHER: Final = 1024
-"""Elements that are checked before the program may end because one is wrong."""
+"""Number of elements that are checked before the program ends because of an invalid one."""
 
 
 def write(
@@ -88,9 +88,9 @@ def write(
       inputs: values whose memory the caller provides; unused constants are omitted.
       outputs: distinct values that are not inputs.
       updates: pairs of a value in memory and its replacement.
-      fused: receives the values computed for each buffer and for each check.
-      paths: conditions of values that only one side of a branch needs.
-      checks: values without users that are evaluated for their requirements.
+      fused: a dict that receives the values computed for each buffer and each check.
+      paths: the paths of values that only one side of a branch needs.
+      checks: unused values, which are evaluated only for their requirements.
     """
     writer = Nests(inputs, outputs, updates, paths, checks)
     program = writer.program(name)
@@ -100,7 +100,7 @@ def write(
 
 
 class Nests:
-    """Writer of loop nests, one after another, for materialized values."""
+    """Writer of loop nests for the materialized values, one after another."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Nests:
         )
 
     def _take(self, constants: Sequence[Value]) -> None:
-        """Add the constants that rules created to the inputs."""
+        """Add the constants that rules created to the inputs of the program."""
         new = [value for value in constants if value not in self._buffers]
         self._inputs = [*self._inputs, *new]
         self._buffers |= {value: self._buffer(value) for value in new}
@@ -228,7 +228,7 @@ class Nests:
         )
 
     def _fill_pairs(self, buffer: Buffer, parts: Callable[..., tuple[Expr, Expr]]) -> None:
-        """Write loops that store both parts of an element together."""
+        """Write loops that store both parts of a complex element together."""
 
         def store(*at: Expr) -> None:
             for which, value in enumerate(parts(*at)):
@@ -237,7 +237,7 @@ class Nests:
         self._nest(buffer.shape[:-1], store)
 
     def _choose(self, of: Chosen, buffer: Buffer) -> None:
-        """Write a branch that fills a buffer from one side or the other."""
+        """Write a branch that fills a buffer from one of two values."""
         outer = self._body
         sides: list[Body] = []
         for side in (of.then, of.otherwise):
@@ -249,7 +249,7 @@ class Nests:
         self._emit_if(self._decided(of.predicate), *sides)
 
     def _guarded(self, path: Path, write: Callable[[], object]) -> None:
-        """Emit the statements of `write` under the predicates of a path."""
+        """Emit statements under the predicates of a path; `write` emits them."""
         if not path:
             write()
             return
@@ -261,7 +261,7 @@ class Nests:
         self._emit_if(condition, *((body, ()) if side else ((), body)))
 
     def _allocate(self, buffer: Buffer) -> None:
-        """Allocate a buffer before the branch that was written last, which fills it."""
+        """Allocate a buffer before the last branch, which fills it."""
         position = len(self._body)
         self._body.insert(
             position - 1 if position and isinstance(self._body[-1], If) else position,
@@ -274,7 +274,10 @@ class Nests:
         return exprs[0]
 
     def _emit_if(self, condition: Expr, then: Body, otherwise: Body) -> None:
-        """Emit a branch; merge it with the previous one if that has the same condition."""
+        """Emit a branch.
+
+        If the previous statement is a branch with the same condition, merge them.
+        """
         last = self._body[-1] if self._body else None
         if (
             isinstance(last, If)
@@ -309,7 +312,7 @@ class Nests:
         self._move(self._beside(value), buffer)
 
     def _change(self, value: Value, scatter_update: ScatterUpdate, buffer: Buffer) -> None:
-        """Write an in-place update, once the memory of all its variables holds their old values."""
+        """Write an in-place update, once the memory of its variables contains their old values."""
         before = scatter_update.before
         if self._buffers.get(before) != buffer:
             first = computed(value.name, value.dtype, value.shape, before.at)
@@ -351,10 +354,10 @@ class Nests:
         self._nest(requirement.space, check)
 
     def _require_together(self, requirement: Requirement, is_always: bool) -> None:
-        """Write a check of a requirement for a whole index space, unless an earlier one implies it.
+        """Write a check of a requirement for an index space, unless an earlier check implies it.
 
         Args:
-          is_always: True if the check is on all paths, so that it implies later ones.
+          is_always: True if the check is on all paths, so that later checks may rely on it.
         """
         conditions = self._required.missing(requirement, is_always)
         if conditions is None:
@@ -381,10 +384,11 @@ class Nests:
     ) -> Statement:
         """Return loops with a check after each row, or after each block of a single row.
 
-        Forms and sizes are those of other numbers of elements, so that these can share the code.
+        The structure does not depend on the number of elements, so that other sizes can share the
+        code.
 
         Args:
-          loops: combines conditions into the variable `holds`.
+          loops: the loops, which combine conditions into the variable `holds`.
           depth: the number of loops around the innermost one.
         """
         assert isinstance(loops, For)
@@ -403,12 +407,12 @@ class Nests:
         return For(block.name, blocks, self._combined(inner, holds, of))
 
     def _combined(self, loop: Statement, holds: Variable, requirement: Requirement) -> Body:
-        """Return statements that check a variable after the loop that combines conditions in it."""
+        """Return a loop that combines conditions into a variable, and the check of the variable."""
         start = Var(holds.name, number(True, dtypes.bool_))
         return start, loop, Check(holds, requirement.message)
 
     def _reduce(self, value: Value, reduction: Reduction) -> None:
-        """Write a reduction: a scalar for each result, with loops over the reduced axes inside."""
+        """Write a reduction: one accumulator per result, with the reduced axes as inner loops."""
         buffer = self._buffers[value]
         inner = [size for axis, size in enumerate(reduction.space) if axis in reduction.axes]
 
@@ -459,7 +463,7 @@ class Nests:
     # ---------------------------------------------------------------------- expressions
 
     def _resolved(self, expression: Expr) -> Expr:
-        """Replace elements in an expression with loads, or with names of values computed before.
+        """Replace `Element`s in an expression by loads, or by the names of values computed before.
 
         Shared subexpressions get names too.
         """
@@ -510,7 +514,7 @@ def predicates_of(paths: Iterable[Path]) -> list[Value]:
 
 
 def _stored(body: Body) -> set[str]:
-    """Return the buffers that a body may write to."""
+    """Return the buffers that a body may store to."""
     result = {item.buffer for item in walk(body) if isinstance(item, Store)}
     return result | {
         view.buffer for item in walk(body) if isinstance(item, Call) for view in item.views
@@ -518,6 +522,6 @@ def _stored(body: Body) -> set[str]:
 
 
 def _joined(reduction: Reduction, indices: Indices, reduced: Indices) -> list[Expr]:
-    """Return the indices in the space of a reduction."""
+    """Return indices in the space of a reduction, from those of the result and reduced axes."""
     remaining = {True: iter(reduced), False: iter(indices)}
     return [next(remaining[axis in reduction.axes]) for axis in range(len(reduction.space))]

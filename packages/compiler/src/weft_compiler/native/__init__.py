@@ -1,1 +1,1 @@
-"""Machine code as Python callables, and its disk cache."""
+"""Machine code as Python callables, and the disk cache of machine code."""

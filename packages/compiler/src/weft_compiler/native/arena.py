@@ -1,13 +1,13 @@
 """Arenas: the memory for temporaries of the compiled programs of a process.
 
-The programs of a step run one after another, so they share **slots**. A slot has memory for any
-program, and a flag that it is in use. The C function that enters a program acquires the first free
-slot and releases it at the end. Concurrent programs use several slots. If all are in use, another
-slot gets memory; beyond `SLOTS`, calls allocate their own. `weft_compiler/runtime/arena.c` claims
-and changes slots.
+The programs of a step run one after another, so they share **slots**. A slot has enough memory for
+any program, and a flag that says if it is in use. The C function that enters a program acquires the
+first free slot and releases it at the end. Concurrent programs use several slots. If all are in
+use, memory is allocated for another slot, up to `SLOTS`; beyond that, calls allocate their own
+memory. `weft_compiler/runtime/arena.c` acquires and changes slots.
 
-A slot is as large as the largest program of the process requires; pages that are not touched use
-address space only. The memory belongs to the tensor pool. It returns there when the last program is
+A slot is as large as the largest program of the process requires; pages that are not touched only
+use address space. The memory belongs to the tensor pool. It returns there when the last program is
 destroyed, or when the remaining ones require less than half of it.
 """
 
@@ -43,7 +43,7 @@ class Usage(NamedTuple):
     """The current arena memory of a process.
 
     Attributes:
-      wanted: size required by the largest program, in bytes.
+      wanted: the size that the largest program requires, in bytes.
       slots: the number of slots with memory, one for each concurrent program so far.
     """
 
@@ -52,7 +52,7 @@ class Usage(NamedTuple):
 
 
 class Arena:
-    """The slots of a process. Safe to use from any thread, and from finalizers.
+    """The slots of a process, safe to use from any thread and from finalizers.
 
     Attributes:
       table: the address of the slots.
@@ -79,7 +79,7 @@ class Arena:
         return lease
 
     def grow(self) -> bool:
-        """Allocate memory for one more slot; return True if one had none."""
+        """Allocate memory for one more slot; return False if all slots have memory."""
         self._settle()
         try:
             with self._lock:
@@ -90,20 +90,23 @@ class Arena:
             self._settle()  # changes made meanwhile found the lock held
 
     def usage(self) -> Usage:
-        """Return what it is now, without the programs that have gone."""
+        """Return the current usage, without programs that were destroyed."""
         settle()
         self._settle()
         with self._lock:
             return Usage(self._most(), sum(map(bool, self._memory)))
 
     def reset(self) -> None:
-        """Start over in the child of a fork, where no other thread uses a slot."""
+        """Reset all slots in the child of a fork, in which no other thread uses one."""
         self._lock = threading.Lock()
         for slot in self._slots:
             slot.in_use = 0
 
     def _end(self, size: int) -> None:
-        """Remove a lease. If memory is exhausted, the next call of a program reports it."""
+        """Remove a lease.
+
+        If memory cannot be allocated now, the next call of a program reports that.
+        """
         with suppress(errors.ResourceExhaustedError):
             self._change(size, -1)
 
@@ -113,7 +116,7 @@ class Arena:
         self._settle()
 
     def _settle(self) -> None:
-        """Apply pending changes of leases, unless the thread that holds the lock will."""
+        """Apply pending changes of leases, unless another thread holds the lock and does it."""
         while self._changes:
             with uninterrupted():  # otherwise Ctrl-C could leave the lock held
                 if not self._lock.acquire(blocking=False):
@@ -125,7 +128,7 @@ class Arena:
                     self._lock.release()
 
     def _count(self) -> None:
-        """Count added and removed leases."""
+        """Apply the added and removed leases to the counts."""
         while self._changes:
             wanted, count = self._changes.popleft()
             self._wanted[wanted] += count
@@ -160,7 +163,7 @@ class Arena:
 
 
 class Lease:
-    """A claim to arena memory, valid during its lifetime."""
+    """A claim to arena memory; it ends when the object is destroyed."""
 
     __slots__ = ("__weakref__",)
 
@@ -181,7 +184,7 @@ def address_of(array: Any) -> int:
 
 
 def aligned(size: int) -> Any:
-    """Return zeros whose address is a multiple of 64."""
+    """Return zeros in memory whose address is a multiple of 64."""
     whole = np.zeros(size + ALIGNMENT, np.uint8)
     return whole[-address_of(whole) % ALIGNMENT :][:size]
 

@@ -1,7 +1,7 @@
 """Cache of object code in the user's cache directory (`weft_graph.ir.user_cache`).
 
-The name of an entry is a hash of everything that its code depends on: the text, the processor, and
-the versions of weft and LLVM.
+The name of an entry contains a hash of everything that its code depends on: the source text, the
+  processor, and the versions of weft and LLVM.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ if TYPE_CHECKING:  # imported only on a miss: LLVM takes 0.1 s to import
 Loaded = TypeVar("Loaded")
 
 LIMIT: Final = 256 << 20
-"""Default size limit of the cache in bytes, set by `WEFT_CACHE_BYTES`. Each running process may
-exceed it by some 4 MB, as it checks only after adding that much."""
+"""Default limit of the cache in bytes; `WEFT_CACHE_BYTES` overrides it. Each running process may
+exceed the limit by some 4 MB, because it checks only after adding that much.
+"""
 
 SHARED: Final = "shared"
-"""The folder of code that all programs share. It has a separate limit, because its content takes
-seconds to compile and only a few hundred kilobytes."""
+"""Folder of the code that all programs share. It has a limit of its own, because it takes seconds
+to compile but only a few hundred kilobytes.
+"""
 _SHARED_LIMIT: Final = 32 << 20
 
 _LOCK: Final = threading.Lock()
 _LOOKS_AFTER: Final = 4 << 20
 _IS_ENTRY: Final = re.compile(rf"[0-9a-f]{{64}}\.|{re.escape(UNFINISHED)}").match
-"""Matches the names of entries and of unfinished ones."""
+"""Matches the names of entries and of unfinished entries."""
 
 
 def object_of(name: str, made_from: str, target: Target, compile: Callable[[], bytes]) -> bytes:
-    """Return the object code of a text, from the disk or compiled now and stored.
+    """Return the object code of a text: read it from the disk, or compile and store it.
 
     Args:
-      name: for readers of the directory.
-      made_from: everything that the code depends on, besides the processor and versions.
+      name: a readable part of the file's name.
+      made_from: everything that the code depends on, except the processor and versions.
     """
     return loaded_of(name, made_from, target, compile, bytes)
 
@@ -65,7 +67,7 @@ def loaded_of(
     compile: Callable[[], bytes],
     load: Callable[[bytes], Loaded],
 ) -> Loaded:
-    """Load the object code of a text; code on disk that cannot be loaded is compiled again.
+    """Load the object code of a text; if code on the disk cannot be loaded, compile it again.
 
     Args:
       name, made_from, compile: as in `object_of`.
@@ -89,20 +91,20 @@ def file_of(name: str, made_from: str, target: Target) -> str:
 
 
 def read(file: str) -> bytes | None:
-    """Return the content of a file of the directory; None if it is missing or damaged."""
+    """Return the content of a file in the cache directory; None if it is missing or damaged."""
     place = directory()
     return None if place is None else read_file(place / file)
 
 
 def keep(file: str, content: bytes) -> None:
-    """Store a file in the directory, if possible."""
+    """Store a file in the cache directory, if that is possible."""
     place = directory()
     if place is not None:
         _write(place / file, content)
 
 
 def forget(file: str) -> None:
-    """Remove a file of the directory, if it exists."""
+    """Remove a file from the cache directory, if it exists."""
     place = directory()
     if place is not None:
         with contextlib.suppress(OSError):
@@ -110,7 +112,7 @@ def forget(file: str) -> None:
 
 
 def entries(place: Path) -> Iterator[Path]:
-    """Yield the entries of this user in a directory and its shared part, unfinished ones too."""
+    """Yield this user's entries in a directory and its shared folder, including unfinished ones."""
     yield from _entries_in(place)
     shared = place / SHARED
     if shared.is_dir():
@@ -149,7 +151,7 @@ def _versions() -> tuple[str, str]:
 
 @functools.cache
 def sources(package: str) -> str:
-    """Return a hash that changes with the files of a package, which developers edit in place."""
+    """Return a hash of a package's source files, which changes when a developer edits them."""
     found = hashlib.sha256()
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None
@@ -166,7 +168,7 @@ def sources(package: str) -> str:
 
 
 def _write(path: Path, image: bytes) -> None:
-    """Write an entry; if that fails, the next process compiles again."""
+    """Write an entry; failures are ignored, so that the next process compiles again."""
     if write_file(path, image):
         with contextlib.suppress(OSError):
             _trim(path.parent, len(image))
@@ -186,13 +188,13 @@ def _limit() -> int:
 
 
 _since_trim: dict[Path, int] = {}
-"""Bytes that this process has written to each folder since it last checked its size."""
+"""Bytes that this process has written to each folder since it last checked the folder's size."""
 
 
 def _trim(place: Path, added: int) -> None:
-    """Remove the least recently used entries if the limit is exceeded.
+    """Remove the least recently used entries if the cache exceeds its limit.
 
-    A process checks when it first writes an entry, and then after each 4 MB.
+    A process checks this when it first writes an entry, and then after each 4 MB.
     """
     limit = _SHARED_LIMIT if place.name == SHARED else _limit()
     with _LOCK:

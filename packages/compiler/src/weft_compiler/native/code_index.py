@@ -1,11 +1,12 @@
-"""Index of compiled code by fingerprint, on disk: programs compiled before are not lowered again.
+"""Index of compiled code on disk, by fingerprint, which avoids lowering a program again.
 
-Without a cache directory, the index is kept within the process.
+Without a cache directory, the index is kept in memory.
 
-An entry has the interface of a program, and the names of the files with its code and with its large
-constants, such as panels of weights, which are named by their content. An entry for another
-processor or LLVM version is rejected. This check needs LLVM, so it follows the lookup: a miss does
-not import LLVM.
+An entry contains the interface of a program, and the names of the files with its code and its large
+constants, such as panels of weights. Files of constants are named by their content. An entry for
+another
+processor or LLVM version is rejected. This check needs LLVM, so it comes after the lookup, and a
+miss does not import LLVM.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ _MOST_INLINE: Final = 1 << 12
 """Largest constant stored inside an entry, in bytes."""
 
 _MOST_KEPT: Final = 64 << 20
-"""Largest total size of the constants of an entry: a quarter of the cache."""
+"""Maximal total size of the constants of an entry: a quarter of the cache."""
 
 _MOST_HERE: Final = 1000
 _here: dict[str, bytes] = {}
-"""Entries of this process if the disk is not available, for code that is still loaded."""
+"""Entries of this process, used if no cache directory is available; their code is still loaded."""
 
 
 class Restored(NamedTuple):
     """The content of an entry.
 
     Attributes:
-      program: without its statements.
-      size: its size, if the code is polymorphic.
-      varying: as in `PolymorphicProgram`; None if the code is not polymorphic.
+      program: the program without its statements.
+      size: the size that the code receives, if it is shape-polymorphic.
+      varying: as in `PolymorphicProgram`; None if the code is not shape-polymorphic.
     """
 
     program: NativeProgram
@@ -56,7 +57,7 @@ class Restored(NamedTuple):
 
 
 def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
-    """Return the program with a fingerprint.
+    """Return the program with a fingerprint; None if it is not on disk.
 
     Args:
       inputs: outputs whose constants the program uses, as passed to `remember`.
@@ -157,7 +158,7 @@ def _file(key: str) -> str:
 
 
 def _host() -> list[Any]:
-    """Return the properties of this machine that code depends on and only LLVM knows."""
+    """Return the properties of this machine that affect code and that only LLVM knows."""
     from llvmlite import binding
 
     from weft_compiler.codegen.targets import host
@@ -167,7 +168,7 @@ def _host() -> list[Any]:
 
 
 def _of_code(code: Code) -> dict[str, Any]:
-    """Return the description of code from which `_code` restores it."""
+    """Describe code in a form from which `_code` restores it."""
     module = code.module
     return {
         "key": code.key,

@@ -1,7 +1,7 @@
-"""Calls from Python: a C function that reads the headers of arrays and enters a program.
+"""Calls of programs from Python, by a C function that reads the headers of arrays.
 
-The function, `weft_enter` of the runtime (`weft_compiler/runtime/entry.c`), is the same for all
-programs.  Its `self` is an array whose data is the state of the program.
+`weft_enter` of the runtime (`weft_compiler/runtime/entry.c`) enters all programs. Its `self` is an
+array whose data is the state of the program.
 
 It returns None, or an error number; NotImplemented if an array does not match the compiled shapes
 and types; and BUSY if no slot of the arena (`weft_compiler.native.arena`) is free and large enough.
@@ -33,7 +33,7 @@ from weft_compiler.native.linking import once
 from weft_compiler.native.runtime import library
 
 BUSY: Final = -0x10000
-"""The result if no slot is free: `WEFT_BUSY`."""
+"""Result of the C function if no slot is free: `WEFT_BUSY`."""
 _FASTCALL: Final = 0x80
 
 
@@ -109,10 +109,10 @@ def entry(state: Any, owners: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The requirements on the array of a buffer.
+    """The requirements on the array of one buffer.
 
     Attributes:
-      constant: the address of the array if it belongs to the program, else 0.
+      constant: the address of the array if it is a constant of the program, else 0.
     """
 
     dtype: Any
@@ -123,11 +123,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a program.
+    """The state of a program in memory.
 
     Attributes:
-      memory: an array with the state and its buffers, the `self` of the C function.
-      fields: its fields; those that depend on the program and the call are still to be set.
+      memory: an array that contains the state and its buffers; the `self` of the C function.
+      fields: the fields of the state; the caller sets those that depend on the program.
     """
 
     memory: Any
@@ -135,7 +135,7 @@ class State:
 
 
 def state_of(rows: Sequence[Row]) -> State:
-    """Return the state of a program with the requirements on its buffers."""
+    """Create the state of a program from the requirements on its buffers."""
     buffers = b"".join([_requirement(row) for row in rows])
     memory = np.zeros(ctypes.sizeof(ProgramState) + len(buffers), np.uint8)
     memory[ctypes.sizeof(ProgramState) :] = np.frombuffer(buffers, np.uint8)
@@ -148,7 +148,7 @@ def state_of(rows: Sequence[Row]) -> State:
 
 
 def _requirement(row: Row) -> bytes:
-    """Return the requirements on a buffer, followed by its sizes."""
+    """Return the requirements on a buffer, followed by its dimensions, as bytes."""
     if row.constant:
         return bytes(BufferRequirement(constant=row.constant))
     flags = WRITEABLE if row.written else READABLE

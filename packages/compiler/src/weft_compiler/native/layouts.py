@@ -1,6 +1,7 @@
-"""The structures that Python shares with the runtime: see `weft_compiler/runtime/runtime.h`.
+"""Structures that Python and the C runtime share: see `weft_compiler/runtime/runtime.h`.
 
-`weft_layout` of the runtime lists the sizes and offsets, which tests compare with these.
+The function `weft_layout` of the runtime lists its sizes and offsets; tests compare them with
+these.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import ctypes
 from typing import Final
 
 READABLE: Final = 0x101
-"""Flags of NumPy that inputs have: C-contiguous (1), aligned (0x100)."""
+"""Flags that NumPy inputs must have: C-contiguous (1) and aligned (0x100)."""
 WRITEABLE: Final = 0x501
-"""Flags of NumPy that outputs have: those of inputs, and writeable (0x400)."""
+"""Flags that NumPy outputs must have: those of inputs, and writeable (0x400)."""
 
 
 class ArenaSlot(ctypes.Structure):
@@ -56,7 +57,7 @@ class _FlagsOrConstant(ctypes.Union):
 
 
 class BufferRequirement(ctypes.Structure):
-    """`weft_buffer`: the requirements on an array; its sizes follow, each an int64."""
+    """`weft_buffer`: the requirements on an array; its dimensions follow, each an int64."""
 
     _anonymous_ = ("flags_or_constant",)
     _fields_ = (
@@ -68,7 +69,7 @@ class BufferRequirement(ctypes.Structure):
 
 
 class ProgramState(ctypes.Structure):
-    """`weft_program_state`: a program with all that a call needs; its buffers follow."""
+    """`weft_program_state`: a program with everything that a call needs; its buffers follow."""
 
     _fields_ = (
         ("run", ctypes.c_void_p),

@@ -1,4 +1,4 @@
-"""Relocatable objects loaded into the process."""
+"""Loading of relocatable objects into the process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOCK: Final = threading.Lock()
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that calls `make` once, even if several threads call it first.
+    """Return a function that calls `make` only once, even if several threads call it concurrently.
 
-    `functools.cache` would call it for each of them and keep one result. Code whose address was
-    taken from another result would be unloaded.
+    `functools.cache` would call it in each thread and keep one result. The other results would be
+    unloaded although the address of their code may be in use.
     """
     made, lock = functools.cache(make), threading.Lock()
 
@@ -36,15 +36,15 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
 
 
 class Library:
-    """An object in memory: its functions may run as long as this is alive.
+    """An object in memory, whose functions can be called as long as this instance is alive.
 
     Undefined symbols are resolved by name in the process.
 
     Args:
       image: a relocatable object.
       names: the functions to look up.
-      imports: the addresses of functions of other libraries, which must live as long.
-    Raises: InternalError: it cannot be linked.
+      imports: the addresses of functions of other libraries, which must live at least as long.
+    Raises: InternalError: the object cannot be linked.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Native programs: compiled once, called from Python."""
+"""Native programs: compiled once, and callable from Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 _SMALL: Final = 20_000
-"""Programs with fewer statements hold the GIL: they end in about 20 µs."""
+"""Number of statements below which a program keeps the GIL: it ends within about 20 µs."""
 
 
 _INTERRUPTED: Final = np.ones(1, np.int32)
@@ -54,12 +54,12 @@ class Code:
     """Machine code, shared by programs that differ only in names.
 
     Attributes:
-      module: the module it was compiled from.
-      key: a hash of everything that it depends on, besides the processor and versions.
-      file: the name of its file in the cache, if any.
-      address: of the function `weft.run`.
-      nests: the code of each nest that it calls, if these are compiled separately.
-      seconds: the time to compile or read it.
+      module: the LLVM module that it was compiled from.
+      key: a hash of everything that it depends on, except the processor and versions.
+      file: the name of its file in the cache; empty if it is not cached.
+      address: the address of the function `weft.run`.
+      nests: the code of the nests that it calls, if these are compiled separately.
+      seconds: the time that compiling or reading it took.
       from_disk: True if it was read from the cache.
     """
 
@@ -95,7 +95,7 @@ class Code:
 
 
 def _blas(functions: Sequence[str]) -> dict[str, int]:
-    """Return the addresses of BLAS functions in this process; cached code has only their names."""
+    """Return the addresses of BLAS functions in this process."""
     found = addresses()
     if functions and not found:
         raise errors.UnimplementedError(MISSING)
@@ -104,7 +104,7 @@ def _blas(functions: Sequence[str]) -> dict[str, int]:
 
 @functools.cache
 def _routines(library: RoutineLibrary, dtype: DType, target: Target) -> Library:
-    """Return the routines of a type, which all programs share."""
+    """Return the library of routines for an element type, which all programs share."""
     text = library.text(dtype, target)
     names = [routine_symbol(each, dtype) for each in library_routines(library)]
     file = name_of(library.name, dtype)
@@ -112,20 +112,20 @@ def _routines(library: RoutineLibrary, dtype: DType, target: Target) -> Library:
 
 
 class NativeProgram:
-    """A program as a callable.
+    """A program that can be called.
 
     Args:
-      work, messages: as the attributes; by default computed from the body, which is empty for code
-        from the disk.
+      work, messages: as the attributes. By default they are computed from the body, which is empty
+        for code from the disk.
     Attributes:
       program: the compiled program.
-      code: its machine code, which lives as long as this.
+      code: its machine code.
       work: the estimated work of a call.
-      messages: of its checks.
-      enter: the C function `enter(*inputs, *outputs)`. Arrays must be exactly as the program
-        declares them, contiguous and aligned.  It returns None; NotImplemented, without running, if
-        they are not; BUSY, without running, if concurrent calls use all arena slots; or an int, for
-        `failure`.
+      messages: the error messages of its checks.
+      enter: the C function `enter(*inputs, *outputs)`. Arrays must match the declarations of the
+        program exactly, and be contiguous and aligned. It returns None on success, or an error
+        number for `failure`. It returns without running NotImplemented if an array does not match,
+        and BUSY if concurrent calls use all arena slots.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class NativeProgram:
 
         Args:
           inputs: an array for each input that is not a constant, of its type and shape.
-          out: an array for each output to fill; by default new ones, for programs without updates.
+          out: an array for each output; by default new arrays, for programs without updates.
         Returns: the arrays of the outputs.
         Raises:
           InvalidArgumentError: an array has another type or shape, or a check fails.
@@ -182,18 +182,18 @@ class NativeProgram:
 
     @functools.cached_property
     def enter_briefly(self) -> Any:
-        """Like `enter`, but the run ends at the first poll, as if it were interrupted.
+        """Like `enter`, but the run ends at the first poll of the interrupt flag.
 
-        Nothing runs if the headers of arrays cannot be read.
+        It does not run at all if the headers of arrays cannot be read.
         """
         return self._entry(_INTERRUPTED) if self._readable else _busy
 
     def interrupt(self) -> None:
-        """End runs that poll with CancelledError, until `resume`."""
+        """Interrupt runs until `resume`: they end with CancelledError at their next poll."""
         self._interrupt[0] = 1
 
     def resume(self) -> None:
-        """Allow runs again."""
+        """Permit runs again after `interrupt`."""
         self._interrupt[0] = 0
 
     def copy(self) -> NativeProgram:
@@ -205,7 +205,7 @@ class NativeProgram:
     def times(self) -> Any:
         """Return the nanoseconds of each loop nest in the last call: int64, shape (nests,).
 
-        For programs compiled with `Options(clocks=True)`.
+        Only programs compiled with `Options(clocks=True)` record it.
         """
         noted = self._times.view(np.int64).reshape(-1, 2)
         return np.diff(noted @ np.array([1_000_000_000, 1]))
@@ -225,7 +225,7 @@ class NativeProgram:
     def threads(self) -> int:
         """The maximal number of threads of a call of `enter`; 1 by default.
 
-        If it has parallel loops, a call needs arena memory for each thread.
+        A program with parallel loops needs arena memory for each thread.
         """
         return self._threads
 
@@ -244,7 +244,7 @@ class NativeProgram:
         return self.code.module.shared + threads * self.code.module.thread
 
     def _enter_dense(self, arrays: Sequence[Any]) -> int | None:
-        """Run on arrays accepted by `enter`, even if all slots are busy."""
+        """Run on arrays that `enter` accepts; if all slots are busy, use separate memory."""
         found: Any = self.enter(*arrays) if self._readable else NotImplemented
         while found == BUSY and ARENA.grow():
             found = self.enter(*arrays)
@@ -265,7 +265,7 @@ class NativeProgram:
         return (ctypes.c_void_p * max(1, len(every)))(*map(address_of, every))
 
     def _slowly(self, inputs: Sequence[Any], out: Sequence[Any]) -> int | None:
-        """Run on copies of arrays that `enter` does not accept."""
+        """Run on copies of arrays that `enter` rejects."""
         if len(inputs) != len(self._given) or len(out) != len(self.program.outputs):
             raise errors.InvalidArgumentError(
                 f"{self.program.name} takes {len(self._given)} inputs and "
@@ -294,7 +294,7 @@ class NativeProgram:
         return self._slowly(arrays[: len(self._given)], arrays[len(self._given) :])
 
     def _entry(self, interrupt: Any = None) -> Any:
-        """Return the C function, or a Python one if the headers of arrays cannot be read.
+        """Return the function that enters the program; it is in C if headers can be read.
 
         Args:
           interrupt: the interrupt flag; by default that of this program.
@@ -347,10 +347,10 @@ _lock: Final = threading.Lock()
 
 
 def load(program: Program, options: Options | None = None) -> NativeProgram:
-    """Compile a verified program to a callable.  Programs that differ only in names compile once.
+    """Compile a verified program to a callable.
 
     Raises:
-      UnimplementedError: it uses a primitive without machine code.
+      UnimplementedError: a primitive of the program has no machine code.
       InternalError: LLVM rejects it.
     """
     return NativeProgram(program, _code_of(canonical(program), options or Options(), program.name))
@@ -360,8 +360,8 @@ def _code_of(program: Program, options: Options, name: str, is_piece: bool = Fal
     """Return the code of a program in canonical form.
 
     Args:
-      name: for readers of the cache directory.
-      is_piece: True if the program must not be split into pieces.
+      name: a readable part of the file's name in the cache.
+      is_piece: True for a piece, which is not split again.
     """
     written = _written(program, options)
     key = hashlib.sha256(written.encode()).hexdigest()
@@ -372,7 +372,7 @@ def _code_of(program: Program, options: Options, name: str, is_piece: bool = Fal
 
 
 def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
-    """Return the loaded code with a key, or else the result of `make`."""
+    """Return the loaded code with a key; if there is none, the result of `make`."""
     with _lock:
         code = _codes.get(key)
     made = make() if code is None else None
@@ -403,7 +403,7 @@ def _compiled(
 def _codes_of(
     pieces: Sequence[Piece], options: Options, name: str
 ) -> tuple[list[Piece], list[Code]]:
-    """Return pieces and the code of each."""
+    """Return the pieces of a program, with the code of each."""
     called: list[Piece] = []
     codes: list[Code] = []
     for piece in pieces:
@@ -418,7 +418,7 @@ def _codes_of(
 
 
 def _code_of_call(routine: type[Routine], dtype: DType, options: Options) -> Code:
-    """Return the code that calls a routine with the sizes of a table."""
+    """Return the code that calls a routine with its sizes from a table."""
     written = f"call {routine.routine} of {dtype.name}\n{options!r}"
     key = hashlib.sha256(written.encode()).hexdigest()
 
@@ -434,7 +434,7 @@ def _code_of_call(routine: type[Routine], dtype: DType, options: Options) -> Cod
 def _linked(
     module: Module, nests: list[Code], options: Options, written: str, key: str, name: str
 ) -> Code:
-    """Return the code of a module, from the disk or compiled now."""
+    """Return the linked code of a module: read it from the disk, or compile and store it."""
     target = target_of(options)
     new: list[bytes] = []
 
@@ -453,7 +453,7 @@ def _linked(
 
 
 def _written(program: Program, options: Options) -> str:
-    """Return the text of everything that the code of a program depends on."""
+    """Return a text with everything that the code of a program depends on."""
     numbers = [
         f"{name}={value.tobytes().hex() if value.size == 1 else ''}"
         for name, value in sorted(program.constants.items())

@@ -1,4 +1,4 @@
-"""Measured limits of this machine, to compare programs with (roofline model)."""
+"""Measured limits of this machine, for comparison with programs (roofline model)."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ _CHAINS: Final = 12
 """Independent multiply-add chains: enough for two units with a latency of five cycles."""
 _TURNS: Final = 200_000
 _SECONDS: Final = 0.15
-"""Duration of each measurement, of which the fastest run counts: other load comes and goes."""
+"""Duration of a measurement, in seconds. The fastest run counts, because other processes may run
+too.
+"""
 
 
 @functools.cache
 def roofline() -> Roofline:
-    """Return the limits of one thread of this machine; the first call measures for some 0.5 s."""
+    """Return the limits of one thread of this machine, measured at the first call in some 0.5 s."""
     return Roofline(_bandwidth(), _peak("float"), _peak("double"))
 
 
 def _least(run: Callable[[], Any]) -> float:
-    """Return the time of the fastest of some calls, in seconds."""
+    """Return the time of the fastest call, in seconds."""
     least = float("inf")
     begun = time.perf_counter()
     while time.perf_counter() - begun < _SECONDS:
@@ -45,7 +47,7 @@ def _least(run: Callable[[], Any]) -> float:
 
 
 def _bandwidth() -> float:
-    """Return the bytes per second of `z = x + 3 y`, with two streams read and one written."""
+    """Measure the memory bandwidth in bytes per second, by `z = x + 3 y` on large arrays."""
     shape = f"float32[{_FLOATS}]"
     text = f"program triad(x: {shape}, y: {shape}) -> (z: {shape}):\n  vector i in {_FLOATS}:\n"
     triad = load(parse(f"{text}    z[i] = x[i] + 3.0 * y[i]\n"), Options(threads=False))
@@ -54,7 +56,7 @@ def _bandwidth() -> float:
 
 
 def _peak(kind: str) -> float:
-    """Return the floating-point operations per second of multiply-adds in registers."""
+    """Measure the floating-point operations per second of multiply-adds in registers."""
     target = host()
     lanes = target.vector_bytes // (4 if kind == "float" else 8)
     text = _chains(kind, lanes, target)
@@ -72,7 +74,10 @@ def _peak(kind: str) -> float:
 
 
 def _chains(kind: str, lanes: int, target: Target) -> str:
-    """Return a function that runs independent multiply-adds; parameters: vector, trip count."""
+    """Return a function that runs independent multiply-adds.
+
+    Its parameters are a vector and a trip count.
+    """
     vector = f"<{lanes} x {kind}>"
     chains = range(_CHAINS)
     return "\n".join(

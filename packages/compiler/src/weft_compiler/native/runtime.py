@@ -1,7 +1,7 @@
 """The runtime of this process: the thread pool, the arena, and the functions that enter programs.
 
-See `weft_compiler.codegen.runtime`.  Helper threads start when a program first requests them, and
-serve all sessions.
+See `weft_compiler.codegen.runtime`. Helper threads start when a program first uses them; all
+sessions share them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROCEDURE: Final = ctypes.CFUNCTYPE(None)
 
 @once
 def library() -> Library:
-    """Return the machine code of the runtime, which is loaded until the process ends."""
+    """Return the machine code of the runtime, which stays loaded until the process ends."""
     text = runtime.text(host())
     loaded = load_shared("runtime", text, host(), lambda image: Library(image, runtime.EXPORTS))
     reset = _PROCEDURE(loaded.address(runtime.RESET_THREADS))
@@ -34,5 +34,5 @@ def library() -> Library:
 
 
 def imports() -> dict[str, int]:
-    """Return the addresses of the functions that programs call."""
+    """Return the addresses of the runtime functions that programs call."""
     return {name: library().address(name) for name in (runtime.PARALLEL_FOR, runtime.RUN_SEQUENCE)}

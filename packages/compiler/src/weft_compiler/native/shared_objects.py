@@ -1,8 +1,9 @@
-"""Objects that do not depend on a program: routines, and the functions that enter programs.
+"""Objects that all programs share: routines, and the functions that enter programs.
 
-The build of a wheel compiles them for several instruction set levels, an editable install for the
-level of its machine (`weft_compiler.native.wheel_objects`). A file's name has a hash of the text
-and the target that the object was compiled from, so stale objects are never loaded. A text without
+The build of a wheel compiles them for several instruction set levels; an editable install compiles
+them for the level of its machine (`weft_compiler.native.wheel_objects`). A file's name contains a
+hash of the text and the target that the object was compiled from, so stale objects are never
+loaded. A text without
 an object is compiled once for this machine and stored in a cache folder with its own limit.
 """
 
@@ -23,7 +24,7 @@ from weft_tensor.dtypes import DType
 Loaded = TypeVar("Loaded")
 
 FOLDER: Final = Path(__file__).parent.parent / "objects"
-"""The folder of the wheel's objects; `weft_compiler.native.wheel_objects` writes it."""
+"""The folder of the objects in the wheel, which `weft_compiler.native.wheel_objects` writes."""
 
 _V2: Final = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3: Final = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -63,14 +64,14 @@ LEVELS: Final = (
     _x86("v2", "x86-64-v2", _V2),
     Level("neon", Target(f"aarch64-{_LINUX}", "generic", "+neon"), ("neon",)),
 )
-"""The levels, in descending order."""
+"""The levels, from the one with the most instructions to the one with the fewest."""
 
 
 def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Loaded]) -> Loaded:
-    """Load the object of a text: from the wheel, from the cache, or compiled now and stored.
+    """Load the object of a text: from the wheel or the cache, or else compile and store it.
 
     Args:
-      name: for readers of the directory.
+      name: a readable part of the file's name.
       load: raises InternalError for invalid code.
     """
     for level in LEVELS:
@@ -93,7 +94,7 @@ def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Lo
 
 
 def can_run(level: Level, target: Target) -> bool:
-    """Return True if a processor has all instructions of a level."""
+    """Return True if a processor supports all instructions of a level."""
     if level.target.triple != target.triple:
         return False
     listed = set(target.features.split(","))
@@ -102,16 +103,16 @@ def can_run(level: Level, target: Target) -> bool:
 
 
 def name_of(library: str, dtype: DType) -> str:
-    """Return the name of the object of a library for a type."""
+    """Return the name of a library's object for an element type."""
     return f"{library}.{dtype.name}"
 
 
 def file_of(name: str, text: str, level: Level) -> str:
-    """Return the name of the file that a wheel has for a text."""
+    """Return the name of the file for a text in the wheel."""
     return f"{name}.{level.name}.{_digest('', text, level.target)[:24]}.o"
 
 
 def _digest(version: str, text: str, target: Target) -> str:
-    """Return a hash of a text and of what compiles it."""
+    """Return a hash of a text and of everything else that its object depends on."""
     whole = "\0".join([version, target.triple, target.cpu, target.features, text])
     return hashlib.sha256(whole.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Build the objects that a wheel brings: see `weft_compiler.native.shared_objects`.
+"""Builder of the objects in a wheel: see `weft_compiler.native.shared_objects`.
 
 The build hook runs `python -m weft_compiler.native.wheel_objects [--host]`.
 """
@@ -33,15 +33,15 @@ def texts(level: Level) -> Iterator[tuple[str, str]]:
 
 
 def build(folder: Path, levels: Sequence[Level]) -> int:
-    """Write the objects for some levels that a folder lacks, and remove all others.
+    """Compile the objects for some levels that a folder lacks, and remove all other files from it.
 
-    Levels that have the same text share the object of the lowest of them.
+    If several levels have the same text, they share the object of the lowest one.
 
     Args:
       folder: the directory of the objects; it is created if necessary.
       levels: the levels, those with more instructions first.
 
-    Returns: the bytes of all objects.
+    Returns: the total size of the objects, in bytes.
     """
     folder.mkdir(exist_ok=True)
     paths: dict[str, Path] = {}
@@ -57,7 +57,7 @@ def build(folder: Path, levels: Sequence[Level]) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the objects of all levels, or those of this machine, into the package."""
+    """Write the objects of all levels, or those for this machine, to the package."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--host", action="store_true", help="only the best level of this machine")
     levels: Sequence[Level] = LEVELS

@@ -1,1 +1,1 @@
-"""Passes: rewrites from naive programs to programs that are efficient on a processor."""
+"""Passes: rewrites that turn naive programs into efficient ones."""

@@ -1,4 +1,4 @@
-"""`python -m weft_compiler.passes`: run a pass for processors from text to text."""
+"""`python -m weft_compiler.passes`: run a pass for CPUs on programs in text form."""
 
 import sys
 

@@ -24,13 +24,13 @@ from weft_compiler.routines.gemm import Gemm
 
 
 def accumulate_in_place(program: Program, context: Context) -> Program:
-    """Return the program with products added in place that are only added to a matrix."""
+    """Accumulate products in place if they are only added to a matrix."""
     accumulation = _Accumulation(interface_buffers(program), context)
     return with_body(program, accumulation.rewrite_body(program.body))
 
 
 class _Accumulation(ScopedMutator):
-    """Replaces products that one statement adds to a matrix with in-place accumulation."""
+    """Mutator that accumulates products in place."""
 
     def rewrite_statements(self, body: Body) -> Body:
         buffers = self.buffers
@@ -60,7 +60,7 @@ class _Accumulation(ScopedMutator):
 
 
 def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[int]]:
-    """Return the positions of the statements that touch each buffer."""
+    """Return the positions of the statements that use each buffer."""
     users: dict[str, list[int]] = {}
     for position, statement in enumerate(statements):
         effects = effects_of((statement,), buffers)
@@ -70,7 +70,7 @@ def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[
 
 
 def _accumulation_target(statement: Statement, product: str, buffers: Buffers) -> str:
-    """Return the matrix to which a statement only adds a product; or ""."""
+    """Return the matrix that a statement adds a product to, if it does nothing else; or ""."""
     rows = statement
     columns = rows.body[0] if isinstance(rows, For) and len(rows.body) == 1 else None
     if not isinstance(rows, For) or not isinstance(columns, For):

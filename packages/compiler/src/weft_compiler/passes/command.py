@@ -1,4 +1,4 @@
-"""The command line of a pipeline: any of its passes, from text to text."""
+"""Command line of a pipeline, which runs passes on programs in text form."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
 
     Args:
       passes: the available passes.
-      module: the module that `python -m` runs, for the help.
-      arguments: arguments of the command line; those of the process if None.
+      module: the module that `python -m` runs; the help names it.
+      arguments: the arguments of the command line; by default those of the process.
     Returns: the exit code: 0, or 1 if the program is invalid.
     """
     known = {item.name: item for item in passes}
@@ -61,7 +61,7 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
 
 
 def transform(passes: Sequence[Pass], text: str, vector_bytes: int) -> tuple[str, list[str]]:
-    """Return the text of a program after some passes, and their remarks.
+    """Run passes on a program in text form; return the text of the result, and the remarks.
 
     Raises:
       InvalidArgumentError: the text is not a program.

@@ -1,4 +1,4 @@
-"""Long sums of floating-point numbers in blocks, whose totals are added with compensation.
+"""Compensated summation: long floating-point sums are computed in blocks, whose totals are added.
 
     for i in 5000000:      var s_low = 0.0
       s add= x[i]          for block in 39063:
@@ -15,10 +15,11 @@
 The rounding error of a sum grows with the number of additions to one variable. A block has at most
 `MAX_ADDITIONS` of them. The rounding error of adding its total is summed separately (TwoSum: Knuth,
 volume 2; Ogita, Rump and Oishi 2005), so the error does not grow with the number of blocks. The
-order of iterations stays, so the loops may compute other things too. A sum may be an element of a
+order of iterations does not change, so the loops may compute other things too. A sum may be an
+element of a
 buffer, such as the sum of a column.
 
-Elements at data-dependent indices, as in a scatter, are added one after another as before.
+Sums at data-dependent indices, as in a scatter, are not rewritten.
 """
 
 from __future__ import annotations
@@ -68,19 +69,19 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_tensor.dtypes import DType
 
 MAX_ADDITIONS: Final = 64
-"""Additions to one variable, or to a lane of it, after which a block ends."""
+"""Maximal number of additions to one variable, or to a lane of it, in a block."""
 _LANE_BYTES: Final = 8
-"""Size of the widest element: a vector loop has at least one lane for each of these bytes."""
+"""Size of the widest element type: a vector loop has at least one lane for each of these bytes."""
 _MIN_ADDITIONS: Final = 8
-"""Minimal number of additions of a block for each total, because adding a total costs several."""
+"""Minimal number of additions to each sum in a block; adding its total costs several."""
 _UNKNOWN_TRIP_COUNT: Final = 1 << 20
-"""Iterations assumed for a loop of unknown trip count."""
+"""Trip count that is assumed if it is unknown."""
 
 _Indices = tuple[Expr, ...]
 
 
 def compensate_sums(program: Program, context: Context) -> Program:
-    """Return the program with long sums in blocks, by the lanes of a vector register."""
+    """Split long sums into blocks whose totals are added with compensation."""
     compensation = _Compensation(Names(program), interface_buffers(program), context)
     return with_body(program, compensation.rewrite_program(program.body))
 
@@ -92,7 +93,7 @@ class _Sum:
     Attributes:
       shape: shape of the buffer; None for a variable.
       places: the indices of each addition; empty for a variable.
-      variables: those of the loops whose iterations add to separate elements.
+      variables: the variables of the loops whose iterations add to separate elements.
     """
 
     name: str
@@ -126,7 +127,7 @@ class _Sum:
         return _value(self.name, self.dtype, None if self.shape is None else position)
 
     def update(self, position: Sequence[Expr], value: Expr) -> Statement:
-        """Return the statement that changes it."""
+        """Return the statement that stores a new value."""
         return _put(self.name, None if self.shape is None else position, value)
 
 
@@ -139,7 +140,7 @@ def _put(name: str, position: Sequence[Expr] | None, value: Expr) -> Statement:
 
 
 class _Compensation(ScopedMutator):
-    """Rewrites loops with long sums.
+    """Mutator of loops with long sums.
 
     Args:
       names: creates fresh names.
@@ -152,7 +153,7 @@ class _Compensation(ScopedMutator):
         self._lanes = max(1, context.vector_bytes // _LANE_BYTES)
 
     def rewrite_program(self, body: Body) -> Body:
-        """Return the statements of a program, with each loop nest still a single statement."""
+        """Rewrite the statements of a program; each loop nest remains a single statement."""
         self.buffers = with_allocations(self.buffers, body)
         statements: list[Statement] = []
         for item in body:
@@ -163,7 +164,7 @@ class _Compensation(ScopedMutator):
         return unless_same(body, statements)
 
     def rewrite_statement(self, statement: Statement) -> Body:
-        """Return a statement, or a loop between the statements that compensate its sums."""
+        """Return a statement; a loop is surrounded by the statements that compensate its sums."""
         compensated: Body = (statement,)
         if isinstance(statement, For) and statement.order is not Order.PARALLEL:
             sums = _collect_sums(statement, self.buffers)
@@ -187,7 +188,7 @@ class _Compensation(ScopedMutator):
     # ------------------------------------------------------------------------------ depths
 
     def _depth(self, body: Body, of: _Sum) -> int:
-        """Return the length of the longest chain of additions to one element, or lane of it."""
+        """Return the length of the longest chain of additions to an element, or to a lane of it."""
         return sum(self._depth_of(item, of) for item in body)
 
     def _depth_of(self, statement: Statement, of: _Sum) -> int:
@@ -204,14 +205,14 @@ class _Compensation(ScopedMutator):
     # ------------------------------------------------------------------------------ blocks
 
     def _compensate(self, loop: For, sums: Sequence[_Sum]) -> Body:
-        """Return a loop with compensated sums, with its setup and final statements."""
+        """Return a loop with compensated sums, with the statements before and after it."""
         totals = [_Total(item, item.axes(loop.body), self._name) for item in sums]
         begins = [new for total in totals for new in total.emit_before()]
         ends = [new for total in totals for new in total.emit_after()]
         return (*begins, self._strip_mine(loop, totals), *ends)
 
     def _strip_mine(self, loop: For, totals: Sequence[_Total]) -> For:
-        """Return a loop that adds to parts, and the parts to the totals."""
+        """Split a loop into blocks that add to parts, each of which is then added to the totals."""
         depths = {total: self._depth(loop.body, total.of) for total in totals}
         deeper = [key for key, depth in depths.items() if depth > MAX_ADDITIONS]
         here = [total for total in totals if total not in deeper]
@@ -226,7 +227,7 @@ class _Compensation(ScopedMutator):
         return strip_mine(loop, size, name, lambda inner: self._add_by_parts((inner,), here))
 
     def _rewrite_inner(self, body: Body, totals: Sequence[_Total]) -> Body:
-        """Rewrite the body of a loop whose single iterations exceed a block."""
+        """Rewrite the body of a loop, one iteration of which exceeds a block."""
         statements: list[Statement] = []
         for item in body:
             depths = {total: self._depth_of(item, total.of) for total in totals}
@@ -240,7 +241,7 @@ class _Compensation(ScopedMutator):
         return tuple(statements)
 
     def _add_by_parts(self, body: Body, totals: Sequence[_Total]) -> Body:
-        """Return statements that add to parts, and then the parts to the totals."""
+        """Return statements that add to parts, and then add the parts to the totals."""
         begins: list[Statement] = []
         ends: list[Statement] = []
         for total in totals:
@@ -255,7 +256,7 @@ class _Total:
 
     Args:
       of: the sum.
-      axes: those along which its loop adds to several elements.
+      axes: the axes along which its loop adds to several elements.
       name: creates fresh names.
     """
 
@@ -283,7 +284,10 @@ class _Total:
         return _vector_nest(self._name, self.of.sizes(self._axes), end)
 
     def split_part(self, body: Body) -> tuple[Body, Body, Body]:
-        """Return a body that adds to a part, the setup of the part, and its addition to the sum."""
+        """Redirect a body to a part.
+
+        Return it, the setup of the part, and its addition to the sum.
+        """
         axes, part = self.of.axes(body), self._name(f"{self.of.name}_part")
         return (
             self._emit_zeros(part, axes),
@@ -330,7 +334,7 @@ class _Total:
 
 
 class _PartialSum(StatementMutator):
-    """Redirects the additions to a sum to a part of it.
+    """Mutator that redirects the additions to a sum to a part of it.
 
     Args:
       part: the name of the variable or buffer of the part.
@@ -359,7 +363,7 @@ def _vector_nest(
 
 
 class _InnermostVectorization(StatementMutator):
-    """Marks the innermost loops of nests as vector loops."""
+    """Mutator that marks the innermost loops of nests as vector loops."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if isinstance(statement, For) and not any(isinstance(x, For) for x in statement.body):
@@ -430,7 +434,7 @@ def _num_additions(statement: Statement, of: _Sum) -> int:
 
 
 def _divides_integers(body: Body) -> bool:
-    """Return True if integers are divided, which no lanes do."""
+    """Return True if integers are divided, for which there are no vector instructions."""
     return any(
         isinstance(part, Apply)
         and part.dtype.is_integer

@@ -1,7 +1,8 @@
 """Array contraction: buffers shrink to the live range of their elements.
 
-A buffer used by one loop only, each iteration using its own elements, is allocated in the loop
-without the dimension of the loop's variable. A buffer of a single element that is stored once
+If only one loop uses a buffer, and each iteration uses elements of its own, the buffer is allocated
+in the loop without the dimension of the loop variable. A buffer of a single element that is stored
+once
 becomes a name.
 
     alloc t: float32[8]        for i in 8:
@@ -41,13 +42,13 @@ from weft_compiler.passes.scope import ScopedMutator
 
 
 def contract_buffers(program: Program, context: Context) -> Program:
-    """Return the program with its buffers moved inwards and made smaller."""
+    """Move buffers into the loops that use them, and make them smaller."""
     contraction = _Contraction(interface_buffers(program), context)
     return with_body(program, contraction.rewrite_body(program.body))
 
 
 class _Contraction(ScopedMutator):
-    """Contracts the buffers that each body allocates, outer ones first."""
+    """Mutator that contracts the buffers of each body, outer bodies first."""
 
     def rewrite_statements(self, body: Body) -> Body:
         statements = [item for item in body if not isinstance(item, Allocate)]
@@ -90,10 +91,10 @@ def _is_stored_once(
     statements: Sequence[Statement],
     effects: Sequence[Effects],
 ) -> bool:
-    """Return True if the first statement that uses a buffer stores it, and the others load it.
+    """Return True if a buffer is stored to by the first of some statements and then only loaded.
 
     Args:
-      users: the statements that use it.
+      users: the positions of the statements that use the buffer.
     """
     first = statements[users[0]]
     return (
@@ -106,7 +107,7 @@ def _is_stored_once(
 
 
 def _is_called(buffer: str, statement: Statement) -> bool:
-    """Return True if a routine reads a buffer, which has to be in memory then."""
+    """Return True if a routine reads a buffer, which must therefore be in memory."""
     return any(
         view.buffer == buffer
         for item in walk((statement,))
@@ -116,7 +117,7 @@ def _is_called(buffer: str, statement: Statement) -> bool:
 
 
 def _axis_of(buffer: Buffer, loop: Statement, effects: Effects) -> int | None:
-    """Return the dimension, from 1, whose index in a loop is always the loop variable."""
+    """Return the dimension, counted from 1, whose index in a loop is always the loop variable."""
     places = list(accesses(effects, buffer.name))
     if not isinstance(loop, For) or loop.order is Order.VECTOR or None in places:
         return None
@@ -131,7 +132,7 @@ def _is_variable(index: Expr, name: str) -> bool:
 
 
 def _move_into(buffer: Buffer, loop: For, axis: int) -> For:
-    """Return a loop whose iterations have their own part of a buffer."""
+    """Return a loop that allocates each iteration's own part of a buffer."""
     shape = (*buffer.shape[:axis], *buffer.shape[axis + 1 :])
     small = Allocate(Buffer(buffer.name, buffer.dtype, shape))
     shrunk = _AxisRemoval(buffer.name, axis).rewrite_body(loop.body)
@@ -139,7 +140,7 @@ def _move_into(buffer: Buffer, loop: For, axis: int) -> For:
 
 
 class _LoadReplacement(Mutator):
-    """Replaces loads of buffers with the names of the values stored in them."""
+    """Mutator that replaces loads of buffers by the names of the values stored there."""
 
     def __init__(self, names: Mapping[str, Expr]) -> None:
         self._names = names
@@ -151,7 +152,7 @@ class _LoadReplacement(Mutator):
 
 
 class _AxisRemoval(Mutator):
-    """Removes an axis of a buffer, and the indices along it."""
+    """Mutator that removes an axis of a buffer, and the indices along it."""
 
     def __init__(self, buffer: str, axis: int) -> None:
         self._buffer, self._axis = buffer, axis

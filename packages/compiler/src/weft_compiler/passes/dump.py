@@ -1,4 +1,4 @@
-"""Programs as files: `WEFT_JIT_DUMP=DIR` writes them after each pass that changed them."""
+"""Dumps of programs to files with `WEFT_JIT_DUMP=DIR`, after each pass that changed them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def is_dumping() -> bool:
 
 
 class ProgramDump:
-    """The folder of one program, with a numbered file for each pass that changed it."""
+    """The folder of one program, with a numbered file for each pass that changed the program."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @staticmethod
     def begin(program: Program) -> ProgramDump | None:
-        """Return the dump of a program, with its first file; None if dumps are off.
+        """Create the dump of a program, with its first file; return None if dumps are off.
 
         The directory, the folder and the files are accessible only to their owner.
 
@@ -55,7 +55,7 @@ class ProgramDump:
         Args:
           number: position of the pass in its pipeline.
           name: name of the pass.
-        Raises: SettingError: it cannot be written.
+        Raises: SettingError: the file cannot be written.
         """
         path = self._folder / f"{number:02}-{_safe_name(name)}.txt"
         try:
@@ -67,7 +67,10 @@ class ProgramDump:
 
 
 def _new_folder(directory: Path, name: str) -> Path:
-    """Create a folder with the first unused number; several processes may do so concurrently."""
+    """Create a folder with the first unused number.
+
+    Safe if several processes do so concurrently.
+    """
     first = sum(1 for _ in directory.iterdir()) + 1
     for number in itertools.count(first):
         folder = directory / f"{number:04}-{name}"
@@ -81,7 +84,7 @@ def _new_folder(directory: Path, name: str) -> Path:
 
 
 def _safe_name(name: str) -> str:
-    """Return a name that is not a path: letters, digits, `_`, `.` and `-`."""
+    """Return a name without path separators: letters, digits, `_`, `.` and `-`."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:_MAX_NAME].lstrip(".") or "program"
 
 

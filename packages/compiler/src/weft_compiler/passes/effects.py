@@ -1,4 +1,4 @@
-"""Effects of statements: the names and the elements of buffers that they read and write."""
+"""Effects of statements: the names and the buffer elements that they read and write."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from weft_compiler.ir.program import (
 from weft_compiler.ir.ranges import affine
 
 Access = tuple[Expr, ...] | None
-"""The indices of an access, some of which may be `_ANY`; None if they are unknown."""
+"""The indices of an access; `_ANY` is an unknown index. None means that all are unknown."""
 
 
 @dataclass
 class Effects:
-    """Externally visible reads, writes and definitions of a statement; must not be modified.
+    """The outer names and buffers that a statement reads, writes or defines; do not modify.
 
     Attributes:
-      reads, writes: the accesses of buffers that it loads and stores.
+      reads, writes: the accesses to the buffers that it loads from and stores to.
       uses, defines: the names that it uses, and that it defines or assigns.
-      ends: True if it may end the program, or not terminate.
+      ends: True if it may end the program or run forever.
     """
 
     reads: dict[str, list[Access]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Effects:
         self.ends |= other.ends
 
     def conflicts(self, other: Effects) -> bool:
-        """Return True if two statements cannot change places."""
+        """Return True if two statements cannot be exchanged."""
         return bool(
             self.defines & (other.uses | other.defines)
             or self.uses & other.defines
@@ -78,7 +78,7 @@ def interface_buffers(program: Program) -> Buffers:
 
 
 def with_allocations(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
-    """Return buffers with those that a body allocates."""
+    """Add the buffers that a body allocates to others."""
     own = [each.buffer for each in body if isinstance(each, Allocate)]
     return {**buffers, **{each.name: each for each in own}} if own else buffers
 
@@ -87,7 +87,7 @@ def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
     """Return the combined effects of some statements.
 
     Args:
-      buffers: those that are allocated outside them.
+      buffers: the buffers that are allocated outside the statements.
     """
     body = tuple(statements)
     if len(body) == 1:
@@ -96,7 +96,7 @@ def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
 
 
 def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
-    """Return the effects of a body, and if they depend on the shapes of buffers."""
+    """Return the effects of a body, and whether they depend on the shapes of buffers."""
     buffers = with_allocations(buffers, body)
     total, depends = Effects(), False
     for statement in body:
@@ -107,7 +107,7 @@ def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
 
 
 def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bool]:
-    """Return the effects of a statement, and if they depend on the shapes of buffers."""
+    """Return the effects of a statement, and whether they depend on the shapes of buffers."""
     if isinstance(statement, Call):
         return _effects_of_call(statement, buffers), True
     known: Effects | None = getattr(statement, "_effects", None)
@@ -125,7 +125,7 @@ def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bo
 
 
 def _effects_of_call(call: Call, buffers: Buffers) -> Effects:
-    """Return the effects of a call, which are kept for the shapes that they were computed for."""
+    """Return the effects of a call, cached for the shapes of its buffers."""
     shapes = [buffers[view.buffer].shape for view in call.views]
     known: tuple[list[Shape], Effects] | None = getattr(call, "_effects", None)
     if known is not None and known[0] == shapes:
@@ -137,7 +137,7 @@ def _effects_of_call(call: Call, buffers: Buffers) -> Effects:
 
 
 def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
-    """Add the effects of a statement itself, without those of its bodies."""
+    """Add the effects of a statement, without those of its bodies."""
     for expression in expressions(statement):
         for part in walk(expression):
             if isinstance(part, Variable):
@@ -171,13 +171,14 @@ def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
 
 
 _ANY: Final = Variable(INDEX, "*")
-"""An unknown index."""
+"""An index whose value is unknown."""
 
 
 def _view_access(view: Load, buffer: Buffer, span: int) -> Access:
-    """Return the access of a routine to some elements from a view's first on.
+    """Return the access of a routine that uses some elements from a view's first element onwards.
 
-    It is within one index of the first dimensions if the others have as many elements.
+    If the last dimensions have at least that many elements, the access is within one index of the
+    first dimensions.
     """
     inner, offset = 1, 0
     for axis in reversed(range(len(buffer.shape))):
@@ -196,7 +197,7 @@ def _view_access(view: Load, buffer: Buffer, span: int) -> Access:
 
 
 def _stride(index: Expr) -> int:
-    """Return the factor of an index that is a multiple of one variable; else 0."""
+    """Return the factor if an index is a multiple of one variable; else 0."""
     terms = affine(index)
     if terms is None or len(terms) != 1 or "" in terms:
         return 0
@@ -204,6 +205,6 @@ def _stride(index: Expr) -> int:
 
 
 def accesses(effects: Effects, buffer: str) -> Iterator[Access]:
-    """Return all reads and writes of a buffer."""
+    """Return all reads and writes of a buffer in some effects."""
     yield from effects.reads.get(buffer, ())
     yield from effects.writes.get(buffer, ())

@@ -1,4 +1,4 @@
-"""Passes: their interface, their remarks, and the pipeline that runs them."""
+"""Passes: their interface, their remarks, and the pipelines that run them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _log: Final = logging.getLogger("weft")
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A remark of a pass: a rewrite that it did, or one that it did not do and the reason.
+    """A remark of a pass about a rewrite, or about the reason why it did not rewrite something.
 
     Attributes:
       pass_name: the pass.
       subject: the name of the loop, buffer or check that the remark is about.
-      applied: True if the pass rewrote it.
+      applied: True if the pass rewrote the subject.
       template: the message, with `%` placeholders.
       arguments: the values of the placeholders.
     """
@@ -44,14 +44,14 @@ class Remark:
 
 
 class Context:
-    """The environment of a pass: its target, and the remarks that it makes.
+    """The environment of a pass: its target, and the collector of its remarks.
 
     Args:
       pass_name: the pass.
       vector_bytes: size of a vector register of the processor; 0 if unknown.
 
     Attributes:
-      remarks: those of the pass so far.
+      remarks: the remarks of the pass so far.
     """
 
     def __init__(self, pass_name: str = "", vector_bytes: int = 0) -> None:
@@ -60,11 +60,11 @@ class Context:
         self.remarks: list[Remark] = []
 
     def applied(self, subject: str, message: str, *arguments: object) -> None:
-        """Report a rewrite; the message is formatted when it is shown."""
+        """Record a rewrite; the message is formatted when it is shown."""
         self.remarks.append(Remark(self._pass_name, subject, True, message, arguments))
 
     def missed(self, subject: str, reason: str, *arguments: object) -> None:
-        """Report a missed rewrite and the reason."""
+        """Record that something was not rewritten, and why."""
         self.remarks.append(Remark(self._pass_name, subject, False, reason, arguments))
 
 
@@ -85,7 +85,7 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A rewrite of programs that keeps their meaning.
+    """A rewrite of programs that preserves their meaning.
 
     Attributes:
       name: its name in remarks, dumps and on the command line.
@@ -111,7 +111,7 @@ class Pass:
 
 
 class Pipeline:
-    """Passes in order.
+    """A sequence of passes.
 
     Raises: InternalError: a pass comes before one that it requires.
     """
@@ -131,7 +131,7 @@ class Pipeline:
     def run(self, program: Program, vector_bytes: int = 0, check: bool = False) -> PassResult:
         """Run the passes in order.
 
-        With `WEFT_JIT_DUMP=DIR` the program is written there before the first pass, and after each
+        With `WEFT_JIT_DUMP=DIR` the program is written to DIR before the first pass and after each
         pass that changed it. Remarks are logged at the level DEBUG.
 
         Args:

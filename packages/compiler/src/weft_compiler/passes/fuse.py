@@ -1,4 +1,4 @@
-"""Loop fusion: loops over the same range are merged, so that values pass through registers.
+"""Loop fusion: merges loops over the same range, so that values pass through registers.
 
     for i in 8:            for i in 8:
       a[i] = x[i] * 2.0      a[i] = x[i] * 2.0
@@ -32,29 +32,28 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.passes.sink import LARGE_BYTES
 
 MAX_DISTANCE: Final = 24
-"""Number of statements before a loop that are searched for a loop to merge it with."""
+"""Number of statements before a loop that are searched for one to merge it with."""
 MAX_MOVED: Final = 4
-"""Maximal number of statements moved before a loop so that another one can be merged with it."""
+"""Maximal number of statements that are moved to merge two loops."""
 MAX_BUFFERS: Final = 16
-"""Maximal number of buffers of a merged loop: each stream needs a TLB entry and a prefetcher.
-
-Around a routine, buffers are accessed one after another.
+"""Maximal number of buffers of a merged loop: each stream needs a TLB entry and a prefetcher. The
+limit does not apply to loops around routines, which access buffers one after another.
 """
 MAX_STATEMENTS: Final = 150
-"""Maximal number of statements of a merged loop: LLVM's time grows faster than linearly."""
+"""Maximal number of statements of a merged loop, because LLVM's time grows faster than linearly."""
 
 MIN_SIZE_RATIO: Final = 8
-"""Ratio of the bytes that a loop fills to the bytes in caches from which the latter are ignored."""
+"""Bytes that are in caches are ignored if a loop fills more than this multiple of them."""
 
 
 def fuse_loops(program: Program, context: Context) -> Program:
-    """Return the program with loops merged where that is possible and profitable."""
+    """Merge loops if that is possible and profitable."""
     fusion = _Fusion(interface_buffers(program), context)
     return with_body(program, fusion.rewrite_body(program.body))
 
 
 class _Fusion(ScopedMutator):
-    """Merges the loops of each body."""
+    """Mutator that merges the loops of each body."""
 
     def rewrite_statements(self, body: Body) -> Body:
         buffers, context = self.buffers, self.context
@@ -105,10 +104,10 @@ class _Partner(NamedTuple):
     """The loop that another one is merged into.
 
     Attributes:
-      position: its position; None if there is none.
-      needed: positions of the statements to move before it, because the other loop needs them.
-      obstacle: the reason why the last loop that fills buffers the other reads is unsuitable; "" if
-        there is no such loop.
+      position: its position; None if there is no such loop.
+      needed: the positions of the statements that must be moved before it.
+      obstacle: why the last loop that produces a value for the other one is unsuitable; "" if there
+        is no such loop.
     """
 
     position: int | None
@@ -188,7 +187,7 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
 
 
 def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
-    """Return True if different iterations of two loops never touch the same element."""
+    """Return True if different iterations of two loops never use the same element of a buffer."""
     places: list[tuple[Expr, ...]] = []
     for renames, effects in (({}, before), ({j: Variable(INDEX, i)}, after)):
         for place in accesses(effects, buffer):
@@ -202,7 +201,7 @@ def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) ->
 
 
 def _is_affine_in(index: Expr, variable: str) -> bool:
-    """Return True if an index is a multiple of the loop's variable plus a constant."""
+    """Return True if an index is a multiple of a loop's variable, plus a constant."""
     terms = affine(index)
     return terms is not None and bool(terms.get(variable)) and terms.keys() <= {variable, ""}
 

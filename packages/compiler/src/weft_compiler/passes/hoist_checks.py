@@ -1,4 +1,4 @@
-"""Hoisting of checks above the statements that they do not depend on.
+"""Hoisting of checks above statements that they do not depend on.
 
 Requirements on inputs, such as index bounds, are checked where the inputs are first used, between
 loops over the same range. After hoisting, those loops can be fused. Then a matrix such as the
@@ -16,8 +16,8 @@ from weft_compiler.passes.framework import Context
 def hoist_checks(program: Program, context: Context) -> Program:
     """Move each check, and loops of checks, as early as possible.
 
-    Checks keep their order, so the first one that fails is the same, and stay after statements that
-    may not terminate.
+    Checks keep their order, so the first one that fails is the same. They stay after statements
+    that may run forever.
     """
     buffers = with_allocations(interface_buffers(program), program.body)
     hoisted: list[tuple[Statement, Effects]] = []
@@ -41,7 +41,7 @@ def _message(statement: Statement) -> str:
 
 
 def _is_check(statement: Statement) -> bool:
-    """Return True if it always terminates, and may end the program."""
+    """Return True if a statement terminates, with the only effect that it may end the program."""
     interval = list(walk((statement,)))
     return any(isinstance(item, Check) for item in interval) and not any(
         isinstance(item, While) for item in interval
@@ -49,7 +49,10 @@ def _is_check(statement: Statement) -> bool:
 
 
 def _depends_on(check: Effects, before: Effects) -> bool:
-    """Return True if a check must stay after a statement; stores to other memory do not matter."""
+    """Return True if a check must stay after a statement.
+
+    Stores to unrelated memory do not matter.
+    """
     return bool(
         before.ends
         or check.uses & before.defines

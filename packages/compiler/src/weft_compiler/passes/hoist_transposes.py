@@ -1,4 +1,4 @@
-"""Loop-invariant transposes: a matrix that a loop uses transposed is transposed before the loop.
+"""Hoisting of loop-invariant transposes: operands are transposed before the loop.
 
 while on:                                    for row in 256:
 call gemm(x, w, y, b_row=1, ...)             for column in 128:
@@ -35,11 +35,11 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.routines.gemm import Gemm, Matmul, Product
 
 _MIN_TRANSPOSED_ROWS: Final = 4
-"""Minimal number of rows of a product whose second operand is transposed before a loop."""
+"""Minimal number of rows of a product for which the second operand is transposed first."""
 
 
 def hoist_transposes(program: Program, context: Context) -> Program:
-    """Return the program with loop-invariant operands transposed before loops."""
+    """Transpose loop-invariant operands of products before the loop."""
     if context.vector_bytes < LINE:
         return program
     hoister = _TransposeHoister(Names(program), interface_buffers(program), context)
@@ -47,7 +47,7 @@ def hoist_transposes(program: Program, context: Context) -> Program:
 
 
 class _TransposeHoister(ScopedMutator):
-    """Transposes loop-invariant operands before the loop."""
+    """Mutator that transposes loop-invariant operands before the loop."""
 
     def __init__(self, names: Names, buffers: Buffers, context: Context) -> None:
         super().__init__(buffers, context)
@@ -94,7 +94,7 @@ class _TransposeHoister(ScopedMutator):
 
 
 class _CallMutator(StatementMutator):
-    """Rewrites the calls of a body."""
+    """Mutator of the calls of a body."""
 
     def __init__(self, rewrite: Callable[[Call], Call]) -> None:
         self._rewrite = rewrite

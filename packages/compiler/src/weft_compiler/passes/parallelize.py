@@ -1,9 +1,9 @@
-"""Parallelization: independent loops are marked, outermost for threads, innermost for lanes.
+"""Parallelization: marks independent loops, the outermost for threads, the innermost for lanes.
 
-If short loops enclose a longer one, the longer one is for threads, because few iterations divide
-badly. Only simple cases are marked: the stores of an iteration are at indices that depend on the
-loop variable, it loads nothing that other iterations store, and outer variables are only combined
-into.
+If short loops enclose a longer one, threads divide the longer one, because few iterations divide
+badly. A loop is marked only in simple cases. An iteration must store at indices that depend on the
+loop variable, must not load what other iterations store, and may change outer variables only by
+combining values into them.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from weft_compiler.passes.framework import Context
 from weft_compiler.passes.scope import ScopedMutator
 
 MIN_WORK: Final = 50_000
-"""Minimal number of operations of a loop to divide among threads: some 10 us."""
+"""Minimal number of operations of a loop that threads divide: some 10 µs."""
 _SHORT_TRIP_COUNT: Final = 8
 """Trip count below which a loop divides badly among threads."""
 _MIN_WORK_RATIO: Final = 4
-"""Minimal ratio of the work of a loop that is divided several times to `MIN_WORK`."""
+"""Minimal ratio of a loop's work to `MIN_WORK` if an outer loop repeats it."""
 
 
 def parallelize_loops(program: Program, context: Context) -> Program:
-    """Return the program with loops marked."""
+    """Mark independent loops for threads and vector lanes."""
     parallelization = _Parallelization(interface_buffers(program), context)
     return with_body(program, parallelization.rewrite_body(program.body))
 
 
 class _Parallelization(ScopedMutator):
-    """Marks the outermost loops that are worth dividing among threads, and vectorizes the rest."""
+    """Mutator that marks outermost loops for threads where that pays, and others for lanes."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         vectorization = _Vectorization(self.buffers, self.context)
@@ -79,7 +79,7 @@ class _Parallelization(ScopedMutator):
 
 
 def _is_short(loop: For, outer: Buffers) -> bool:
-    """Return True if a loop has few iterations, and contains a loop that is shared better."""
+    """Return True if a loop has few iterations and contains a loop that divides better."""
     buffers = with_allocations(outer, loop.body)
     if not isinstance(loop.extent, Constant) or loop.extent.value >= _SHORT_TRIP_COUNT:
         return False
@@ -95,7 +95,7 @@ def _is_short(loop: For, outer: Buffers) -> bool:
 
 
 class _Vectorization(ScopedMutator):
-    """Marks the innermost independent loops for vector lanes."""
+    """Mutator that marks the innermost independent loops for vector lanes."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         rewritten = self.rewrite_bodies(statement)
@@ -134,7 +134,7 @@ def reorder_obstacle(
     """Return why the iterations of a loop may not run in any order, or "".
 
     Args:
-      combines: True if they may combine values into outer variables.
+      combines: True if iterations may combine values into outer variables.
       may_end: True if an iteration may end the program.
       atomic: buffers with atomic stores, which are allowed at any index.
     """
@@ -160,7 +160,7 @@ def has_disjoint_stores(loop: For, buffer: str, effects: Effects) -> bool:
 
 
 def _are_disjoint(touched: Sequence[tuple[Expr, ...] | None], variable: str) -> bool:
-    """Return True if one index of all accesses is the same, and tells the iteration."""
+    """Return True if all accesses have one index in common that differs between iterations."""
     places = [place for place in touched if place is not None]
     return len(places) == len(touched) and any(
         _is_injective(indices[0], variable)
@@ -175,7 +175,7 @@ def _is_injective(index: Expr, variable: str) -> bool:
 
 
 def _has_private_scalars(body: Body, combines: bool) -> bool:
-    """Return True if outer variables are not assigned, or are combined in one way and not read."""
+    """Return True if outer variables are not assigned, or only combined into by one combiner."""
     declared = {each.name for each in walk(body) if isinstance(each, Let | Var)}
     combined: dict[str, str] = {}
     for statement in walk(body):

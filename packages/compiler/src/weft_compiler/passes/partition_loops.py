@@ -1,11 +1,11 @@
-"""Loop partitioning: innermost loops are split where a condition on their variable changes.
+"""Loop partitioning: splits innermost loops where a condition on their variable changes.
 
     for i in 160:                              for i in 64:
       y[i] = where(i < 64, a[i], b[i - 64])      y[i] = a[i]
                                                for i in 96:
                                                  y[i + 64] = b[i]
 
-Then concatenated parts are copied in whole registers, and unused values are not computed.
+After that, concatenated tensors are copied in whole registers, and unused values are not computed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from weft_compiler.passes.simplify import simplify_body
 _MAX_PARTS: Final = 16
 """Maximal number of loops that one loop is split into."""
 _MIN_ITERATIONS: Final = 8
-"""Minimal trip count of each: shorter loops cost more than they save."""
+"""Minimal trip count of each of these loops: shorter loops cost more than they save."""
 
 
 def partition_loops(program: Program, context: Context) -> Program:
-    """Return the program with loops split."""
+    """Split innermost loops where a condition on their variable changes."""
     return with_body(program, _Partition(Names(program), context).rewrite_body(program.body))
 
 
 class _Partition(StatementMutator):
-    """Splits loops whose conditions depend on their variable.
+    """Mutator that splits loops whose conditions depend on their variable.
 
     Args:
       names: creates fresh names for the variables of new loops.
@@ -59,7 +59,10 @@ class _Partition(StatementMutator):
 
 
 def _split_points(loop: For) -> list[int]:
-    """Return the positions where a loop is split, with its two ends; empty if it is not."""
+    """Return the iterations at which a loop is split, and its two ends.
+
+    Empty if it is not split.
+    """
     if not isinstance(loop.extent, Constant):
         return []
     if not all(isinstance(item, Let | Store) for item in loop.body):
@@ -78,7 +81,7 @@ def _split_points(loop: For) -> list[int]:
 
 
 def _threshold(part: Expr, variable: str) -> int:
-    """Return the iteration below which a value is chosen; 0 if something else decides."""
+    """Return the iteration at which a select on the loop variable changes; 0 if there is none."""
     match part:
         case Apply(
             primitive="where",
@@ -103,7 +106,7 @@ def _partition(loop: For, cuts: list[int], names: Names) -> Body:
 
 
 def _drop_unused(loop: Statement) -> Statement:
-    """Return a loop without unused names."""
+    """Return a loop without definitions of unused names."""
     if not isinstance(loop, For):
         return loop
     used: set[str] = set()

@@ -1,4 +1,4 @@
-"""The pass pipeline for processors."""
+"""The pass pipeline for CPUs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ TILE: Final = Pass(
 
 
 def _shrink(program: Program) -> Program:
-    """Run the passes that make buffers smaller, on trial: their remarks are dropped."""
+    """Run the passes that make buffers smaller as a trial; their remarks are dropped."""
     for item in (SINK, FUSE, CONTRACT, TILE):
         program = item(program).program
     return program
@@ -133,7 +133,7 @@ PIPELINE: Final = Pipeline(
 
 
 def optimize(program: Program, check: bool = True, vector_bytes: int = 0) -> PassResult:
-    """Run all passes.
+    """Run all passes for CPUs.
 
     Args:
       check: verify the program after each pass.

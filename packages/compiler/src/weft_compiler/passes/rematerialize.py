@@ -1,4 +1,4 @@
-"""Rematerialization: large temporaries are computed again for later uses instead of being kept.
+"""Rematerialization: recomputes large temporaries for later uses instead of keeping them.
 
     call gemm(q, k, s, ...)                call gemm(q, k, s, ...)
     for i in 4096:                         for i in 4096:
@@ -11,11 +11,11 @@
                                              ... p_2[i, j] of s_2[i, j] ...
                                              ... p_2[i, j] ...
 
-A gradient reads forward values. A large one that is computed from much smaller operands, by
-products with few terms and elementwise functions, is computed again before its later uses. Small
-ones, such as row sums, are kept. Then no copy is in memory as a whole, because each is tiled
-together with its users (`passes.tile`). So the memory of an attention step grows with the sequence
-length, not with its square. The later passes run on trial: temporaries that remain whole are not
+A gradient reads forward values. If a large one is computed from much smaller operands, by products
+with few terms and elementwise functions, it is computed again before its later uses. Small values,
+such as row sums, are kept. Each copy is then tiled together with its users (`passes.tile`), so none
+is ever in memory as a whole, and the memory of an attention step grows with the sequence length
+instead of its square. The later passes run as a trial: temporaries that remain whole are not
 recomputed.
 """
 
@@ -44,27 +44,29 @@ from weft_compiler.passes.effects import effects_of, interface_buffers, with_all
 from weft_compiler.passes.framework import Context
 
 _MIN_BYTES: Final = 1 << 26
-"""Minimal size of a rematerialized temporary, in bytes: keeping half as much takes less time."""
+"""Minimal size of a rematerialized temporary, in bytes. Keeping half as much is faster than
+recomputing it.
+"""
 _MAX_BYTES_LEFT: Final = 1 << 23
-"""Maximal size of its tiles afterwards, in bytes."""
+"""Maximal size of its tiles after rematerialization, in bytes."""
 _MIN_SIZE_RATIO: Final = 8
-"""Minimal ratio of its size to that of its operands."""
+"""Minimal ratio of its size to the size of its operands."""
 _MAX_WORK: Final = 32
-"""Maximal number of recomputed operations for each of its elements."""
+"""Maximal number of operations for recomputing one of its elements."""
 
 _Producers = frozenset[str]
-"""Buffers to fill again, in order to recompute one of them."""
+"""The buffers that must be filled again in order to recompute one of them."""
 _LateUses = dict[int, set[str]]
-"""The temporaries to recompute before statements of the optimized program, by position."""
+"""The temporaries to recompute before each statement of the optimized program, by its position."""
 
 
 def rematerialize(
     program: Program, context: Context, shrink: Callable[[Program], Program]
 ) -> Program:
-    """Recompute large temporaries where that saves their memory.
+    """Recompute large temporaries if that saves their memory.
 
     Args:
-      shrink: runs the later passes that shrink buffers, on trial.
+      shrink: runs the later passes that shrink buffers, as a trial.
     """
     flat = _TopLevel(program)
     chains: dict[str, _Producers] = {}
@@ -97,9 +99,9 @@ def rematerialize(
 
 
 def _late_uses(shrunk: Program, names: Mapping[str, object]) -> _LateUses:
-    """Return temporaries that are live beyond the users of their producer.
+    """Return temporaries that are used after the users of their producer.
 
-    Returns: the temporaries, by the statements that use them late.
+    Returns: the temporaries, by the position of the statement that uses them late.
     """
     allocated = {item.buffer.name for item in shrunk.body if isinstance(item, Allocate)}
     uses: _LateUses = {}
@@ -120,7 +122,7 @@ def _buffer_sizes(program: Program) -> dict[str, int]:
 
 
 class _TopLevel:
-    """The top-level statements of a program, with the producers and users of each temporary."""
+    """The top-level statements of a program, with the producers and the users of each temporary."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -138,7 +140,7 @@ class _TopLevel:
                 self._reads.setdefault(name, []).append(index)
 
     def large_temporaries(self) -> Iterator[str]:
-        """Return large temporaries that several statements use after they are filled."""
+        """Return large temporaries that several statements read."""
         for name, buffer in self.buffers.items():
             if buffer.bytes >= _MIN_BYTES and name in self.fills:
                 filled = self.fills[name][-1]
@@ -146,7 +148,7 @@ class _TopLevel:
                     yield name
 
     def producers(self, name: str) -> _Producers:
-        """Return the buffers to compute again for a temporary; empty if that is too much work."""
+        """Return the buffers to fill again for a temporary; empty if that is too much work."""
         chain: set[str] = set()
         waiting = [name]
         size = self.buffers[name].bytes
@@ -172,7 +174,7 @@ class _TopLevel:
         return frozenset(chain if total <= _MAX_WORK * self.buffers[name].size else ())
 
     def _is_pure_producer(self, index: int, name: str) -> bool:
-        """Return True if a statement only fills one temporary, before others read it."""
+        """Return True if a statement only fills one temporary, before other statements read it."""
         own, statement = self.effects[index], self.program.body[index]
         return (
             isinstance(statement, For | Call)
@@ -189,7 +191,7 @@ class _TopLevel:
         return {other for index in self.fills[name] for other in self.effects[index].reads} - {name}
 
     def can_recompute(self, chain: _Producers, before: int) -> bool:
-        """Return True if the producers of buffers can run again before a statement."""
+        """Return True if the producers of some buffers can run again before a statement."""
         return all(
             not any(index < later < before for later in self.fills.get(other, ()))
             for name in chain
@@ -202,13 +204,14 @@ class _Recomputation:
     """A program with recomputed temporaries.
 
     Args:
-      made: the program after optimization without recomputation.
+      made: the program after a trial optimization without recomputation.
       chains: for each temporary, the buffers to fill again.
-      wanted: the temporaries to recompute for statements of `made`.
+      wanted: the temporaries to recompute before statements of `made`.
 
     Attributes:
       twins: the copies of each temporary.
-      impossible: temporaries that cannot be recomputed, as when their operands are gone.
+      impossible: temporaries that cannot be recomputed, for example because their operands were
+        overwritten.
     """
 
     def __init__(
@@ -242,7 +245,7 @@ class _Recomputation:
         return Renaming(names).rewrite_body((statement,)) if names else (statement,)
 
     def _recompute_before(self, names: set[str], statement: Statement) -> None:
-        """Fill temporaries again before a statement, given as that of the optimized program."""
+        """Recompute temporaries before a statement of the optimized program."""
         flat, defined = self._flat, defined_names((statement,))
         users = [
             position
@@ -281,7 +284,7 @@ class _Recomputation:
         return counterparts, (*allocated, *copies)
 
     def _clone(self, statement: Statement, counterparts: Mapping[str, str]) -> Body:
-        """Return a statement with other buffers and fresh names."""
+        """Copy a statement with other buffers and fresh names."""
         declared = {
             item.variable if isinstance(item, For) else item.name
             for item in walk((statement,))

@@ -1,4 +1,4 @@
-"""The mutator of passes that need the buffers visible to a statement."""
+"""Base of the mutators that need the buffers visible to a statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ScopedMutator(StatementMutator):
     A subclass overrides `rewrite_statement`, or `rewrite_statements` for a body as a whole.
 
     Args:
-      buffers: those visible to the outermost body.
+      buffers: the buffers that are visible to the outermost body.
       context: receives the remarks of the pass.
     """
 
@@ -23,7 +23,7 @@ class ScopedMutator(StatementMutator):
         self.context = context
 
     def rewrite_body(self, body: Body) -> Body:
-        """Return the statements that take the place of a body, with its buffers in scope."""
+        """Return the statements that replace a body, with its buffers in scope."""
         outer = self.buffers
         self.buffers = with_allocations(outer, body)
         new = self.rewrite_statements(body)
@@ -31,5 +31,5 @@ class ScopedMutator(StatementMutator):
         return new
 
     def rewrite_statements(self, body: Body) -> Body:
-        """Return the statements that take the place of those of a body."""
+        """Return the statements that replace those of a body."""
         return super().rewrite_body(body)

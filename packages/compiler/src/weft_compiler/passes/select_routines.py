@@ -1,9 +1,9 @@
-"""Selection of routines for the processor: generated code or BLAS for each matrix product.
+"""Routine selection: chooses generated code or BLAS for each matrix product.
 
     call gemm(x, w, y, m=32, ...)                call matmul(x, w, y, m=32, ...)
 
-The choices and their limits are in `weft_compiler.routines.selection`. Lowering has made those that
-decide how operands are packed; the remarks tell why it chose no other routine.
+The choices and their limits are in `weft_compiler.routines.selection`. Lowering makes the choices
+that determine how operands are packed; the remarks repeat its reasons.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from weft_compiler.routines.selection import (
 
 
 def select_routines(program: Program, context: Context) -> Program:
-    """Return the program with `matmul` in the place of `gemm` where that is faster."""
+    """Replace `gemm` by `matmul` where that is faster."""
     selection = _Selection(context, program.constants)
     return with_body(program, selection.rewrite_body(program.body))
 
 
 def without_blas(body: Body) -> Body:
-    """Return a body with generated products in the place of those of BLAS, which is missing."""
+    """Replace products by BLAS, which is not available, by generated code."""
     return _GeneratedProducts().rewrite_body(body)
 
 
 class _Selection(StatementMutator):
-    """Replaces `gemm` with `matmul` where that is faster, and reports why or why not."""
+    """Mutator that replaces `gemm` by `matmul` where that is faster, with remarks."""
 
     def __init__(self, context: Context, constants: Container[str]) -> None:
         self._context = context
@@ -66,7 +66,7 @@ class _Selection(StatementMutator):
 
 
 class _GeneratedProducts(StatementMutator):
-    """Replaces `gemm`, a BLAS routine, with `matmul`."""
+    """Mutator that replaces `gemm`, a BLAS routine, by `matmul`."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if isinstance(statement, Gemm):

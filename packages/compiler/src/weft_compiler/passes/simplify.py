@@ -1,4 +1,4 @@
-"""Simplification: loops of one iteration, known branches, and redundant index arithmetic."""
+"""Simplification: removes loops of one iteration, known branches and redundant arithmetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft_compiler.passes.framework import Context
 
 
 def simplify(program: Program, context: Context) -> Program:
-    """Return the program without loops of one iteration, with simpler indices and conditions."""
+    """Remove loops of one iteration, and simplify indices and conditions."""
     simplifier = _Simplifier({})
     body = simplifier.rewrite_body(program.body)
     if simplifier.num_removed:
@@ -29,12 +29,12 @@ def simplify(program: Program, context: Context) -> Program:
 
 
 def simplify_body(body: Body, ranges: Mapping[str, Range]) -> Body:
-    """Return the body, in which indices have these ranges."""
+    """Simplify a body, given the ranges of indices."""
     return _Simplifier(ranges).rewrite_body(body)
 
 
 class _Simplifier(Mutator):
-    """Simplifies statements by the ranges of visible indices.
+    """Mutator that simplifies statements by the ranges of visible indices.
 
     Attributes:
       num_removed: the number of removed loops of at most one iteration and decided branches.
@@ -74,7 +74,7 @@ class _Simplifier(Mutator):
 
 
 def _simplified(expression: Expr, ranges: Mapping[str, Range]) -> Expr:
-    """Return an expression of simpler operands, simplified itself."""
+    """Return an expression with simplified operands, simplified itself."""
     if not isinstance(expression, Apply):
         return expression
     if expression.dtype is INDEX:
@@ -95,7 +95,7 @@ _SURE = ("less", "less_equal", "greater", "greater_equal")
 
 
 def _comparison(expression: Apply, ranges: Mapping[str, Range]) -> Expr:
-    """Return a comparison of indices, or its value if it is constant."""
+    """Simplify a comparison of indices; return its value if that is constant."""
     x, y = (range_of(operand, ranges) for operand in expression.operands)
     if expression.primitive in ("greater", "greater_equal"):
         x, y = y, x
@@ -132,7 +132,7 @@ def _is_zero(x: Expr) -> bool:
 
 
 def _divided(primitive: str, x: Expr, divisor: int, ranges: Mapping[str, Range]) -> Expr | None:
-    """Return a quotient or remainder of a sum whose indivisible part stays below the divisor."""
+    """Divide a sum whose terms, other than multiples of the divisor, stay below the divisor."""
     terms = affine(x)
     if terms is None:
         if not Range(0, divisor - 1).holds(range_of(x, ranges)):

@@ -1,8 +1,9 @@
-"""Code sinking: large temporaries are computed late, which shortens their live ranges.
+"""Code sinking: large temporaries are computed as late as possible, to shorten their live ranges.
 
-Lowering emits values in dependency order. A value that depends on inputs only, such as the
-transformed filters of a convolution's gradient, can precede its use by far. Loops that fill large
-temporaries move after the routines called meanwhile. These evict the caches, so nothing is lost.
+Lowering emits values in dependency order. A value that depends only on inputs, such as the
+transformed filters of a convolution's gradient, can be computed long before its use. Loops that
+fill large temporaries move behind the routines that are called in between. Nothing is lost, because
+these routines evict the temporary from the caches anyway.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from weft_compiler.passes.effects import Effects, effects_of, interface_buffers,
 from weft_compiler.passes.framework import Context
 
 LARGE_BYTES: Final = 1 << 20
-"""Minimal number of bytes that a moved loop fills."""
+"""Minimal number of bytes that a loop fills in order to be moved."""
 
 
 def sink_temporaries(program: Program, context: Context) -> Program:
-    """Return the program with loops that fill large temporaries before their first use."""
+    """Move loops that fill large temporaries to their first use."""
     buffers = with_allocations(interface_buffers(program), program.body)
     allocated = [item.buffer for item in program.body if isinstance(item, Allocate)]
     sizes = {buffer.name: buffer.bytes for buffer in allocated}
@@ -43,7 +44,7 @@ def sink_temporaries(program: Program, context: Context) -> Program:
 def _sunk_position(loop_effects: Effects, later: Sequence[tuple[Statement, Effects]]) -> int:
     """Return the new position of a loop among later statements, given in reverse order.
 
-    If one of these ends the program, nothing reads the buffers that the loop fills.
+    If a later statement ends the program, the buffers that the loop fills are not read.
     """
     called = False
     for position in range(len(later), 0, -1):

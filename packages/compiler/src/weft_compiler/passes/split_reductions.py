@@ -1,4 +1,4 @@
-"""Reduction splitting: loops that combine values are split into blocks with partial results.
+"""Reduction splitting: splits loops that combine values into blocks with partial results.
 
     for i in 1024:                 parallel b in 16:
       s[j] add= x[i, j]              own[j] = 0.0
@@ -8,7 +8,7 @@
                                    for b in 16:
                                      s[j] add= parts[b, j]
 
-The number of blocks depends on the loop only, so results do not depend on the number of threads.
+The number of blocks depends only on the loop, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_tensor.dtypes import DType
 
 MIN_WORK: Final = 200_000
-"""Minimal number of operations of a split loop, because each block adds some."""
+"""Minimal number of operations of a loop that is split, because each block adds some."""
 _BLOCK_COUNTS: Final = (16, 15, 14, 13, 12, 11, 10, 9, 8, 20, 18, 24, 32, 7, 6, 5, 4, 3, 2)
-"""Numbers of blocks by preference: the first that divides the trip count."""
+"""Preferred numbers of blocks; the first one that divides the trip count is used."""
 _MIN_SHARED_BYTES: Final = 256
-"""Minimal size of a part, in bytes, for which blocks combine into it in place."""
+"""Minimal size of a partial result, in bytes, for which blocks combine values into it directly."""
 _MIN_WORK_PER_ELEMENT: Final = 8
-"""Minimal number of operations for each element that is combined once more."""
+"""Minimal number of operations for each element of a result, which blocks combine again."""
 
 
 def split_reductions(program: Program, context: Context) -> Program:
-    """Return the program with such loops split."""
+    """Split loops that combine values into blocks with partial results."""
     splitter = _Splitter(Names(program), interface_buffers(program), context)
     return with_body(program, splitter.rewrite_body(program.body))
 
@@ -84,7 +84,7 @@ _Nest = Callable[[Sequence[int], Callable[..., Statement]], Body]
 
 
 class _Splitter(ScopedMutator):
-    """Splits loops.
+    """Mutator that splits loops.
 
     Args:
       names: creates fresh names for variables and partial results.
@@ -116,7 +116,10 @@ class _Splitter(ScopedMutator):
         return self.rewrite_bodies(statement)
 
     def _reduced_values(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:
-        """Return the targets that iterations combine values into, and how; None if they depend."""
+        """Return the targets that iterations combine values into, with the combiner.
+
+        None if they depend on each other.
+        """
         effects = effects_of(loop.body, buffers)
         if effects.ends:
             return None
@@ -175,8 +178,8 @@ class _PartialResult:
 
     Attributes:
       name: name of the variable or the buffer.
-      parts: the partial results of the blocks.
-      block: the number of the block.
+      parts: the buffer of the partial results.
+      block: the index of the block.
       stored: True for a buffer.
     """
 
@@ -196,11 +199,11 @@ class _PartialResult:
         return number(value, dtype)
 
     def emit_partial(self, body: Body, own: str, nest: _Nest) -> Body:
-        """Return the statements of a block, with its part instead of the whole.
+        """Return the statements of a block, which combine values into its partial result.
 
         Args:
-          own: the name of a block-local buffer for small parts, which would share cache lines with
-            others; "" for none.
+          own: the name of a block-local buffer for small partial results, which would otherwise
+            share cache lines; "" for none.
         """
         shape, dtype, parts = self.parts.shape[1:], self.parts.dtype, self.parts.name
         if not self.stored:
@@ -220,7 +223,7 @@ class _PartialResult:
         return (*first, *_Redirection(self.name, parts, (self.block,)).rewrite_body(body))
 
     def emit_combination(self, nest: _Nest) -> Body:
-        """Return the statements that combine the parts."""
+        """Return the statements that combine the partial results."""
         dtype = self.parts.dtype
 
         def step(*position: Expr) -> Statement:
@@ -243,10 +246,10 @@ def _num_blocks(loop: For) -> int:
 
 
 class _Redirection(StatementMutator):
-    """Replaces the target of stores and assignments.
+    """Mutator that replaces the target of stores and assignments.
 
     Args:
-      name: the buffer or variable that they combine values into.
+      name: the target, a buffer or a variable.
       other: its replacement.
       block: indices of the replacement before those of a store.
     """

@@ -1,4 +1,4 @@
-"""Staging of transposed reads: blocks of an operand are copied into a small buffer.
+"""Staging of transposed reads: copies blocks of an operand to a small buffer.
 
     for i in 4096:                 parallel i_b in 64:
       for j in 4096:                 for j_b in 64:
@@ -43,19 +43,21 @@ from weft_compiler.passes.parallelize import can_reorder
 from weft_compiler.passes.scope import ScopedMutator
 
 _MIN_BYTES: Final = 1 << 20
-"""Size of an operand from which on its lines are evicted between two iterations."""
+"""Size of an operand, in bytes, from which its cache lines are evicted between two iterations."""
 _BLOCKS: Final = range(64, 15, -1)
-"""Numbers of rows and columns of a block: the largest one that divides the trip count is used."""
+"""Preferred numbers of rows and columns of a block; the first one that divides the trip count is
+used.
+"""
 
 
 def stage_transposed(program: Program, context: Context) -> Program:
-    """Return the program with transposed reads of large operands staged."""
+    """Stage transposed reads of large operands in small buffers."""
     staging = _Staging(interface_buffers(program), context, Names(program))
     return with_body(program, staging.rewrite_body(program.body))
 
 
 class _Staging(ScopedMutator):
-    """Stages the transposed reads of loops of two dimensions."""
+    """Mutator that stages the transposed reads of two nested loops."""
 
     def __init__(self, buffers: Buffers, context: Context, names: Names) -> None:
         super().__init__(buffers, context)
@@ -86,7 +88,7 @@ class _Staging(ScopedMutator):
     def _staged(
         self, rows: For, columns: For, loads: dict[str, Load], rows_size: int, columns_size: int
     ) -> Statement:
-        """Return the loop over blocks."""
+        """Return the loop over blocks of two nested loops."""
         new = self._names.new
         row_block, column_block = new(rows.variable), new(columns.variable)
         first_row = times(Variable(INDEX, row_block), rows_size)
@@ -122,10 +124,10 @@ class _Staging(ScopedMutator):
 
 
 class _LoadReplacement(Mutator):
-    """Replaces staged loads, and moves all other accesses to the current block.
+    """Mutator that replaces staged loads, and moves all other accesses to the current block.
 
     Args:
-      staged: loads of blocks, by the text of the loads that they replace.
+      staged: the loads from blocks, by the text of the loads that they replace.
       places: positions of the current iteration, by variable.
     """
 
@@ -145,7 +147,10 @@ class _LoadReplacement(Mutator):
 
 
 def _columns(statement: Statement) -> For | None:
-    """Return the inner loop of a loop of two dimensions without other statements."""
+    """Return the inner loop of two nested loops without other statements.
+
+    None if it is another statement.
+    """
     if not _is_plain(statement):
         return None
     assert isinstance(statement, For)
@@ -171,7 +176,7 @@ def _trip_count(loop: For) -> int:
 
 
 def _block_size(loop: For) -> int | None:
-    """Return the number of iterations of a block; None if none divides the trip count."""
+    """Return the number of iterations of a block; None if no candidate divides the trip count."""
     count = _trip_count(loop)
     return next((size for size in _BLOCKS if count % size == 0), None)
 
@@ -192,7 +197,7 @@ def _transposed_loads(rows: For, columns: For, buffers: Buffers) -> dict[str, Lo
 
 
 def _is_transposed(load: Load, row: str, column: str) -> bool:
-    """Return True if neighbors along the outer loop are adjacent, and far along the inner one."""
+    """Return True if a load is contiguous along the outer loop and strided along the inner one."""
     if len(load.indices) < 2:
         return False
     terms = [affine(item) for item in load.indices]

@@ -1,4 +1,4 @@
-"""Tiling: rows are computed in blocks if a matrix in between is too large for the caches.
+"""Tiling: computes rows in blocks if a matrix between two statements is too large for the caches.
 
     alloc s: float32[1024, 1024]           for block in 16:
     call gemm(q, k, s, m=1024, ...)          alloc s: float32[64, 1024]
@@ -7,9 +7,9 @@
     call gemm(s, v, y, m=1024, ...)            ... s[i, j] ...
                                              call gemm(s, v, y[block * 64], m=64, ...)
 
-So the scores of attention, rows by columns, are never in memory as a whole. Adjacent statements are
-put into one loop over blocks of rows if each row of their shared buffers is used only by iterations
-and products of that row. The second operand of a product is read again for each block, so tiling
+In this example the scores of attention are never in memory as a whole. Adjacent statements are put
+into one loop over blocks of rows if each row of their shared buffers is used only by the iterations
+and products for that row. The second operand of a product is read again for each block, so tiling
 pays only if the intermediate matrix is larger.
 
 A product that sums over the rows, such as one with the transpose of such a matrix in a gradient, is
@@ -64,27 +64,28 @@ T = TypeVar("T")
 _MIN_BYTES: Final = 1 << 20
 """Minimal size of the intermediate matrix, in bytes: about an L2 cache."""
 _TILE_BYTES: Final = 1 << 21
-"""Maximal size of a tile of it, in bytes: larger than an L2 cache, because products of few rows
-cost more than the slower L3 cache."""
+"""Maximal size of a tile of it, in bytes. It is larger than an L2 cache, because products of few
+rows cost more than the slower L3 cache.
+"""
 _MIN_ROWS, _MAX_ROWS = 16, 256
 """Limits of the rows of a tile."""
 _PRODUCTS: Final = (Gemm, Matmul, MatmulPairs)
 
 
 def tile_rows(program: Program, context: Context) -> Program:
-    """Return the program with rows in tiles where that keeps temporaries in caches."""
+    """Compute rows in tiles where that keeps temporaries in caches."""
     tiling = _Tiling(interface_buffers(program), context)
     return with_body(program, tiling.rewrite_body(program.body))
 
 
 class _Step(NamedTuple):
-    """A statement that may be a computation for each of some rows.
+    """A statement that may compute rows separately.
 
     Attributes:
-      rows: the number of rows; 0 if it is not.
-      axes: the dimension of rows of buffers in which each row is used by its own part only.
-      reread_bytes: bytes that each block would read or write again.
-      parts: for a product, the dimension of rows of each operand that has them.
+      rows: the number of rows; 0 if it does not compute rows separately.
+      axes: the dimension of the rows, for each buffer of which every row is used only for that row.
+      reread_bytes: the bytes that every block reads or writes again.
+      parts: for a product, the dimension of the rows of each operand that has rows.
     """
 
     statement: Statement
@@ -96,17 +97,17 @@ class _Step(NamedTuple):
 
     @property
     def sums(self) -> bool:
-        """True if it is a product that sums over the rows."""
+        """True if the statement is a product that sums over the rows."""
         return "b" in self.parts
 
     @property
     def touches(self) -> set[str]:
-        """The buffers that it uses."""
+        """The buffers that the statement uses."""
         return {*self.effects.reads, *self.effects.writes}
 
 
 class _Tiling(ScopedMutator):
-    """Tiles groups of statements that have large temporaries between them."""
+    """Mutator that tiles groups of statements with large temporaries between them."""
 
     def rewrite_statements(self, body: Body) -> Body:
         buffers = self.buffers
@@ -149,7 +150,7 @@ class _Tiling(ScopedMutator):
 def _group_before_next(
     steps: Sequence[Sequence[_Step]], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[_Step], list[Buffer], int]:
-    """Return the longest profitable group, without statements that belong to the next group.
+    """Return the longest profitable group, without statements that should belong to the next group.
 
     Producers of a large temporary at its end belong to the next group if that one tiles it.
     """
@@ -176,7 +177,7 @@ def _group_before_next(
 def _longest_group(
     steps: Sequence[Sequence[_Step]], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[_Step], list[Buffer], int]:
-    """Return the longest profitable prefix, the buffers between its steps, and the rows of a tile.
+    """Return the longest profitable prefix, the buffers between its steps, and the rows per tile.
 
     Args:
       users: the number of statements that use each buffer.
@@ -193,7 +194,7 @@ def _longest_group(
 
 
 def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
-    """Return the longest prefix that can be tiled by the same rows.
+    """Return the longest prefix of steps that can be tiled by the same rows.
 
     Args:
       steps: the alternatives of each statement.
@@ -212,7 +213,7 @@ def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
 
 
 def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Step]:
-    """Return the ways in which a statement may be tiled, at least one."""
+    """Return the ways in which a statement may be tiled; there is at least one."""
     if isinstance(statement, _PRODUCTS) and not statement.sizes:
         return _product_alternatives(statement, effects, buffers)
     rows = 0
@@ -236,7 +237,7 @@ def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> l
 def _product_alternatives(
     call: Gemm | Matmul | MatmulPairs, effects: Effects, buffers: Buffers
 ) -> list[_Step]:
-    """Return a product as a step by rows, and as one that sums over them."""
+    """Return a product as a step by rows, and as a step that sums over rows."""
     m, n, k, size = call.m, call.n, call.k, call.a.dtype.size
     if len({view.buffer for view in call.views}) < len(call.views):
         return [_Step(call, effects, 0, {}, 0)]
@@ -273,13 +274,13 @@ def _product_step(
 
 
 class _Matrix(NamedTuple):
-    """An operand of a product, and the buffer that contains it."""
+    """An operand of a product, with the buffer that contains it."""
 
     view: Load
     buffer: Buffer
 
     def rows(self, count: int, apart: int, columns: int) -> int | None:
-        """Return the dimension of `count` rows whose columns are all of the other of the last two.
+        """Return the dimension of `count` rows, if the columns are all of the other dimension.
 
         Args:
           apart: the row stride in elements.
@@ -297,7 +298,7 @@ class _Matrix(NamedTuple):
         return None
 
     def is_whole(self, rows: int, columns: int, apart: int) -> bool:
-        """Return True if it is all of the last two dimensions."""
+        """Return True if the operand is the whole of the last two dimensions."""
         return (
             self.buffer.shape[-2:] == (rows, columns)
             and apart == columns
@@ -332,7 +333,9 @@ def _are_compatible(first: _Step, second: _Step) -> bool:
 def _tile_size(
     group: Sequence[_Step], users: Mapping[str, int], allocated: Buffers
 ) -> tuple[list[Buffer], int]:
-    """Return the buffers between the steps of a group, and the rows of a tile; 0 if none pays.
+    """Return the buffers between the steps of a group, and the rows per tile.
+
+    0 if tiling does not pay.
 
     Args:
       users: the number of statements that use each buffer.
@@ -360,7 +363,7 @@ def _tile_size(
 def _emit_tiles(
     group: Sequence[_Step], between: Sequence[Buffer], rows: int, buffers: Buffers
 ) -> Body:
-    """Return the loop over tiles, preceded by zeros for the results summed over them."""
+    """Return the loop over tiles, preceded by zeros for results that are summed over tiles."""
     names = {name for item in group for name in (*item.effects.defines, *item.effects.uses)}
 
     def unique(given: str) -> str:
@@ -405,7 +408,7 @@ def _tile_call(
     block: Expr,
     rows: int,
 ) -> Call:
-    """Return the product of a tile's rows, or their contribution to a sum over rows."""
+    """Return the product for the rows of a tile, or its contribution to a sum over rows."""
     fields: dict[str, Any] = {"k" if step.sums else "m": rows}
     # For each operand with rows, its column stride.
     columns = {"a": "a_row", "b": "b_column"} if step.sums else {"a": "a_column", "c": "c_row"}
@@ -423,7 +426,7 @@ def _tile_call(
 
 
 def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:
-    """Return the iterations of a tile, with small buffers indexed from its first row."""
+    """Return the iterations of a tile; small buffers are indexed relative to its first row."""
     iteration = Variable(INDEX, loop.variable)
     row = plus(times(block, rows), iteration)
     body = _TileIndices(loop.variable, row, iteration, small).rewrite_body(loop.body)
@@ -431,13 +434,13 @@ def _tile_loop(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> F
 
 
 class _TileIndices(Mutator):
-    """Rewrites the row index of a loop: local to the tile in small buffers, global elsewhere.
+    """Mutator of the row index of a loop: relative to the tile in small buffers, global elsewhere.
 
     Args:
-      variable: of the loop over rows, which becomes one over the rows of a tile.
-      row: the global row.
-      iteration: the row within the tile.
-      small: the axis of rows of the buffers that hold a tile.
+      variable: the variable of the loop over rows.
+      row: the global index of the row.
+      iteration: the index of the row within the tile.
+      small: the axis of the rows of each buffer that holds a tile.
     """
 
     def __init__(self, variable: str, row: Expr, iteration: Expr, small: Mapping[str, int]) -> None:
@@ -465,5 +468,5 @@ class _TileIndices(Mutator):
 
 
 def _with_item(values: Sequence[T], axis: int, value: T) -> tuple[T, ...]:
-    """Return values with the one at a position replaced."""
+    """Return values with one of them replaced."""
     return (*values[:axis], value, *values[axis + 1 :])

@@ -1,1 +1,1 @@
-"""The routines that programs call, a module for each family."""
+"""The routines that programs call, in one module for each family."""

@@ -34,7 +34,7 @@ from weft_tensor.dtypes import DType
 BF16_LIBRARY: Final = Library("matmul_pairs", bf16_gemm.module_text, (dtypes.bfloat16,))
 
 _SPEED: Final = 4
-"""The number of bfloat16 multiplications in the time of one float32 multiplication."""
+"""Number of bfloat16 multiplications in the time of one float32 multiplication, by instruction."""
 
 
 def pack_pairs(values: Any) -> Any:
@@ -55,7 +55,7 @@ def _unpack_pairs(panels: Any, n: int, k: int) -> Any:
 
 
 def _type_error(views: Views) -> str:
-    """Return the error of views that are not bfloat16 (the last of three: float32), or ""."""
+    """Return an error message if views are not bfloat16 (and the last of three float32), or ""."""
     *operands, last = [dtype for dtype, _ in views.values()]
     required = dtypes.bfloat16 if len(views) == 2 else dtypes.float32
     if {*operands} == {dtypes.bfloat16} and last is required:
@@ -65,7 +65,7 @@ def _type_error(views: Views) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatmulPairs(Routine):
-    """Stores the product of a, m×k, and panels of pairs, k×n, both bfloat16, in c, m×n, float32.
+    """Stores the product of bfloat16 a, m×k, and panels of pairs, k×n, in float32 c, m×n.
 
     Strides of a are in elements.
     """
@@ -122,7 +122,7 @@ class MatmulPairs(Routine):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConvPairs(WindowRoutine):
-    """Stores the products of the windows of x and filters, packed in pairs; y is as for `conv`."""
+    """Stores the products of the windows of x and filters packed in pairs; y is as for `conv`."""
 
     x: Input
     w: Input

@@ -1,6 +1,6 @@
-"""Convolutions of images, channels last, and their gradients by the filters.
+"""Convolutions of channels-last images, and their filter gradients.
 
-The products are those of windows (im2col) and filters; see `weft_compiler.codegen.conv`.
+They are products of windows (im2col) and filters; see `weft_compiler.codegen.conv`.
 `weft_compiler.routines.selection` chooses between them and Winograd's algorithm.
 """
 
@@ -36,7 +36,7 @@ class WindowRoutine(Windows, Routine):
 
 
 def windows_error(windows: Windows) -> str:
-    """Return the error of window parameters, or ""."""
+    """Return an error message for invalid window parameters, or ""."""
     sizes = windows.geometry
     if min(size for name, size in sizes.items() if not name.startswith("before")) < 0:
         return "sizes of at least 0 were required"
@@ -46,7 +46,7 @@ def windows_error(windows: Windows) -> str:
 
 
 def im2col(x: Any, windows: Windows, row: int, outside: int = 0) -> Any:
-    """Return all windows as rows of a matrix, in rows of windows from `row` on."""
+    """Return all windows as rows of a matrix, from the rows of windows at `row` onwards."""
     shape = (windows.images, windows.height, windows.breadth, windows.channels)
     images = x[: windows.num_elements].reshape(shape)
     taps_y = np.arange(windows.taps_y) * windows.dilation_y - windows.before_y
@@ -78,17 +78,17 @@ def convolve_by_filter(windows: Windows, x: Any, g: Any, y: Any, accumulate: int
 
 
 def filter_spans(windows: Windows) -> Mapping[str, int]:
-    """Return the number of elements that a gradient by the filters may access in each view."""
+    """Return the number of elements that a filter gradient may access in each view."""
     filters = windows.depth * windows.window_size
     return {"x": windows.num_elements, "g": windows.num_results, "y": filters}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conv(WindowRoutine):
-    """Stores the products of the windows of x, in rows from `row` on, and the filters w in y.
+    """Convolves the windows of x, in rows from `row` onwards, with the filters w, to y.
 
-    y is (images, rows, width, depth). Filters are panels if `packed`, (panels, taps_y, taps_x,
-    channels, columns), else (taps_y, taps_x, channels, depth).
+    y is (images, rows, width, depth). Filters are (taps_y, taps_x, channels, depth), or if `packed`
+    panels, (panels, taps_y, taps_x, channels, columns).
     """
 
     x: Input

@@ -1,7 +1,8 @@
-"""Matrix products in float32 and float64: by BLAS, by generated code, and of packed or small ones.
+"""Matrix products in float32 and float64: by BLAS, by generated code, of packed or small ones.
 
-All store the product of the matrices a, m×k, and b, k×n, in c, m×n, or add it to c. Strides are in
-elements; the rows of c are contiguous. `weft_compiler.routines.selection` chooses among them.
+All store the product of the matrices a, m×k, and b, k×n, in c, m×n, or add the product to c.
+Strides are in elements, and the rows of c are contiguous. `weft_compiler.routines.selection`
+chooses among them.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ MATMUL_LIBRARY: Final = Library("matmul", matmul.module_text, FLOATS)
 ALL_SIZES: Final = frozenset({"m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row"})
 """The sizes and strides of a product."""
 _UNPACKED: Final = 1 << 23
-"""Multiplications up to which BLAS is called for small parts. Beyond 10^6 OpenBLAS packs operands
-into buffers that threads reuse alternately, which moves cache lines between cores: 32×512×512 takes
-two threads 140 µs, and 97 µs in small parts."""
+"""Maximal number of multiplications for which BLAS is called for small parts. Beyond 10^6, OpenBLAS
+packs operands into buffers that threads reuse alternately, which moves cache lines between cores:
+with two threads, 32×512×512 takes 140 µs, and 97 µs in small parts.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +78,7 @@ class Product(Routine):
 
 
 def product_error(call: Product | MatmulPacked, views: Views, c_row: int) -> str:
-    """Return the error of the types, sizes and memory of a product, or ""."""
+    """Return an error message for invalid types, sizes or memory of a product, or ""."""
     if min(value for _, value in call.parameters) < 0:
         return type_error(views) or "sizes and strides of at least 0 were required"
     wrong = type_error(views) or span_error(views, call.spans(next(iter(views.values()))[0].size))
@@ -84,7 +86,7 @@ def product_error(call: Product | MatmulPacked, views: Views, c_row: int) -> str
 
 
 class Gemm(Product):
-    """A product by NumPy's BLAS, with the bits of `np.matmul`."""
+    """A product by NumPy's BLAS, bitwise equal to `np.matmul`."""
 
     routine: ClassVar[str] = "gemm"
     uses_blas: ClassVar[bool] = True
@@ -148,7 +150,7 @@ class Gemm(Product):
 
 
 class Matmul(Product):
-    """A product by generated code, which packs b where that pays."""
+    """A product by generated code, which packs b if that pays."""
 
     routine: ClassVar[str] = "matmul"
     library: ClassVar[Library | None] = MATMUL_LIBRARY
@@ -165,7 +167,10 @@ class Matmul(Product):
 
 
 class SmallMatmul(Product):
-    """A product of a fixed small size, with the result in registers: a function for each size."""
+    """A product of a small constant size, with the result in registers.
+
+    Each size has its own function.
+    """
 
     routine: ClassVar[str] = "small_matmul"
 
@@ -183,7 +188,7 @@ class SmallMatmul(Product):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatmulPacked(Routine):
-    """A product by generated code, with b packed as panels, (panels, k, columns), and dense a."""
+    """A product by generated code of a dense a and a b packed as panels, (panels, k, columns)."""
 
     a: Input
     b: Input

@@ -48,12 +48,12 @@ def _unpack_bytes(panels: Any, sums: Any, n: int, k: int) -> Any:
 
 
 def _panel_spans(names: tuple[str, str], n: int, k: int) -> Mapping[str, int]:
-    """Return the elements of panels and of their column sums."""
+    """Return the number of elements of panels and of their column sums."""
     return dict(zip(names, (math.prod(byte_panels(n, k)), -(-n // PANEL) * PANEL), strict=True))
 
 
 def _type_error(views: Views, num_int32: int) -> str:
-    """Return the error of bytes, panels and sums of other types than required, or ""."""
+    """Return an error message for bytes, panels or sums of the wrong type, or ""."""
     first, *others = [dtype for dtype, _ in views.values()]
     if first in BYTES and others == [dtypes.int8, *[dtypes.int32] * num_int32]:
         return ""
@@ -64,7 +64,7 @@ def _type_error(views: Views, num_int32: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatmulBytes(Routine):
-    """Stores the product of a, m×k, int8 or uint8, and int8 panels, k×n, in c, m×n, int32.
+    """Stores the product of int8 or uint8 a, m×k, and int8 panels, k×n, in int32 c, m×n.
 
     The column sums of the panels are a separate argument.
     """
@@ -121,7 +121,7 @@ class MatmulBytes(Routine):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConvBytes(WindowRoutine):
-    """Stores the products of the windows of x, padded with `outside`, and filters in y.
+    """Convolves x, padded with `outside`, with filters, and stores the result in y.
 
     Filters and sums are as for `matmul_bytes`, and y is as for `conv`.
     """

@@ -1,4 +1,4 @@
-"""Operands of routines: matrices in flat memory, and checks that several families share."""
+"""Operands of routines: matrices in flat memory, and checks that several families use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_compiler.ir.program import Views
 
 
 def matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
-    """Return a view of a matrix in flat memory, with strides in elements."""
+    """Return a matrix in flat memory as a NumPy view, with strides in elements."""
     size = view.itemsize
     return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
 
@@ -22,7 +22,7 @@ def matrix_span(rows: int, columns: int, row: int, column: int) -> int:
 
 
 def span_error(views: Views, spans: Mapping[str, int]) -> str:
-    """Return an error if a view has fewer elements than a routine accesses, or ""."""
+    """Return an error message if a view has fewer elements than a routine accesses, or ""."""
     for name, needed in spans.items():
         if needed > views[name][1]:
             return f"{name} needs {needed} elements, and there are {views[name][1]}"
@@ -30,6 +30,6 @@ def span_error(views: Views, spans: Mapping[str, int]) -> str:
 
 
 def type_error(views: Views) -> str:
-    """Return an error if views have several element types, or ""."""
+    """Return an error message if views have different element types, or ""."""
     one = len({dtype for dtype, _ in views.values()}) == 1
     return "" if one else "elements of one type were required"

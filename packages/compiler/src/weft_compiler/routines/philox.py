@@ -18,15 +18,15 @@ from weft_tensor.dtypes import DType
 
 _BLOCK_BYTES: Final = 32
 _PRODUCTS: Final = 20
-"""Multiplications of a block."""
+"""Number of multiplications for a block."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Philox(Routine):
     """Stores blocks of 32 random bytes.
 
-    The state is its counter, four words, and its key, two words. As in NumPy, the first block is
-    that of the next counter.
+    The state is the counter, four words, and the key, two words. As in NumPy, the first block is
+    that of the counter plus one.
     """
 
     words: Output

@@ -1,4 +1,4 @@
-"""The routines of this package: a row for each."""
+"""Table of the routines of this package."""
 
 from __future__ import annotations
 

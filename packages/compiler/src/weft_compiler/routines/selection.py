@@ -1,8 +1,8 @@
-"""The choice among the routines for a product or a convolution, and the measured limits behind it.
+"""Selection of the routine for a product or a convolution, with the measured limits.
 
-Two places ask. Lowering selects where operands are packed or transformed for the routine, which is
-the same on all processors. The pass `select_routines` then selects generated code or BLAS for the
-processor. Each choice has a function here that returns the reason against a routine, or "".
+Routines are selected twice. Lowering selects those whose operands are packed or transformed,
+equally for all processors. Then the pass `select_routines` selects generated code or BLAS for the
+processor. For each choice a function here returns the reason against a routine, or "".
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from weft_tensor.dtypes import DType
 
 
 class ProductCosts(NamedTuple):
-    """Limits within which generated code computes a product in less time than BLAS.
+    """Limits within which generated code computes a product faster than BLAS.
 
     Attributes:
-      processor: the processors of the row; the first row that matches counts.
+      processor: a description of the processors; the first row that matches is used.
       vector_bytes: the minimal size of a vector register.
       l2_bytes: the minimal size of the L2 cache.
       is_faster: False if BLAS is always used.
-      max_operand_bytes: the largest second operand, by the rows of a product up to which it is read
-        few times. With more rows it must fit into the L2 cache.
+      max_operand_bytes: pairs of a number of rows of the product and the largest second operand for
+        products of up to so many rows. With more rows it must fit into the L2 cache.
     """
 
     processor: str
@@ -61,16 +61,16 @@ PRODUCT_COSTS: Final = (
     ),
     ProductCosts("others, not measured", vector_bytes=0, l2_bytes=0, is_faster=False),
 )
-"""Generated products against OpenBLAS, from `benchmarks/RESULTS.md`."""
+"""Limits of generated products, measured against OpenBLAS in `benchmarks/RESULTS.md`."""
 
 _SMALL_WORK: Final = 10**6
-"""Number of multiplications up to which OpenBLAS for AVX-512 does not pack."""
+"""Maximal number of multiplications for which OpenBLAS for AVX-512 does not pack operands."""
 _MIN_FILLED: Final = 2 / 3
-"""Minimal fraction of the lanes of a narrow result that hold columns."""
+"""Minimal fraction of the lanes that a narrow result must fill."""
 
 
 class BatchCosts(NamedTuple):
-    """Limits within which code generated for one size is faster than BLAS and packed operands.
+    """Limits within which code for one size is faster than BLAS and than packed operands.
 
     Attributes:
       min_products: the minimal number of products of a batch.
@@ -94,9 +94,10 @@ class WinogradCosts(NamedTuple):
     """Limits within which Winograd's algorithm is faster than direct convolution.
 
     Attributes:
-      min_channels: channels, and filters, from which tile transforms cost little of their savings.
-      min_tiles: by taps, the tiles from which computing and reading transformed filters, which are
-        larger, pays for saving two thirds or three quarters of the multiplications.
+      min_channels: the minimal number of channels, and of filters, for which transforms of tiles
+        cost little.
+      min_tiles: by taps, the minimal number of tiles for which transforming filters and reading the
+        larger result pays for the saved multiplications.
       min_saved: the minimal ratio of direct multiplications to those of the algorithm.
     """
 
@@ -108,9 +109,11 @@ class WinogradCosts(NamedTuple):
 WINOGRAD_COSTS: Final = WinogradCosts(min_channels=32, min_tiles={3: 14, 5: 56}, min_saved=1.5)
 
 _MIN_PACKED_WINDOWS: Final = 512
-"""Windows from which on variable filters are packed; below, reading them in place is faster."""
+"""Minimal number of windows for which variable filters are packed; with fewer, reading them in
+place is faster.
+"""
 _MAX_WASTE: Final = 4
-"""Largest ratio of multiplications to useful ones in an input gradient by phases."""
+"""Maximal ratio of all multiplications to useful ones in an input gradient by phases."""
 
 
 # ---------------------------------------------------------------------------- products
@@ -118,7 +121,7 @@ _MAX_WASTE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ProductShape:
-    """A product, or a batch of products, before a routine is selected.
+    """A product or a batch of products, for which a routine is selected.
 
     Attributes:
       num_products: the number of products of the batch.
@@ -150,9 +153,9 @@ def select_product(
 
 
 def select_unpacked(k: int) -> type[Gemm | Matmul]:
-    """Return the routine for a product whose operands stay as they are.
+    """Return the routine for a product whose operands are not packed.
 
-    NumPy computes products of a column and a row without BLAS, each element by itself.
+    NumPy computes the product of a column and a row without BLAS, one element at a time.
     """
     return Gemm if k > 1 and addresses() else Matmul
 
@@ -188,7 +191,7 @@ def lowering_reasons(product: Product, is_known: bool) -> tuple[tuple[str, str],
     """Return the routines that lowering rejected for a product, with the reasons.
 
     Args:
-      is_known: True if the second operand is known at compile time.
+      is_known: True if the second operand is a constant.
     """
     shape = ProductShape(
         num_products=BATCH_COSTS.min_products,
@@ -209,7 +212,7 @@ def lowering_reasons(product: Product, is_known: bool) -> tuple[tuple[str, str],
 
 
 def product_costs(vector_bytes: int, l2_bytes: int) -> ProductCosts:
-    """Return the row of `PRODUCT_COSTS` for a processor."""
+    """Return the row of `PRODUCT_COSTS` that applies to a processor."""
     return next(
         row
         for row in PRODUCT_COSTS
@@ -218,12 +221,12 @@ def product_costs(vector_bytes: int, l2_bytes: int) -> ProductCosts:
 
 
 def generated_reason(product: Product, size: int, vector_bytes: int, l2_bytes: int) -> str:
-    """Return the reason to compute a product by `gemm` and not by `matmul`, or "".
+    """Return the reason to use `gemm` for a product instead of `matmul`, or "".
 
     Args:
       size: bytes of an element.
       vector_bytes: size of a vector register of the processor.
-      l2_bytes: size of its L2 cache, which distinguishes processors and how well BLAS does there.
+      l2_bytes: size of its L2 cache, by which processors are distinguished.
     """
     costs, m, n, k = product_costs(vector_bytes, l2_bytes), product.m, product.n, product.k
     if not costs.is_faster:
@@ -246,13 +249,13 @@ def generated_reason(product: Product, size: int, vector_bytes: int, l2_bytes: i
 
 
 _DEFAULT_L2_BYTES: Final = 1 << 20
-"""Size of the L2 cache if it is unknown; also that of Zen 4."""
+"""Size of the L2 cache that is assumed if it is unknown; that of Zen 4."""
 _CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @functools.cache
 def l2_cache_bytes() -> int:
-    """Return the size of this machine's L2 cache in bytes, from Linux."""
+    """Return the size of this machine's L2 cache in bytes, as Linux reports it."""
     for index in _CACHE_FOLDER.glob("index*"):
         try:
             level, kind, size = (
@@ -269,7 +272,10 @@ def l2_cache_bytes() -> int:
 
 
 def should_pack_filters(num_windows: int, is_known: bool, dtype: DType) -> bool:
-    """Return True if the filters of a convolution are packed: bfloat16 and known ones always."""
+    """Return True if the filters of a convolution should be packed.
+
+    Constant or bfloat16 ones always are.
+    """
     return is_known or num_windows >= _MIN_PACKED_WINDOWS or dtype is dtypes.bfloat16
 
 
@@ -279,7 +285,7 @@ def select_convolution(
     """Return the routine for a convolution.
 
     Args:
-      windows: those of all images.
+      windows: the windows of all images.
       dtype: element type of the operands.
       is_packed: True if the filters are packed.
       is_direct: True for ahead-of-time code, which stores no transformed filters.
@@ -293,7 +299,7 @@ def select_convolution(
 def select_filter_gradient(
     windows: Windows, dtype: DType, *, is_direct: bool
 ) -> type[ConvFilterPairs | WinogradGradient | ConvFilter]:
-    """Return the routine for the gradient of a convolution by its filters.
+    """Return the routine for the filter gradient of a convolution.
 
     Args:
       windows, dtype, is_direct: as for `select_convolution`.
@@ -308,7 +314,7 @@ def winograd_reason(windows: Windows, size: int) -> str:
     """Return the reason against Winograd's algorithm for a convolution, or "".
 
     Args:
-      windows: those of all images.
+      windows: the windows of all images.
       size: bytes of an element.
     """
     reason = winograd_filter_reason(windows, size)
@@ -323,7 +329,7 @@ def winograd_reason(windows: Windows, size: int) -> str:
 
 
 def winograd_filter_reason(windows: Windows, size: int) -> str:
-    """Return the reason against Winograd's algorithm that the filters alone give, or ""."""
+    """Return the reason against Winograd's algorithm that follows from the filters alone, or ""."""
     least = WINOGRAD_COSTS.min_channels
     reason = geometry_error(windows, size)
     if not reason and min(windows.channels, windows.depth) < least:
@@ -337,14 +343,15 @@ def num_tiles(rows: int, width: int, taps: int) -> int:
 
 
 def prefers_col2im(num_multiplied: int, num_useful: int, channels: int, dtype: DType) -> bool:
-    """Return True if an input gradient is one product, whose terms are added to their positions.
+    """Return True if an input gradient should be one product with scattered terms (col2im).
 
-    Otherwise it is a convolution for each phase of the stride, which also multiplies padding.
+    Otherwise it is computed as a convolution for each phase of the stride, which also multiplies
+    padding.
 
     Args:
-      num_multiplied: pairs of positions and taps of all phases.
-      num_useful: pairs of windows and taps.
-      channels: number of channels of the input, which are the columns of the convolutions.
+      num_multiplied: the number of pairs of a position and a tap that the phases multiply.
+      num_useful: the number of pairs of a window and a tap.
+      channels: the number of input channels, which are the columns of the convolutions.
     """
     lanes = (PANEL if dtype is dtypes.bfloat16 else panel_columns(dtype)) // 2
     used = num_multiplied * -(-channels // lanes) * lanes

@@ -17,8 +17,7 @@ from weft_tensor.dtypes import DType
 class Transpose(Routine):
     """Stores the transpose of the matrix x, rows × columns, in y.
 
-    Rows are contiguous, with strides `x_row` and `y_row`. The squares of the code are in
-    `weft_compiler.codegen.transpose`.
+    Rows are contiguous, with strides `x_row` and `y_row`. See `weft_compiler.codegen.transpose`.
     """
 
     x: Input

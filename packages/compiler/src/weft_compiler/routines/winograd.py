@@ -1,4 +1,4 @@
-"""Convolutions of 3×3 and 5×5 by Winograd's algorithm (Lavin & Gray 2015), and their gradients."""
+"""Convolutions of 3×3 and 5×5 by Winograd's algorithm, Lavin & Gray 2015, and filter gradients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from weft_tensor.dtypes import DType
 
 
 def geometry_error(windows: Windows, size: int) -> str:
-    """Return the reason why Winograd's algorithm cannot compute a convolution, or "".
+    """Return why Winograd's algorithm cannot compute a convolution, or "".
 
     Args:
       size: bytes of an element.
@@ -45,7 +45,7 @@ def geometry_error(windows: Windows, size: int) -> str:
 
 
 def gradient_memory(windows: Windows, size: int) -> int:
-    """Return the elements that `winograd_gradient` works in: sums, and the transposed result."""
+    """Return the number of elements of the workspace of `winograd_gradient`."""
     columns = PANEL_BYTES // size
     depth = -(-windows.depth // columns) * columns
     return (POINTS**2 * depth + windows.taps_y * windows.taps_x * windows.depth) * windows.channels
@@ -76,9 +76,9 @@ def filter_points(w: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Winograd(WindowRoutine):
-    """Computes the same as `conv` with packed filters, by tiles of 4×4 (3×3) or 2×2 (5×5) results.
+    """Convolves like `conv` with packed filters, by tiles of 4×4 (3×3) or 2×2 (5×5) results.
 
-    Besides the filters w it reads u, the transformed filters. The row is a multiple of the tile
+    It reads the filters w and also u, the transformed filters. The row is a multiple of the tile
     size.
     """
 
@@ -109,7 +109,7 @@ class Winograd(WindowRoutine):
         return wrong or span_error(views, self.spans(size))
 
     def reference(self, x: Any, w: Any, u: Any, y: Any, row: int) -> None:
-        """Compute the convolution directly; `u` is ignored, as it is `filter_points` of w."""
+        """Compute the convolution directly; `u` is not used, because it is `filter_points` of w."""
         convolve(self, x, w, y, row, is_packed=True)
 
     def split(self) -> Cut:
@@ -121,7 +121,7 @@ class Winograd(WindowRoutine):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WinogradGradient(WindowRoutine):
-    """Computes the same as `conv_filter` for such windows, but y is (taps, taps, channels, depth).
+    """Computes the gradient like `conv_filter`, except that y is (taps, taps, channels, depth).
 
     Its workspace m has `gradient_memory` elements.
     """

@@ -1,7 +1,7 @@
 """Modified Bessel functions, scaled by exponentials.
 
-The coefficients are Chebyshev fits: in x / 8 up to 8, beyond that of sqrt(x) times the function in
-8 / x.
+The coefficients are Chebyshev fits. Up to 8 they fit the function, in x / 8; beyond 8 they fit
+sqrt(x) times the function, in 8 / x.
 """
 
 from __future__ import annotations

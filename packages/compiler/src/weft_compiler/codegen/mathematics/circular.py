@@ -1,8 +1,8 @@
 """Sine, cosine and tangent.
 
-Arguments of at least a quarter turn are reduced exactly, for any magnitude (Payne and Hanek): x is
-an integer times a power of two. It is multiplied with those of the more than thousand stored bits
-of 2 / pi that leave a product between 0 and 4 quarter turns.
+Large arguments are reduced exactly for any magnitude (Payne and Hanek). x is an integer times a
+power of two. The integer is multiplied with a window of the stored bits of 2 / pi, chosen such that
+the product modulo 4 is the number of quarter turns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HALF_PI: Final = (math.pi / 2, 6.123233995736766e-17)
 
 @functools.cache
 def two_over_pi(double: bool) -> tuple[int, ...]:
-    """Return a table of 64-bit words of 2 / pi, one from every eighth bit, after zeros."""
+    """Return a table of 64-bit words of 2 / pi, each starting 8 bits after the previous one."""
     bits = 8 * _WORDS[double] + 64
     one = 1 << (bits + 64)
     pi = 16 * _arctangent(5, one) - 4 * _arctangent(239, one)  # Machin's formula
@@ -42,7 +42,7 @@ def _arctangent(inverse: int, one: int) -> int:
 
 
 def _window(f: Formula, bits: Value, bias: int, mantissa: int) -> tuple[Value, Value]:
-    """Return the integer factor, and the index of the first word of 2 / pi to multiply it with."""
+    """Return the integer factor of x, and the index of the word of 2 / pi to start with."""
     scale = f.logical_shift(bits, mantissa) - bias
     fraction = (bits & ((1 << mantissa) - 1)) | (1 << mantissa)
     place = scale >> 3
@@ -51,18 +51,18 @@ def _window(f: Formula, bits: Value, bias: int, mantissa: int) -> tuple[Value, V
 
 
 def _unsigned(f: Formula, x: Value) -> Value:
-    """Return an unsigned 32-bit integer, held in 64 bits, as float64."""
+    """Convert an unsigned 32-bit integer, stored in 64 bits, to float64."""
     return f.of_bits(x | 0x4330000000000000) - 2.0**52
 
 
 def _signed(f: Formula, x: Value) -> Value:
-    """Return the upper half of 64 bits, as a signed integer, as float64."""
+    """Convert the upper half of a 64-bit word, as a signed integer, to float64."""
     upper = f.logical_shift(x, 32) ^ 0x80000000
     return f.of_bits(upper | 0x4330000000000000) - (2.0**52 + 2.0**31)
 
 
 def _high_product(f: Formula, x: Value, y: Value) -> tuple[Value, Value]:
-    """Return the upper and the lower half of a product of two 64-bit words."""
+    """Return the upper and the lower word of the product of two 64-bit words."""
     mask = 0xFFFFFFFF
     x0, x1, y0, y1 = x & mask, f.logical_shift(x, 32), y & mask, f.logical_shift(y, 32)
     low = x0 * y0
@@ -73,13 +73,13 @@ def _high_product(f: Formula, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 def _carry(f: Formula, total: Value, part: Value) -> Value:
-    """Return the carry: 1 if a sum of unsigned words is smaller than one of its terms."""
+    """Return 1 if a sum of unsigned words overflowed: it is smaller than one of its terms."""
     less = f.put("i1", f"icmp ult i64 {total.name}, {part.name}")
     return f.convert("zext", less, "i64")
 
 
 def _quarter(f: Formula, product: Value) -> tuple[Value, Value]:
-    """Return the nearest quarter turn and the remainder of a product with two bits of turns."""
+    """Split a product into the nearest quarter turn and the remainder."""
     n = f.logical_shift(product + (1 << 61), 62)
     return n, product - (n << 62)
 
@@ -135,7 +135,7 @@ def _sine(f: Formula, r: Value, lost: Value) -> Value:
 
 
 def _cosine(f: Formula, r: Value, lost: Value) -> Value:
-    """Return the cosine of such a remainder; the rounding error of 1 - r**2 / 2 is added."""
+    """Return the cosine of a remainder below an eighth turn, with 1 - r**2 / 2 corrected."""
     z = r * r
     half = z * 0.5
     first = 1.0 - half
@@ -145,7 +145,7 @@ def _cosine(f: Formula, r: Value, lost: Value) -> Value:
 
 
 def _at_infinity(f: Formula, x: Value, result: Value) -> Value:
-    """Replace the result with NaN for infinities and NaN."""
+    """Return NaN if x is infinite or NaN, else the result."""
     return f.where(f.abs(x) < math.inf, result, x - x)
 
 

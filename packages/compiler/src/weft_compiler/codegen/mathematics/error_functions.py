@@ -21,7 +21,7 @@ _ERF: Final = (
     1.3720064546777686e-08,
     -7.795898827002142e-10,
 )
-"""erf(x) / x in x**2, for |x| up to 1: a Chebyshev expansion."""
+"""Coefficients of erf(x) / x in x**2, for |x| up to 1: a Chebyshev expansion."""
 _ERFC: Final = (
     1.2329951186255526,
     -0.13962111684056253,
@@ -46,7 +46,7 @@ _ERFC: Final = (
     -1.2224048303152388e-08,
     -1.0476718674668371e-08,
 )
-"""exp(x**2) erfc(x) (1 + 2 x) in (x - 4) / (x + 4), for x from 0.5 to 28."""
+"""Coefficients of exp(x**2) erfc(x) (1 + 2 x) in (x - 4) / (x + 4), for x from 0.5 to 28."""
 
 _SPLIT: Final = 0.92
 _NEAR_32: Final = (
@@ -57,7 +57,8 @@ _NEAR_32: Final = (
     0.004994828335,
     -0.0005999396708,
 )
-"""erf(x) / x - 1 in x**2, for |x| below the split: fitted to 0.13 ulps of float32."""
+"""Coefficients of erf(x) / x - 1 in x**2, for |x| below the split, fitted to 0.13 ulps of float32.
+"""
 _FAR_32: Final = (
     -0.128514368,
     -0.63571829,
@@ -66,7 +67,9 @@ _FAR_32: Final = (
     -0.00321496365,
     0.000213985991,
 )
-"""log(erfc(x)) / x + 1, for x from the split to 4: 1 - erfc(x) to 0.03 ulps of float32."""
+"""Coefficients of log(erfc(x)) / x + 1, for x from the split to 4; 1 - erfc(x) then has an error of
+0.03 ulps of float32.
+"""
 
 
 def _tail(f: Formula, x: Value) -> Value:

@@ -22,7 +22,7 @@ LOG2: Final = {  # the first part has enough trailing zeros that its products wi
 
 
 def _reduced(f: Formula, x: Value) -> tuple[Value, Value, Value]:
-    """Return n, and r in two parts."""
+    """Return n, the integer nearest to x / log 2, and r = x - n log 2 in two parts."""
     high, low = LOG2[f.double]
     k, n = f.nearest(x * (1 / math.log(2)))
     first = f.fma(k, f.number(-high), x)
@@ -44,7 +44,7 @@ def _limited(f: Formula, x: Value, low: float, high: float) -> Value:
 
 
 def _ends(f: Formula) -> tuple[float, float]:
-    """Return the arguments below which exp is 0 and above which it is infinite."""
+    """Return the argument below which exp is 0, and the argument above which it is infinite."""
     return (-746.0, 710.0) if f.double else (-104.0, 89.0)
 
 
@@ -103,7 +103,9 @@ _TANH: Final = (
     0.0206390887954,
     -0.00570498872745,
 )
-"""(tanh(x) - x) / x**3 in x**2 below 0.4, to 1e-7 of x: from `tanhf` of Moshier's Cephes."""
+"""Coefficients of (tanh(x) - x) / x**3 in x**2 below 0.4, to 1e-7 of x, from `tanhf` of Moshier's
+Cephes.
+"""
 
 
 def tanh(f: Formula, x: Value) -> Value:
@@ -138,7 +140,7 @@ def cosh(f: Formula, x: Value) -> Value:
 
 
 def split(f: Formula, x: Value) -> tuple[Value, Value]:
-    """Return n, and m between sqrt(1/2) and sqrt(2), for a positive normal number."""
+    """Split a positive normal number into its exponent n and m between sqrt(1/2) and sqrt(2)."""
     root = f.bits_of(f.number(math.sqrt(0.5)))
     bits = f.bits_of(x)
     n = (bits - root) >> f.mantissa
@@ -165,7 +167,7 @@ def log_of(f: Formula, n: Value, m: Value, low: Value | None = None) -> Value:
 
 
 def _of_poles(f: Formula, x: Value, result: Value, pole: float) -> Value:
-    """Set the results of a logarithm at its pole, below it, at infinity and for NaN."""
+    """Replace the result of a logarithm at its pole, below it, at infinity and for NaN."""
     result = f.where(x.equals(INF), INF, result)
     result = f.where(x.equals(pole), -INF, result)
     return f.where(x < pole, NAN, f.where(f.nan(x), x, result))

@@ -1,4 +1,4 @@
-"""Formulas over registers, which let functions be written in mathematical notation.
+"""Formulas over LLVM registers, written in mathematical notation.
 
     def square_plus_one(f, x):
         return f.fma(x, x, f.number(1.0))
@@ -154,7 +154,7 @@ class Formula:
         return Value(self, self.bits, str(value))
 
     def like(self, x: Value, other: Value | float) -> Value:
-        """Return a constant in the type of `other`; a value is returned unchanged."""
+        """Return a constant in the type of `other`; return a `Value` unchanged."""
         if isinstance(other, Value):
             return other
         if x.floating:
@@ -178,7 +178,7 @@ class Formula:
         return self._intrinsic("fabs", x)
 
     def truncated(self, x: Value) -> Value:
-        """Round towards zero to an integer."""
+        """Round towards zero and convert to an integer."""
         return Value(self, x.kind, rounded(self.w, "trunc", x.kind, x.name, self.target))
 
     def sqrt(self, x: Value) -> Value:
@@ -225,11 +225,12 @@ class Formula:
     def repeat(
         self, first: Sequence[Value], turn: Callable[..., tuple[Value, Sequence[Value]]]
     ) -> list[Value]:
-        """Loop at least once, and as long as a condition holds; return the last values.
+        """Emit a loop that runs at least once; return the last values.
 
         Args:
-          first: the initial values.
-          turn: maps the values to the condition of another iteration and the next values.
+          first: the initial values of the loop-carried values.
+          turn: the body; it maps the values to the condition for another iteration and the next
+            values.
         """
         w = self.w
         before, head, done = w.block, w.label(), w.label()
@@ -261,11 +262,11 @@ class Formula:
         return self.put(kind, f"bitcast {x.kind} {x.name} to {kind}")
 
     def logical_shift(self, x: Value, places: int | Value) -> Value:
-        """Logical shift right."""
+        """Shift right, filling with zeros."""
         return self.put(x.kind, f"lshr {x.kind} {x.name}, {self.like(x, places).name}")
 
     def convert(self, how: str, x: Value, kind: str) -> Value:
-        """Convert a value to another type, by an LLVM instruction."""
+        """Convert a value to another type by an LLVM instruction."""
         return self.put(kind, f"{how} {x.kind} {x.name} to {kind}")
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
@@ -282,16 +283,16 @@ class Formula:
         return moved - magic, self.bits_of(moved) - self.bits_of(magic)
 
     def to_number(self, n: Value) -> Value:
-        """Convert a small integer to a float, without an instruction that old processors lack."""
+        """Convert a small integer to a float; uses only instructions that old processors have."""
         magic = self.number(1.5 * 2.0**self.mantissa)
         return self.of_bits(n + self.bits_of(magic)) - magic
 
     def power_of_two(self, n: Value) -> Value:
-        """2 ** n for an integer in the exponent range of normal numbers."""
+        """Return 2 ** n for an integer in the exponent range of normal numbers."""
         return self.of_bits((n + self.bias) << self.mantissa)
 
     def scaled(self, x: Value, n: Value) -> Value:
-        """x * 2 ** n, including results that underflow or overflow."""
+        """Return x * 2 ** n, which may underflow or overflow."""
         half = n >> 1
         return x * self.power_of_two(half) * self.power_of_two(n - half)
 
@@ -311,7 +312,7 @@ class Formula:
         return product, error
 
     def _upper(self, x: Value) -> Value:
-        """Return a number with the upper half of its fraction bits."""
+        """Return a number with the lower half of its fraction bits set to zero."""
         dropped = (self.mantissa + 3) // 2
         return self.of_bits(self.bits_of(x) & (-1 << dropped))
 

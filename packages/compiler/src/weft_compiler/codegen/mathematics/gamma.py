@@ -9,13 +9,13 @@ from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_tensor.expansions import DIGAMMA, LGAMMA, STIRLING
 
 _LARGE: Final = 10
-"""The argument from which the series in 1 / x are exact."""
+"""The argument from which the series in 1 / x is exact to working precision."""
 
 
 def _positive(f: Formula, x: Value) -> Value:
     """log(gamma(x)) for x > 0.
 
-    Below 10, the recurrence reduces x to 2 + z with |z| <= 0.5; below 1.5 it is applied upwards.
+    Below 10, the recurrence moves x to 2 + z with |z| <= 0.5: downwards, or upwards if x < 1.5.
     """
     large = x >= float(_LARGE)
     near = f.where(large, 2.0, x)

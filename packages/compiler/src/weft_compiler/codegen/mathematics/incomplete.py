@@ -1,7 +1,8 @@
 """Incomplete gamma and beta functions, computed by iteration.
 
-Power series and continued fractions are evaluated until they converge; asymptotic expansions serve
-for large arguments, where that would take long. Equation numbers are those of the Digital Library
+Power series and continued fractions are evaluated until they converge; asymptotic expansions are
+used for large arguments, for which that would take long. Equation numbers are those of the Digital
+Library
 of Mathematical Functions.
 """
 
@@ -14,18 +15,20 @@ from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_tensor.expansions import TEMME
 
 _SETTLED: Final = 5e-16
-"""A continued fraction ends when its factors are this close to 1; rounding limits how close."""
+"""A continued fraction has converged when its factor is this close to 1; rounding errors prevent a
+smaller value.
+"""
 _LARGE: Final = 1e5
 """The a from which the incomplete gamma functions use Temme's uniform expansion."""
 _BETA_LARGE: Final = 1e6
-"""The larger argument from which the beta function uses an expansion."""
+"""The beta function uses an asymptotic expansion if its larger argument is at least this."""
 _MOST: Final = 100_000.0
 _MOST_BETA: Final = 5000.0
 """The maximal number of iterations of a continued fraction."""
 
 
 def _front(f: Formula, a: Value, x: Value) -> Value:
-    """x ** a * exp(-x) / gamma(a)."""
+    """The common factor x ** a * exp(-x) / gamma(a)."""
     return f.call("exp", a * f.call("log", x) - x - f.call("lgamma", a))
 
 
@@ -260,7 +263,7 @@ def _moderate(f: Formula, a: Value, b: Value, x: Value) -> Value:
 
 
 def _both_large(f: Formula, a: Value, b: Value, x: Value) -> Value:
-    """The expansion 8.18.9."""
+    """The incomplete beta function for large a and b, by expansion 8.18.9."""
     total = a + b
     mean = a / total
     other = 1.0 - mean
@@ -279,7 +282,7 @@ def _both_large(f: Formula, a: Value, b: Value, x: Value) -> Value:
 
 
 def _by_gamma(f: Formula, few: Value, many: Value, log: Value, name: str) -> Value:
-    """The beta function of one large and one small argument, by incomplete gamma (Wise, 1950)."""
+    """The beta function of a large and a small argument, by incomplete gamma (Wise, 1950)."""
     return f.call(name, few, -(many + (few - 1.0) * 0.5) * log)
 
 

@@ -1,4 +1,4 @@
-"""Arcsine, arccosine and arctangent, by polynomials within 1e-19 of the minimax error."""
+"""Arcsine, arccosine and arctangent by polynomials, at most 1e-19 from the minimax error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ATAN: Final = (
     -0.03456495684189155,
     0.016279546458951567,
 )
-"""(atan(x) / x - 1) / x**2 in x**2, for x**2 up to 0.172: a Chebyshev expansion."""
+"""Coefficients of (atan(x) / x - 1) / x**2 in x**2, for x**2 up to 0.172: a Chebyshev expansion."""
 _ASIN: Final = (
     0.16666666666666669,
     0.07499999999998425,
@@ -38,7 +38,7 @@ _ASIN: Final = (
     -0.014881409392818063,
     0.02877844261259304,
 )
-"""(asin(x) / x - 1) / x**2 in x**2, for x**2 up to 0.25."""
+"""Coefficients of (asin(x) / x - 1) / x**2 in x**2, for x**2 up to 0.25."""
 
 
 def _arcsine(f: Formula, x: Value) -> Value:
@@ -48,7 +48,7 @@ def _arcsine(f: Formula, x: Value) -> Value:
 
 
 def _root(f: Formula, size: Value) -> tuple[Value, Value]:
-    """Return the square root of (1 - x) / 2, and its error."""
+    """Return the square root of (1 - x) / 2, and its rounding error."""
     half = (1.0 - size) * 0.5
     root = f.sqrt(half)
     square, error = f.two_product(root, root)
@@ -57,7 +57,7 @@ def _root(f: Formula, size: Value) -> tuple[Value, Value]:
 
 
 def asin(f: Formula, x: Value) -> Value:
-    """The arcsine; above 0.5, pi / 2 minus twice that of a smaller number."""
+    """The arcsine; for x above 0.5, pi / 2 minus twice the arcsine of a smaller number."""
     size = f.abs(x)
     near = size <= 0.5
     root, lost = _root(f, size)
@@ -111,7 +111,7 @@ def atan(f: Formula, x: Value) -> Value:
 
 
 def atan2(f: Formula, y: Value, x: Value) -> Value:
-    """The angle of a point, respecting the signs of zeros."""
+    """The angle of a point (atan2); the signs of zeros are respected."""
     high, wide = f.abs(y), f.abs(x)
     both = (high.equals(math.inf)) & (wide.equals(math.inf))
     high = f.where(both, 1.0, high)

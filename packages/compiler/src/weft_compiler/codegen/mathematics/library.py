@@ -1,4 +1,4 @@
-"""The mathematical functions by name, and their texts."""
+"""The mathematical functions by name, with their LLVM texts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ ITERATED: Final[dict[str, Callable[..., Value]]] = {
 """Functions computed by iteration, in float64 only; they are called for each element."""
 
 WIDENED: Final = FUNCTIONS.keys() - {"exp", "expm1", "tanh", "log", "log1p", "sin", "cos", "erf"}
-"""Functions that float32 computes in float64 and rounds: rare, and harder to get right."""
+"""Functions whose float32 version computes in float64 and rounds: they are rarely used and
+difficult in float32.
+"""
 
 _COARSE: Final = {"pow": "coarse_pow"}
 _LOOPS: Final = {**ITERATED, "zeta_sum": zeta.zeta_sum}
@@ -64,7 +66,7 @@ _ARITY: Final = {
 
 
 def texts(used: Iterable[str], target: Target) -> list[str]:
-    """Return the texts of functions and of all that they call, without duplicates."""
+    """Return the texts of functions and of all functions that they call, without duplicates."""
     found: dict[str, str] = {}
     constants: dict[str, str] = {}
     waiting = sorted(used)

@@ -39,14 +39,14 @@ def _log(f: Formula, x: Value) -> tuple[Value, Value]:
 
 
 def _is_odd(f: Formula, y: Value) -> tuple[Value, Value]:
-    """Return the conditions that a number is an integer, and that it is an odd one."""
+    """Return two conditions: that a number is an integer, and that it is an odd integer."""
     whole = f.truncated(y).equals(y)
     half = y * 0.5
     return whole, whole & ~f.truncated(half).equals(half)
 
 
 def _special(f: Formula, x: Value, y: Value, found: Value) -> Value:
-    """Set the results of zeros, infinities, negative bases and NaN as IEEE 754 does for pow."""
+    """Set the results of pow for special arguments: zeros, infinities, negative bases, NaN."""
     size = f.abs(x)
     whole, odd = _is_odd(f, y)
     none, endless = size.equals(0.0), size.equals(math.inf)
@@ -73,7 +73,7 @@ def pow(f: Formula, x: Value, y: Value) -> Value:
 
 
 def coarse_pow(f: Formula, x: Value, y: Value) -> Value:
-    """x to the power of y for float32, with a logarithm of 53 bits."""
+    """x to the power of y for float32, by a logarithm with 53 bits."""
     size = f.abs(x)
     n, m = exponentials.split(f, size)
     return _special(f, x, y, exponentials.exp(f, y * exponentials.log_of(f, n, m)))

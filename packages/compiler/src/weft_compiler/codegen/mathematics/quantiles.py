@@ -1,6 +1,6 @@
 """Inverses of the error function and of the normal distribution: Halley's method.
 
-It starts from an estimate with an error below 1e-3; each step cubes the error.
+The first estimate has an error below 1e-3; each step cubes the error.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def _half(f: Formula, x: Value) -> Value:
 
 
 def _tail(f: Formula, s: Value, a: Value) -> Value:
-    """The sum of the terms from a on."""
+    """The sum of the terms from a onwards."""
     power = f.call("pow", a, -s)
     total = f.fma(power, f.number(0.5), power * a / (s - 1.0))
     factor = s * power / a
@@ -31,8 +31,8 @@ def _tail(f: Formula, s: Value, a: Value) -> Value:
 def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
     """The sum of (a + k) ** -s, for s > 1 and a > 0.
 
-    The expansion of the tail converges if 2 pi a is well above s. Terms before that are added one
-    by one, until the remaining ones are negligible.
+    The expansion of the tail converges if 2 pi a is well above s. Until a is that large, terms are
+    added one by one, unless the remaining ones are negligible.
     """
     enough = s * 0.5 + 12.0
 
@@ -56,7 +56,7 @@ def zeta(f: Formula, s: Value, q: Value) -> Value:
     infinite = s.equals(1.0) | (below & whole)
 
     def of_negative() -> Value:
-        """Compute the terms below 0 as a difference of two sums above it."""
+        """Sum the terms at negative arguments, as a difference of sums at positive ones."""
         count = 1.0 - f.truncated(q)
         at = q + count
         rest = 1.0 - at

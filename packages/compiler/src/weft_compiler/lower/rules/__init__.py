@@ -1,1 +1,1 @@
-"""Lowering rules of ops, with the module names that the op families have elsewhere."""
+"""Lowering rules of ops; each op family has the same module name as in the other packages."""

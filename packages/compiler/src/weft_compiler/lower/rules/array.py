@@ -27,10 +27,10 @@ from weft_graph.ir.node import Node
 from weft_graph.ops.slicing import index_of, masks_of
 
 _MOST_PARTS: Final = 8
-"""Most tensors to join by a select for each element; with more, copying is faster."""
+"""Maximal number of tensors to join by a select for each element; copying more is faster."""
 _MANY_JOINED: Final = f"it joins more than {_MOST_PARTS} tensors"
 _MOST_PIECES: Final = 16
-"""Most pieces that a region copies for its users; kernels return views instead."""
+"""Maximal number of pieces that a region copies for its users; kernels return views instead."""
 
 
 @lowers("Reshape", "ExpandDims", known=(1,))
@@ -89,7 +89,7 @@ def _reverse(op: Operation) -> Value:
 
 
 def _box_operands(node: Node) -> tuple[int, ...]:
-    """Return the operands of a Slice that decide the shape; where it begins need not be known."""
+    """Return the operands of a Slice that determine its shape; the start need not be known."""
     sizes = constant_value(node.inputs[2])
     return (1, 2) if sizes is None or (np.asarray(sizes) < 0).any() else (2,)
 
@@ -135,7 +135,7 @@ def _strided_slice(op: Operation) -> Value:
 
 
 def _sliced(parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]) -> list[Expr]:
-    """Return the indices in a tensor of an element of its NumPy basic slice."""
+    """Map the indices of an element of a basic slice to those in the sliced tensor."""
     remaining, sizes = iter(position), iter(shape)
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
@@ -198,7 +198,7 @@ def _strided_slice_update(op: Operation) -> Value:
 def _unsliced(
     parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
-    """Return the indices in a NumPy basic slice of an element, and if the slice contains it."""
+    """Map indices in a tensor to those in a basic slice, and return if they are inside it."""
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
         parts = [*parts, Ellipsis]

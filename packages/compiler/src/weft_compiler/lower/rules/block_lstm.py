@@ -1,8 +1,9 @@
 """Block LSTMs: all steps of a layer, and their gradients.
 
-A layer is one product for the inputs of all steps, then a loop over the steps. A step is a product
-of the state and one loop that computes all gates of an element. The gradient is such a loop in
-reverse order, followed by products for all steps. Narrow types are computed in float32 throughout.
+A layer is one product for the inputs of all steps, followed by a loop over the steps. A step is a
+product with the state, followed by one loop over the elements, which computes all gates. The
+gradient is such a loop in reverse order, followed by products for all steps. Narrow types are
+computed in float32 throughout.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class _Part(Elements):
 
 
 def _parts(op: Operation, value: Value) -> list[Value]:
-    """Return the results of a layer, in its own type."""
+    """Return the results of a layer, in the element type of the op."""
     steps, _, *row = value.shape
 
     def part(position: int, name: str) -> Value:
@@ -92,7 +93,7 @@ class _Given:
 
 
 def _given(value: Value) -> _Given:
-    """Return a forward result as a `_Given`; as a part if a layer of this program computes it."""
+    """Return a forward result; it is part of a larger buffer if this program computes it."""
     definition = value.definition
     if isinstance(definition, _Part) and definition.of.dtype is value.dtype:
         return _Given(definition.of, definition.which)
@@ -110,7 +111,7 @@ def _product(
 
     Args:
       sizes: m, n and k.
-      a, b: strides of the rows and the columns of an operand.
+      a, b: the row stride and the column stride of each operand.
       adds: True to accumulate into the destination.
     """
     m, n, k = sizes
@@ -137,7 +138,7 @@ class _Layer:
 
     Attributes:
       known: the number of steps, if known at compile time.
-      steps: the maximal number of steps, from the shapes.
+      steps: the maximal number of steps, which follows from the shapes.
     """
 
     def __init__(self, op: Operation, kind: str) -> None:
@@ -153,7 +154,7 @@ class _Layer:
         self.row = (self.batch, self.width)
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """Require that the number of steps is in range, if it is known only at run time."""
+        """Require that the number of steps is in range, unless it is known at compile time."""
 
         def within() -> Expr:
             low = apply("less_equal", index(0), cast(self.count.at(), INDEX))
@@ -164,7 +165,7 @@ class _Layer:
 
     @property
     def operands(self) -> list[Value]:
-        """The operands of its loop."""
+        """The operands of the loop."""
         unknown = [self.count] if self.known is None else []
         return [*self.given, *unknown]
 
@@ -181,7 +182,7 @@ class _Layer:
         return then if there is None else (If(there, then, otherwise),)
 
     def within(self, value: Value) -> Value:
-        """Return values of steps, with zeros beyond the sequence, so that these have no effect."""
+        """Set values beyond the sequence to zero, so that these steps have no effect."""
         if self.known == self.steps:
             return value
         zero = number(0, value.dtype)
@@ -213,7 +214,7 @@ def _lstm(op: Operation) -> list[Value]:
 
 
 def _split_weights(layer: _Layer) -> list[Value]:
-    """Return the packed weights of inputs and of states if they are constant, else nothing."""
+    """Return the packed weights of inputs and states; empty if they are not constant."""
     array, depth = layer.w.constant, layer.depth
     if array is None or not depth or not array.size:
         return []
@@ -270,7 +271,7 @@ class _Forward(_Writer):
         )
 
     def body(self) -> Body:
-        """Return all statements."""
+        """Return all statements of the layer."""
         layer, zeros = self.layer, [index(0)] * 3
         rows = layer.steps * layer.batch
 
@@ -305,7 +306,7 @@ class _Forward(_Writer):
         return Load(self.gates.dtype, self.gates.name, position)
 
     def product(self, a: Load, which: int, c: Load, rows: int) -> Body:
-        """Emit the product of the inputs with their weights, or accumulate that of the state."""
+        """Emit the product of a's rows with their weights; that of the state is accumulated."""
         layer = self.layer
         k, n = (layer.depth, layer.width)[which], 4 * layer.width
         if self.weights:
@@ -316,7 +317,7 @@ class _Forward(_Writer):
         return _product((a, b, c), (rows, n, k), (k, 1), (n, 1), bool(which))
 
     def step(self, iteration: Expr) -> Body:
-        """Emit one step."""
+        """Emit one step of the layer."""
         state = Load(self.state.dtype, self.state.name, (index(0), index(0)))
         return (
             *self.product(state, 1, self.of_gates(iteration), self.layer.batch),
@@ -324,7 +325,7 @@ class _Forward(_Writer):
         )
 
     def element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
-        """Emit the results of a step and the new states, for one element."""
+        """Emit the results and the new states of one element in a step."""
         layer, cell = self.layer, self.layer.cell
         before = self.name("before", Load(layer.dtype, self.cell.name, (b, j)))
 
@@ -457,7 +458,7 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
 
 
 def _as_step(first: Value) -> Value:
-    """Return the initial state with a step axis of size 1."""
+    """Return the initial state with a step axis of size 1 prepended."""
     shape = (1, *first.shape)
     return moved(f"{first.name}_step", first, shape, lambda _, *position: position, dense=True)
 
@@ -465,8 +466,8 @@ def _as_step(first: Value) -> Value:
 class _Backward:
     """Writer of the backward pass through the steps of a layer.
 
-    Its value is (steps + 1, batch, 4 * width): the gradients of the gates of each step, then those
-    of the initial cell and the initial state, side by side.
+    Its value has the shape (steps + 1, batch, 4 * width). It contains the gradients of the gates of
+    each step, followed by those of the initial cell and the initial state, side by side.
 
     Args:
       values: i, cs, f, o, ci, co, h of all steps.
@@ -552,14 +553,14 @@ class _Element(_Writer):
         self.back, self.states = back, states
 
     def before(self, step: Expr, b: Expr, j: Expr) -> Expr:
-        """Return the cell before the step."""
+        """Return the value of the cell before a step."""
         layer, earlier = self.back.layer, clamped(minus(step, 1), self.back.layer.steps)
         first = apply("equal", step, index(0))
         given = self.back.values["cs"].at(self.memory, earlier, b, j)
         return where(first, self.load(layer.cs_prev, b, j), given)
 
     def body(self, rows: Buffer, position: tuple[Expr, Expr, Expr]) -> Body:
-        """Return all statements."""
+        """Return all statements for the element."""
         layer, cell, (step, b, j) = self.back.layer, self.back.layer.cell, position
         i, f, o, ci, co = (
             self.name(gate, self.back.values[gate].at(self.memory, *position))

@@ -22,7 +22,7 @@ _ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "i
 
 
 def _rest(x: Expr) -> Expr:
-    """1 - x."""
+    """Return 1 - x."""
     return apply("sub", number(1, x.dtype), x)
 
 
@@ -33,12 +33,12 @@ def sigmoid(x: Expr) -> Expr:
 
 
 def _slope(gate: Expr) -> Expr:
-    """Return the derivative of a sigmoid, from its value."""
+    """Return the derivative of a sigmoid from the sigmoid's value."""
     return mul(gate, _rest(gate))
 
 
 def _wide(op: Operation) -> list[Value]:
-    """Return the operands, in float32 if they are narrower."""
+    """Return the operands, converted to float32 if they are narrower."""
     return [widened(op.name, x) for x in op.inputs]
 
 
@@ -57,7 +57,7 @@ def _side_by_side(name: str, x: Value, h: Value) -> Value:
 
 
 def results(op: Operation, values: Sequence[Value]) -> list[Value]:
-    """Return the results of an op in its own type."""
+    """Convert results to the element type of an op."""
     return [rounded(op.name, value, op.dtype()) for value in values]
 
 
@@ -72,7 +72,7 @@ class Cell:
       order: the order of the gates.
       width: the size of a state.
       sees: True if the cell has peepholes wci, wcf and wco.
-      forget, clip: attributes of the op.
+      forget, clip: the attributes `forget_bias` and `cell_clip` of the op.
     """
 
     order: str
@@ -86,7 +86,7 @@ class Cell:
         """Return the cell of an op.
 
         Args:
-          kind: the type of the op; for a gradient, that of the forward op.
+          kind: the type of the op, or of the forward op if it is a gradient.
         """
         attrs = op.node.attrs
         forget, clip = float(attrs.get("forget_bias", 0)), float(attrs.get("cell_clip", 0))
@@ -102,11 +102,11 @@ class Cell:
         return add(given, add(bias, number(self.forget, bias.dtype)) if more else bias)
 
     def seen(self, gate: Expr, cell: Expr, weight: Expr) -> Expr:
-        """Return a gate plus its peephole term, if the cell has peepholes."""
+        """Return a gate plus its peephole term; without peepholes, the gate itself."""
         return add(gate, mul(cell, weight)) if self.sees else gate
 
     def new(self, i: Expr, f: Expr, ci: Expr, before: Expr) -> Expr:
-        """Return the cell after a step."""
+        """Return the value of the cell after a step."""
         cell = add(mul(ci, i), mul(before, f))
         if not self.clip > 0:
             return cell
@@ -134,13 +134,13 @@ class Flow:
         return mul(h, mul(_slope(o), co))
 
     def to_cell(self, cs: Expr, h: Expr, to_o: Expr) -> Expr:
-        """Return the gradient of the new cell."""
+        """Return the gradient of the cell after the step."""
         _, _, o, _, co = self.step
         through = mul(h, mul(_rest(mul(co, co)), o))
         return self.cell.seen(add(cs, through), to_o, self.weights[2])
 
     def to_gate(self, gate: str, to_cs: Expr, before: Expr) -> Expr:
-        """Return the gradient of a gate, from that of the new cell."""
+        """Return the gradient of a gate from that of the cell after the step."""
         i, f, _, ci, _ = self.step
         if gate == "f":
             return mul(mul(_slope(f), before), to_cs)

@@ -1,8 +1,8 @@
 """Image convolutions and their gradients: calls of implicit-GEMM routines.
 
-Filters are packed for the routine, at compile time if they are constant. The gradient with respect
-to the input is a convolution of the output's gradient for each phase of the stride. If most of that
-would multiply zeros, it is one product instead, whose terms are added to their positions (col2im).
+Filters are packed for the routine, at compile time if they are constant. The input gradient
+consists of one convolution of the output's gradient for each phase of the stride. If these would
+mostly multiply zeros, it is one product whose terms are added to their positions (col2im).
 """
 
 from __future__ import annotations
@@ -44,20 +44,21 @@ from weft_tensor.dtypes import DType
 _TYPES: Final = (dtypes.float32, dtypes.float64, *NARROW)
 
 FEW: Final = 128
-"""Windows per image below which one call processes all images: a call reads the filters once."""
+"""Windows per image below which one call processes all images, so that filters are read once."""
 _ROW: Final = 24
-"""Windows per row from which a call processes one row, so that its result stays in a cache.
-Shorter rows would leave tiles partly empty."""
+"""Windows per row from which each call processes one row, so that its result stays in a cache.
+Shorter rows would leave tiles partly empty.
+"""
 
 
 def by_kernel(node: Node) -> str:
-    """Return the reason to prefer the kernel for a convolution, or ""."""
+    """Return why the kernel is preferred for a convolution, or ""."""
     dtype = node.outputs[0].dtype
     return "" if dtype in _TYPES else f"no rule says how a convolution of {dtype.name} is computed"
 
 
 def _repays(node: Node) -> bool:
-    """Return True if a convolution alone is worth a function: its kernel gathers windows first."""
+    """Return True if compiling a single convolution pays: its kernel copies all windows first."""
     return node.outputs[0].dtype in _TYPES
 
 
@@ -68,7 +69,7 @@ class Axis:
     Attributes:
       count: the number of windows.
       taps: the number of taps of a window.
-      stride, dilation: distance between windows, and between taps.
+      stride, dilation: the distance between windows, and between taps.
       before: the padding before the first element.
     """
 
@@ -79,7 +80,7 @@ class Axis:
     before: int
 
     def has_margin(self, size: int) -> bool:
-        """Return True if a tap of a window is outside of an input of a size."""
+        """Return True if a tap of some window is outside an input of a size."""
         end = (self.count - 1) * self.stride + (self.taps - 1) * self.dilation - self.before
         return self.before > 0 or end >= size
 
@@ -121,7 +122,7 @@ def as_layout(x: Value, layout: str, name: str) -> Value:
 
 
 def _operand(op: Operation, x: Value) -> Value:
-    """Prepare an operand for the routines: float16 becomes float32."""
+    """Prepare an operand for the routines: float16 is converted to float32."""
     return widened(op.name, x) if x.dtype is dtypes.float16 else x
 
 
@@ -178,10 +179,10 @@ def _by_input(op: Operation) -> Value:
 
 
 def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
-    """Require finite filters, so that they may be multiplied with zero padding.
+    """Require finite filters, so that they may be multiplied by zero padding.
 
-    The gradient has no such terms, and zero times infinity is NaN; kernels add only the terms that
-    exist. Ahead-of-time code has no kernels to fall back to.
+    Zero times infinity is NaN, and kernels add only terms inside the image. If the check fails, the
+    program deoptimizes to kernels; ahead-of-time code has none.
     """
     if op.direct:
         return ()
@@ -200,10 +201,10 @@ def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """The input positions of one residue modulo the stride; the same taps reach all of them.
+    """Input positions that are equal modulo the stride; the same taps reach all of them.
 
     Attributes:
-      taps: these taps, last first, as they meet the output's gradient.
+      taps: these taps, in the reverse order, in which they meet the output's gradient.
       axis: the window geometry over the output's gradient.
     """
 
@@ -230,7 +231,7 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
 def _is_sparse(
     phases: Sequence[Sequence[_Phase]], axes: Sequence[Axis], dtype: DType, channels: int
 ) -> bool:
-    """Return True if convolutions by phases mostly multiply zeros, from padding or unused lanes."""
+    """Return True if convolutions by phases would mostly multiply padding or unused lanes."""
     multiplied = math.prod(sum(e.axis.count * len(e.taps) for e in axis) for axis in phases)
     useful = math.prod(axis.count * axis.taps for axis in axes)
     return prefers_col2im(multiplied, useful, channels, dtype)
@@ -381,7 +382,7 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
         return where(there, filters.at(*_tap(taps, i, j), c, clamped(at, depth)), zero)
 
     def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
-        """Transpose filters into panels; unused columns of the last panel stay undefined."""
+        """Transpose filters to panels; unused columns of the last panel stay undefined."""
 
         def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
             first = [*_tap(taps, i, j), times(p, columns), index(0)]
@@ -408,7 +409,7 @@ def _tap(taps: Sequence[range], *at: Expr) -> list[Expr]:
 
 
 def _transposed(filters: Value, taps: Sequence[range]) -> Value:
-    """Return some taps of filters, with the channels of input and output swapped."""
+    """Select taps of filters, and swap the channels of input and output."""
     shape = (len(taps[0]), len(taps[1]), *filters.shape[:1:-1])
     return moved(
         f"{filters.name}_turned", filters, shape, lambda i, j, c, o: [*_tap(taps, i, j), o, c]
@@ -531,7 +532,7 @@ def call_by_rows(
 
 
 def windows_of(x: Value, axes: Sequence[Axis], depth: int, images: int, rows: int) -> Windows:
-    """Return the windows that a call computes."""
+    """Return the window geometry of a call."""
     y, x_ = axes
     return Windows(
         images=images,

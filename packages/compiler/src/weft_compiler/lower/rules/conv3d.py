@@ -79,7 +79,7 @@ def _by_filter(op: Operation) -> Value:
 
 
 def _last(op: Operation, shape: Shape) -> Shape:
-    """Return a shape in the op's layout as channels-last."""
+    """Convert a shape in the op's layout to channels-last."""
     layout = op.attr("data_format")
     axes = spatial_axes(layout)
     return (shape[0], *[shape[axis] for axis in axes], shape[layout.index("C")])
@@ -91,16 +91,19 @@ def _require_gradient(slices: _Slices, x: Shape, gradient: Value, filters: Shape
 
 
 def _sizes(op: Operation) -> Value:
-    """Return a placeholder for the sizes operand of a gradient; the node's shape has the sizes."""
+    """Return a placeholder for the sizes operand of a gradient.
+
+    The sizes are taken from the node's shape.
+    """
     return Value(f"{op.name}_sizes", dtypes.int32, (4,), constant=np.zeros(4, np.int32))
 
 
 def _joined(x: Value, apart: bool = False) -> Value:
-    """Return all slices of volumes as images.
+    """View all slices of volumes as images.
 
     Args:
-      apart: True to copy small ones, for a routine with several such operands, because overlap of a
-        volume and a slice of it cannot be detected.
+      apart: True to copy small ones. Routines with several operands need this, because they cannot
+        detect that a volume overlaps with its own slice.
     """
     dense = not apart or x.shape[0] <= 1 or math.prod(x.shape[2:4]) >= FEW
     count, shape = x.shape[1], (x.shape[0] * x.shape[1], *x.shape[2:])
@@ -112,7 +115,7 @@ def _joined(x: Value, apart: bool = False) -> Value:
 
 
 def _split(name: str, x: Value, shape: Shape) -> Value:
-    """Return images as slices of volumes."""
+    """Convert images back to slices of volumes."""
 
     def source(n: Expr, d: Expr, *index: Expr) -> tuple[Expr, ...]:
         return (plus(times(n, shape[1]), d), *index)
@@ -121,7 +124,7 @@ def _split(name: str, x: Value, shape: Shape) -> Value:
 
 
 def _as_images(filters: Value) -> Value:
-    """Return volume filters as image filters, with the taps of the depth axis as channels."""
+    """Convert filters of volumes to filters of images: taps of the depth axis become channels."""
     taps, high, wide, channels, depth = filters.shape
     shape, name = (high, wide, taps * channels, depth), f"{filters.name}_images"
     if filters.constant is not None:
@@ -161,11 +164,11 @@ class _Slices:
 
     @property
     def images(self) -> int:
-        """The number of images: windows along the depth axis of all volumes."""
+        """The number of images: one for each window along the depth axis of each volume."""
         return self.shape[0] * self.axes[0].count
 
     def by_images(self, kind: str, shape: Shape, operands: Sequence[Value]) -> Value:
-        """Return the result of the image convolution `kind`.
+        """Apply the image convolution `kind` to stacked slices.
 
         Args:
           shape: shape of the result.
@@ -201,7 +204,7 @@ class _Slices:
         """Emit loops over all windows and taps of the depth axis.
 
         Args:
-          body: maps a volume, a window, a tap, its slice and the condition that this exists to
+          body: maps a volume, a window, a tap, its slice and the condition that the slice exists to
             statements.
         """
         axis, size = self.axes[0], self.shape[1]
@@ -218,7 +221,7 @@ class _Slices:
         return nest(unique, (self.shape[0], axis.count), window)
 
     def seen(self, x: Value, apart: bool = False) -> Value:
-        """Return the slices that windows read, stacked as channels: (images, H, W, taps * C).
+        """Stack the slices that windows read as channels: (images, H, W, taps * C).
 
         Args:
           apart: as in `_joined`.

@@ -15,7 +15,7 @@ from weft_compiler.lower.values import Reduction, Value, computed, moved
 from weft_graph.ops.windows import spatial_axes
 
 MOST_TAPS: Final = 64
-"""Most taps of a window that become terms of one expression."""
+"""Maximal number of taps of a window that become terms of one expression."""
 
 
 def _require_few(taps: int) -> None:
@@ -23,7 +23,7 @@ def _require_few(taps: int) -> None:
 
 
 def _framed(x: Value, axes: Sequence[Axis]) -> Value:
-    """Return the input with the zero padding that windows reach."""
+    """Pad the input with zeros as far as windows reach."""
     sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
     if not any(axis.before for axis in axes) and all(
         size <= given for size, given in zip(sizes, x.shape[1:3], strict=True)
@@ -41,7 +41,7 @@ def _framed(x: Value, axes: Sequence[Axis]) -> Value:
 
 
 def _parts(channel: Expr, multiplier: int) -> tuple[Expr, Expr]:
-    """Split a channel of the output into its input channel and its position among the multiples."""
+    """Split an output channel into its input channel and its index within the multiplier."""
     return over(channel, multiplier), modulo(channel, multiplier)
 
 
@@ -73,7 +73,7 @@ def _depthwise(op: Operation) -> Value:
 
 @lowers("DepthwiseConv2dNativeBackpropInput", known=(0,))
 def _by_input(op: Operation) -> Value:
-    """Return the gradient of the input: each element sums over the windows that contain it."""
+    """Return the input gradient: each element sums over the windows that contain it."""
     filters, layout = widened(op.name, op.inputs[1]), op.attr("data_format")
     high, wide, channels, multiplier = filters.shape
     _require_few(high * wide * multiplier)

@@ -13,7 +13,7 @@ from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, computed
 
 Otherwise = Callable[..., Expr]
-"""Maps the indices of an element outside all diagonals to its value."""
+"""Function from the indices of an element outside all diagonals to its value."""
 
 
 class _Band:
@@ -57,13 +57,13 @@ class _Band:
         return self.upper - self.lower + 1
 
     def _of(self, name: str, which: Expr) -> Expr:
-        """Look up a property of a diagonal in a table."""
+        """Look up a property of a diagonal in a constant table."""
         return self._tables[name].at(which)
 
     def taken(
         self, x: Value, lead: Sequence[Expr], which: Expr, position: Expr, none: Expr
     ) -> Expr:
-        """Return the matrix element that a position in the stored diagonals corresponds to."""
+        """Return the matrix element for a position in the stored diagonals."""
         along = minus(position, self._of("shifts", which))
         row, column = (plus(along, self._of(name, which)) for name in ("rows", "columns"))
         near = [clamped(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)]
@@ -74,7 +74,7 @@ class _Band:
         return where(there, x.at(*lead, *near), none)
 
     def put(self, diagonals: Value, position: Sequence[Expr], none: Expr) -> Expr:
-        """Return the element of the stored diagonals that a position in matrices corresponds to."""
+        """Return the element of the stored diagonals for a position in the matrices."""
         row, column = position[-2:]
         number_of = minus(plus(row, self.upper), column)
         which = clamped(number_of, self.count)

@@ -15,7 +15,7 @@ from weft_compiler.lower.values import Value, computed, moved
 from weft_graph.ops.einsum import einsum_terms
 
 Axes = tuple[str, ...]
-"""A name for each axis of a tensor: its letter, or its number for an axis under an ellipsis."""
+"""A name for each axis of a tensor: its letter, or a number for an axis under an ellipsis."""
 
 
 @lowers("Einsum", by_kernel=by_kernel)
@@ -46,14 +46,14 @@ def _einsum(op: Operation) -> Value:
 
 
 def _axes(term: str, rank: int, hidden: int) -> Axes:
-    """Return the names of the axes of a term; axes under an ellipsis are counted from the last."""
+    """Return the names of the axes of a term; axes under an ellipsis are numbered from the last."""
     head, dots, tail = term.partition("...")
     count = rank - len(head) - len(tail) if dots else 0
     return (*head, *map(str, range(hidden - count, hidden)), *tail)
 
 
 def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
-    """Return an operand without repeated axes (which select a diagonal) and broadcasting."""
+    """Remove repeated axes, which select a diagonal, and broadcasting from an operand."""
     once = tuple(dict.fromkeys(axes))
     kept = tuple([
         axis for axis in once if not axis.isdigit() or x.shape[axes.index(axis)] != 1
@@ -81,7 +81,7 @@ def _product(
     names: set[str],
     sizes: dict[str, int],
 ) -> tuple[Axes, Value]:
-    """Multiply two operands and sum over the axes that only they have."""
+    """Multiply two operands and sum over the axes that the result does not have."""
     parts = []
     for (axes, x), (others, _) in ((left, right), (right, left)):
         expected = names | set(others)
@@ -116,7 +116,7 @@ def _matrix(
     rows: Sequence[str],
     columns: Sequence[str],
 ) -> tuple[Value, bool]:
-    """Reshape a tensor to matrices; also return True if they are transposed, which saves a copy."""
+    """Reshape a tensor to matrices; return also True if they are transposed, which saves a copy."""
     transposed = list(axes) == [*batch, *columns, *rows]
     first, second = (columns, rows) if transposed else (rows, columns)
     order = [axes.index(axis) for axis in (*batch, *first, *second)]
@@ -141,7 +141,7 @@ def _matrix(
 
 
 def _laid_out(op: Operation, axes: Axes, x: Value, expected: Axes) -> Value:
-    """Return the result with its axes permuted, broadcast, or repeated (a diagonal)."""
+    """Permute, broadcast or repeat (a diagonal) the axes of the result."""
 
     def element(*position: Expr) -> Expr:
         result = x.at(*[position[expected.index(axis)] for axis in axes])

@@ -1,6 +1,6 @@
-"""Elementwise ops whose operands broadcast in their own ways.
+"""Elementwise ops whose operands do not follow the usual broadcasting.
 
-All others are lowered from their scalar definitions (`weft_compiler.lower.region`).
+All other elementwise ops are lowered from their scalar definitions (`weft_compiler.lower.region`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fourier transforms: Stockham's autosort algorithm, on several rows at a time.
 
-Each row of the input is a lane of the vector registers (Stockham's passes have no other loop whose
-length does not depend on the size). Rows are copied to memory of the shape [size, lanes], pass
+Each lane of the vector registers processes one row of the input, because Stockham's passes have no
+other loop whose length is independent of the size. Rows are copied to memory of the shape [size,
+lanes], pass
 through one loop for each factor of the size, and are copied to the result. A transform of real
 numbers packs even and odd elements as one complex transform of half the size (Press et al.,
 Numerical Recipes, section 12.3). An inverse transform exchanges real and imaginary parts before and
@@ -35,18 +36,21 @@ from weft_tensor.dtypes import DType
 _LANES: Final = 16
 """Rows that are transformed together."""
 _MOST_BYTES: Final = 1 << 20
-"""Largest memory of the rows that are transformed together: it should fit into a cache."""
+"""Maximal size of the rows that are transformed together, in bytes.
+
+They should fit into a cache.
+"""
 _PARALLEL_WORK: Final = 50_000
-"""Operations from which blocks of rows are for threads."""
+"""Operations from which blocks of rows are distributed over threads."""
 _FEWEST_ROWS: Final = 4
-"""Rows from which a transform on its own is faster than its kernel."""
+"""Number of rows from which compiling a single transform pays."""
 
 
 class _Work:
     """Memory of the rows of a block: [size, 2, lanes].
 
     Args:
-      is_swapped: True if the real parts of the transform are the imaginary ones of the memory.
+      is_swapped: True if real and imaginary parts are exchanged in memory.
     """
 
     def __init__(
@@ -79,11 +83,11 @@ class _Transform:
     """A transform along one axis.
 
     Attributes:
-      name: of the result.
-      x: the operand; its axis may be longer than what is read.
-      axis: of `x`, without the axis of parts.
-      size: the number of elements along the axis, of the real side of a real transform.
-      is_inverse: True if it transforms back, and divides by the size.
+      name: the name of the result.
+      x: the operand; its axis may be longer than the part that is read.
+      axis: the transformed axis of `x`, not counting the axis of parts.
+      size: the number of elements along the axis; for real transforms, those of the real side.
+      is_inverse: True for an inverse transform, which divides by the size.
       reads_real, writes_real: True if the operand or the result is real.
       constants: tables of the passes, by name.
     """
@@ -99,12 +103,12 @@ class _Transform:
 
     @property
     def dtype(self) -> DType:
-        """The type of parts."""
+        """The element type of the parts."""
         return self.x.dtype
 
     @property
     def is_packed(self) -> bool:
-        """True if even and odd elements of real numbers are one complex transform."""
+        """True if even and odd elements of real numbers are packed into one complex transform."""
         return (self.reads_real or self.writes_real) and self.size % 2 == 0
 
     @property
@@ -119,12 +123,15 @@ class _Transform:
 
     @property
     def is_last(self) -> bool:
-        """True if the elements of a row are neighbors; else neighbors are in different rows."""
+        """True if the elements of a row are adjacent in memory.
+
+        Else adjacent elements are in different rows.
+        """
         return self.axis == len(self.shape) - 1
 
     @property
     def num_rows(self) -> int:
-        """The number of rows among which blocks are formed: along an axis, or all of them."""
+        """The number of rows from which blocks are formed: those along one axis, or all."""
         if not self.is_last:
             return math.prod(self.shape[self.axis + 1 :])
         every = math.prod(self.shape[:-1])
@@ -133,7 +140,7 @@ class _Transform:
 
     @property
     def outer(self) -> int:
-        """The number of times that there are so many rows."""
+        """The number of repetitions of these rows."""
         return math.prod(self.shape) // (self.shape[self.axis] * self.num_rows)
 
     @property
@@ -146,17 +153,17 @@ class _Transform:
         return lanes
 
     def rows_of(self, length: int) -> tuple[int, ...]:
-        """Return the sizes of a tensor of rows of a given length, apart from parts."""
+        """Return the shape of a tensor of rows of a length, without the axis of parts."""
         if self.is_last:
             return self.outer, self.num_rows, length
         return self.outer, length, self.num_rows
 
     def indices(self, outer: Expr, row: Expr, along: Operand) -> list[Operand]:
-        """Return the indices in such a tensor."""
+        """Return the indices in a tensor of `rows_of`."""
         return [outer, row, along] if self.is_last else [outer, along, row]
 
     def value(self) -> Value:
-        """Return the result."""
+        """Return the result of the transform as a value."""
         length = half(self.size) if self.reads_real else self.size
         shape = [*self.shape[: self.axis], length, *self.shape[self.axis + 1 :]]
         if not self.writes_real:
@@ -182,14 +189,14 @@ class _Transform:
 
     @property
     def _joins_axes(self) -> bool:
-        """True if blocks of rows, or their repetitions, are along several axes."""
+        """True if the rows of a block, or their repetitions, extend over several axes."""
         before, after = self.axis, len(self.shape) - 1 - self.axis
         if self.is_last:
             return before > 2 or (before == 2 and self.outer == 1)
         return before > 1 or after > 1
 
     def _passes(self) -> list[tuple[int, int]]:
-        """Return the radix of each pass, and the size of the transforms that are left."""
+        """Return the radix of each pass, and the size of the transforms that remain after it."""
         passes, remaining = [], self.count
         for radix in factors_of(self.count):
             passes.append((radix, remaining))
@@ -197,12 +204,12 @@ class _Transform:
         return passes
 
     def _table(self, radix: int, remaining: int) -> Value:
-        """Return the twiddle factors of a pass: one for each transform and result but the first."""
+        """Return the twiddle factors of a pass for each transform and result, except the first."""
         count = remaining // radix
         return self._roots(remaining, np.outer(np.arange(count), np.arange(1, radix)))
 
     def _roots(self, size: int, exponents: np.ndarray) -> Value:
-        """Return powers of the first complex root of unity, rounded once."""
+        """Return powers of the primitive complex root of unity, each rounded once."""
         angles = -2 * np.pi * (exponents % size).astype(np.longdouble) / size
         parts = np.stack([np.cos(angles), np.sin(angles)], -1)
         constant = np.ascontiguousarray(parts, self.dtype.numpy)
@@ -238,7 +245,7 @@ class _TransformWriter:
         self._parts = () if transform.writes_real else (2,)
 
     def statements(self) -> Body:
-        """Return loops over blocks of rows; the last block may repeat rows of the one before."""
+        """Return loops over blocks of rows; the last block may overlap the previous one."""
         of, lanes = self._of, self._lanes
         outer = Variable(INDEX, self._unique("outer"))
         block = Variable(INDEX, self._unique("block"))
@@ -258,10 +265,10 @@ class _TransformWriter:
         return (For(outer.name, index(of.outer), body, orders[0]),)
 
     def _block(self, outer: Expr, first: Expr) -> Body:
-        """Return the statements of a block.
+        """Return the statements for a block of rows.
 
         Args:
-          outer, first: the position of the first row.
+          outer, first: the position of its first row.
         """
         of = self._of
         size = of.count + 1 if of.is_packed else of.count
@@ -289,8 +296,8 @@ class _TransformWriter:
         """Return loops over the elements of the rows of a block.
 
         Args:
-          body: maps a lane, a function from an index along the axis to indices, and the position of
-            an element to statements.
+          body: maps a lane, a function from a position along the axis to indices, and a position
+            along the axis to statements.
         """
         of = self._of
 
@@ -306,7 +313,7 @@ class _TransformWriter:
         return (value[1], value[0]) if self._of.is_inverse else value
 
     def _read(self, outer: Expr, first: Expr) -> Body:
-        """Copy rows to the memory of the passes."""
+        """Copy rows from the operand to the memory of the passes."""
         of, work, source = self._of, self._work[0], self._source
         zero = number(0, of.dtype)
         length = half(of.size) if of.writes_real else of.count
@@ -343,7 +350,7 @@ class _TransformWriter:
         return body if of.is_packed else (*body, *self._mirrored())
 
     def _mirrored(self) -> Body:
-        """Complete a spectrum of real numbers of an odd size by conjugates; parts are swapped."""
+        """Complete the spectrum of real numbers of an odd size by conjugates; parts are swapped."""
         of, work = self._of, self._work[0]
 
         def first(lane: Expr) -> Body:
@@ -391,7 +398,7 @@ class _TransformWriter:
     # ------------------------------------------------------------------------ real numbers
 
     def _is_matrix(self, first: Load, source: Buffer, row: int) -> bool:
-        """Return True if the rows of a block are in memory one after the other.
+        """Return True if the rows of a block are contiguous in memory.
 
         Args:
           first: their first element.
@@ -403,7 +410,7 @@ class _TransformWriter:
 
     @property
     def _is_transposed(self) -> bool:
-        """True if a block of rows, with parts one after the other, is a matrix to transpose."""
+        """Return True if a block, with its parts contiguous, can be transposed as a matrix."""
         of = self._of
         return of.is_last and self._lanes > 1 and (of.is_packed or not of.reads_real)
 
@@ -419,7 +426,7 @@ class _TransformWriter:
         )
 
     def _unpack(self) -> Body:
-        """Return the spectrum of real numbers, from that of their even and odd elements."""
+        """Compute the spectrum of real numbers from the spectra of their even and odd elements."""
         of, source, result = self._of, *self._work
         zero, one_half = number(0, of.dtype), number(0.5, of.dtype)
 
@@ -447,7 +454,10 @@ class _TransformWriter:
         return body
 
     def _pack(self) -> Body:
-        """Return the spectrum of even and odd elements, from that of all; parts are swapped."""
+        """Compute the spectra of even and odd elements from that of all elements.
+
+        Parts are swapped.
+        """
         of, source, result = self._of, *self._work
 
         def first(lane: Expr) -> Body:
@@ -472,7 +482,7 @@ class _TransformWriter:
     # ------------------------------------------------------------------------ passes
 
     def _scale_one(self) -> Body:
-        """Return the inverse transform of one number, which has no pass to divide it."""
+        """Divide the inverse transform of one number, which has no passes, by its size."""
         work = self._work[0]
 
         def scale(lane: Expr) -> Body:
@@ -484,8 +494,8 @@ class _TransformWriter:
         """Return a pass: butterflies of `radix` elements, then twiddle factors.
 
         Args:
-          count: transforms that are left after it, of as many elements.
-          stride: distance of the elements of one of them.
+          count: the number of transforms that remain after it, which is also their size.
+          stride: the distance between the elements of such a transform.
         """
         source, result = self._work
         dtype = self._of.dtype
@@ -546,7 +556,7 @@ def _rank(node: Node) -> int:
 
 
 def _complex_sizes(node: Node, lengths: Sequence[int]) -> list[int]:
-    """Return the sizes of the complex transforms."""
+    """Return the sizes of the complex transforms that compute a transform."""
     sizes = list(lengths)
     if "RFFT" in node.type and sizes and sizes[-1] % 2 == 0:
         sizes[-1] //= 2
@@ -566,7 +576,7 @@ def _by_kernel(node: Node) -> str:
 
 
 def _alone(node: Node) -> bool:
-    """Return True if several rows are transformed."""
+    """Return True if compiling a single transform pays: it has several rows."""
     lengths, dims = _lengths_of(node), node.inputs[0].dims
     if lengths is None or dims is None:
         return False

@@ -1,4 +1,4 @@
-"""Gathers: indices are known only at run time and are checked there."""
+"""Gathers; indices are known only at run time, when they are checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _gather_rows(op: Operation) -> Value:
 
 
 def gather(op: Operation, axis: int, batch: int) -> Value:
-    """Gather elements of the first operand along an axis, by the indices in the second.
+    """Gather elements of the first operand along an axis by the indices in the second.
 
     Args:
       batch: the number of leading axes that both share.

@@ -24,9 +24,9 @@ class _Axis:
     """Sampling positions along one axis of an image, (boxes, positions) each.
 
     Attributes:
-      inside: True if the position is within the image.
+      inside: the condition that a position is within the image.
       low, high: the neighboring pixels.
-      part: the distance from the lower one.
+      part: the distance from the lower pixel.
     """
 
     inside: Value
@@ -40,9 +40,10 @@ def _number(value: float) -> Expr:
 
 
 def _rounded(primitive: str, x: Expr, y: Expr) -> Expr:
-    """Return a float32 sum, difference or product that is rounded on its own, without contraction.
+    """Return a float32 sum, difference or product that is never contracted with another operation.
 
-    The last bit decides whether a position is exactly on a pixel, or within the image.
+    Its last bit decides whether a position is exactly on a pixel, and whether it is within the
+    image.
     """
     wide = dtypes.float64
     return cast(apply(primitive, cast(x, wide), cast(y, wide)), _F32)
@@ -124,7 +125,7 @@ class _Corners:
         self._axes = (rows, columns)
 
     def at(self, place: Sequence[Expr], y: str, x: str) -> Expr:
-        """Return a neighbor for an element of the crops: `low` or `high` along both axes."""
+        """Return a neighbor for an element of the crops: `low` or `high` along each axis."""
         box, i, j, channel = place
         rows, columns = self._axes
         sizes = self._image.shape
@@ -224,7 +225,7 @@ def _grad_boxes(op: Operation) -> Value:
     corners = _Corners(image, which, rows, columns)
 
     def change(axis: int, *position: Expr) -> Expr:
-        """By a pixel along an axis, times the gradient."""
+        """Return the difference of neighbors along an axis, times the gradient."""
         box, i, j, _ = position
         part = columns.part.at(box, j) if axis == 0 else rows.part.at(box, i)
         steps = []

@@ -17,7 +17,7 @@ Channels = list[Expr]
 
 
 class _Pixel:
-    """Builder of the computation of a pixel, with names for shared subexpressions.
+    """Builder of the computation of one pixel, which names shared subexpressions.
 
     Attributes:
       steps: the statements that define the names.
@@ -70,7 +70,7 @@ class _Pixel:
         return [self.named("hue", wrapped), self.named("saturation", saturation), value]
 
     def shares(self, hue: Expr) -> Channels:
-        """Return red, green and blue of a hue at full saturation and value, in [0, 1]."""
+        """Convert a hue to red, green and blue at full saturation and value, in [0, 1]."""
         place = self.named("place", apply("mul", hue, self.number(6)))
 
         def distance(of: float) -> Expr:
@@ -93,7 +93,7 @@ class _Pixel:
 
 
 Change = Callable[..., Channels]
-"""Maps a pixel, its channels and an operand of rank 0 to its new channels."""
+"""Function from a pixel, its channels and an operand of rank 0 to the new channels."""
 
 
 def _pixelwise(op: Operation, change: Change) -> Value:
@@ -158,7 +158,7 @@ def _adjust_saturation(op: Operation) -> Value:
 
 @lowers("AdjustContrastv2")
 def _adjust_contrast(op: Operation) -> Value:
-    """Scale the distances from the mean of each channel of each image by a factor."""
+    """Scale the difference of each pixel from the mean of its channel and image."""
     x, factor = op.inputs
     require(x.rank >= 3 and factor.rank == 0, "it has no images, or the factor has axes")
     wide = wide_type(x.dtype)

@@ -25,13 +25,13 @@ from weft_tensor.resampling import (
 )
 
 _FEW: Final = 8
-"""Most taps to unroll; more become a loop."""
+"""Maximal number of taps to unroll; more become a loop."""
 TapsOf = Callable[[int, int, int], Taps]
-"""Maps an axis of images, and its sizes before and after, to the taps."""
+"""Function from an axis of images and its sizes before and after to the taps."""
 
 
 def _checked(op: Operation) -> tuple[Value, tuple[int, ...]]:
-    """Return the images and the shape of the result, after checks."""
+    """Check the operands; return the images and the shape of the result."""
     x, shape = op.inputs[0], op.shape()
     require(x.rank == len(shape) == 4, "it has no images of four axes")
     require(0 not in (*x.shape[1:3], *shape[1:3]), "it has images without pixels")
@@ -40,7 +40,7 @@ def _checked(op: Operation) -> tuple[Value, tuple[int, ...]]:
 
 
 def _taps_of(op: Operation) -> TapsOf:
-    """Return the taps of the methods whose only operands are the images and a size."""
+    """Return the taps of methods that have only the images and a size as operands."""
     align = bool(op.attr("align_corners"))
     if op.node.type == "ResizeArea":
         return lambda _, before, after: area_taps(before, after, align)
@@ -50,7 +50,7 @@ def _taps_of(op: Operation) -> TapsOf:
 
 
 def _filters(op: Operation, first: int) -> TapsOf:
-    """Return the taps of filters that two operands scale and translate."""
+    """Return the taps of filters that two further operands scale and translate."""
     factors, shifts = (op.known(operand).reshape(-1).tolist() for operand in (first, first + 1))
     require(len(factors) == len(shifts) == 2 and min(factors) > 0, "scales above 0 were required")
     kind, antialias = op.attr("kernel_type"), bool(op.attr("antialias"))
@@ -130,7 +130,7 @@ def _nearest_grad(op: Operation) -> Value:
 
 
 def _table(op: Operation, name: str, array: Any, dtype: DType) -> Value:
-    """Return numbers that are known at compile time as a constant."""
+    """Return constant numbers as a tensor."""
     array = np.ascontiguousarray(array, dtype.numpy)
     return Value(f"{op.name}_{name}", dtype, array.shape, constant=array)
 
@@ -162,7 +162,7 @@ def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
         return apply("mul", taken(index, tap), weights.at(index[axis], tap))
 
     def between(*index: Expr) -> Expr:
-        """Interpolate; the result is exact if the neighbors are equal."""
+        """Interpolate between two neighbors; the result is exact if they are equal."""
         low, high = taken(index, 0), taken(index, 1)
         part = apply("mul", apply("sub", high, low), weights.at(index[axis], 1))
         return apply("add", part, low)

@@ -4,8 +4,8 @@ For integers a and b with zero points za and zb:
 
     sum (a - za) (b - zb) = sum a b - zb sum a - za sum b + k za zb
 
-Known sums are computed at compile time, and terms of zero points that are 0 are omitted. The
-routines take b as int8: 128 is subtracted from a uint8 b and from its zero point.
+Sums of constants are computed at compile time, and terms of zero points that are 0 are omitted. The
+routines require b as int8, so 128 is subtracted from a uint8 b and from its zero point.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from weft_compiler.routines.int8 import ConvBytes, MatmulBytes, PackBytes, pack_
 from weft_tensor import dtypes
 
 _FLIP: Final = 128
-"""The offset subtracted from unsigned bytes."""
+"""The number that is subtracted from unsigned bytes."""
 
 
 def _int32(name: str, array: Any) -> Value:
@@ -55,7 +55,7 @@ def _wide(x: Expr) -> Expr:
 
 
 def _difference(terms: Sequence[Expr]) -> Expr:
-    """Return the first term minus all others."""
+    """Return the first term minus all other terms."""
     total = terms[0]
     for term in terms[1:]:
         total = apply("sub", total, term)
@@ -73,7 +73,7 @@ class _Columns:
       panels, sums: in the layout of the routines: (..., panels, fours, columns, 4) and (...,
         panels, columns).
       shape: (..., k, n).
-      less: the offset subtracted from each element.
+      less: the number that was subtracted from each element.
     """
 
     panels: Value
@@ -183,7 +183,7 @@ def _less(x: Value, amount: int) -> Value:
 
 
 def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Value:
-    """Return the products of the original elements, corrected for the subtracted offset."""
+    """Return the products of the original elements, corrected for the subtracted numbers."""
     m, k, n = *a.shape[-2:], columns.shape[-1]
     alone = math.prod(columns.shape[:-2]) == 1
     rows = m * math.prod(a.shape[:-2]) if alone else m
@@ -239,7 +239,7 @@ def _filters(op: Operation) -> Any:
 
 
 def _zero_of(op: Operation, x: Value) -> tuple[Value, int | None]:
-    """Return the zero point, and its value if it is known."""
+    """Return the zero point, and its number if it is known."""
     zero = op.inputs[2]
     if zero.constant is None:
         return zero, None

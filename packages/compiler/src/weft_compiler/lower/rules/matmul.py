@@ -1,6 +1,6 @@
 """Matrix products: BLAS calls, or calls with weights packed at compile time.
 
-Integer products, which BLAS lacks, are loops that add rows.
+Integer products, which BLAS does not have, are loops that add rows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from weft_tensor.shape import is_fully_defined
 
 
 def by_kernel(node: Node) -> str:
-    """Return the reason to prefer the kernel for a product, or ""."""
+    """Return why the kernel is preferred for a product, or ""."""
     return MISSING if node.outputs[0].dtype.is_floating and not addresses() else ""
 
 
 def _repays(node: Node) -> bool:
-    """Return True if a product alone is worth a function.
+    """Return True if compiling a single product pays.
 
-    Products of bfloat16 are, many small ones, and those of integers, which BLAS does not compute.
+    It pays for bfloat16, for many small products, and for integers, which BLAS does not support.
     """
     (a, _), (c,), attrs = node.inputs, node.outputs, node.attrs
     if c.dtype is dtypes.bfloat16 or c.dtype.is_integer:
@@ -144,7 +144,7 @@ def sums_of(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Value:
-    """Return the same as `product_of`, except that 16-bit floats return their float32 sums."""
+    """Return the product like `product_of`, except that 16-bit floats return their float32 sums."""
     if not pairs_reason(_shape_of(a, b, shape, transpose_a, transpose_b)):
         return _of_pairs(name, a, b, shape, transpose_a, transpose_b)
     if a.dtype in NARROW or b.dtype in NARROW:
@@ -155,7 +155,7 @@ def sums_of(
 def _shape_of(
     a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> ProductShape:
-    """Return the facts by which a routine is selected."""
+    """Return the properties of a product by which a routine is selected."""
     return ProductShape(
         num_products=math.prod(shape[:-2]),
         m=shape[-2],
@@ -227,7 +227,10 @@ def _panels(b: Value, transposed: bool) -> Value:
 def _of_integers(
     name: str, a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> Value:
-    """Return sums that wrap around; one column at a time if the second matrix is transposed."""
+    """Return an integer product; sums wrap around.
+
+    A transposed second matrix is read one column at a time.
+    """
     batch, (m, n), k = shape[:-2], shape[-2:], a.shape[-2 if transpose_a else -1]
     first = len(batch)
 
@@ -249,7 +252,7 @@ def _of_integers(
 
 
 def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]) -> Value:
-    """Multiply with a constant matrix, which is packed here.
+    """Multiply by a constant matrix, which is packed at compile time.
 
     Args:
       matrix: the value of the constant `b`.

@@ -17,7 +17,7 @@ from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
 
 _NONE = -1
-"""The argmax of a window in which no sum exceeds the lowest number."""
+"""The argmax of a window in which no sum is greater than the lowest number."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Windows:
     least: Expr
 
     def place(self, position: tuple[Expr, ...], tap: tuple[Expr, ...]) -> list[Expr]:
-        """Return the row and the column that a tap reads."""
+        """Return the row and the column of the pixel that a tap reads."""
         return [
             minus(plus(times(i, stride), times(k, rate)), first)
             for i, k, (stride, rate, first) in zip(position[1:3], tap, self.step, strict=True)
@@ -47,7 +47,7 @@ class _Windows:
     def sum(
         self, images: Buffer, taps: Buffer, position: tuple[Expr, ...], tap: tuple[Expr, ...]
     ) -> Expr:
-        """Return a pixel plus a tap; the least number outside the image."""
+        """Return a pixel plus a tap; outside the image, the smallest number."""
         place = self.place(position, tap)
         near = list(map(clamped, place, self.x.shape[1:3]))
         pixel = load(images, self.x.shape, [position[0], *near, position[3]])
@@ -106,7 +106,7 @@ def _largest(op: Operation, windows: _Windows) -> Value:
 
 
 def _taken(op: Operation, windows: _Windows) -> Value:
-    """Return the number of the first tap with the largest sum of each window."""
+    """Return the index of the first tap with the largest sum of each window."""
     best = _largest(op, windows)
 
     def write(

@@ -12,7 +12,7 @@ from weft_compiler.lower.values import Value, broadcast, computed
 
 
 class _Softmax:
-    """Parts of the softmax along the last axis, in float32 if the operand is narrower."""
+    """The parts of a softmax along the last axis, in float32 if the operand is narrower."""
 
     def __init__(self, op: Operation, logits: Value) -> None:
         wide = wide_type(logits.dtype)

@@ -20,11 +20,11 @@ from weft_tensor import dtypes
 Element = Callable[..., Expr]
 
 _FEW: Final = 33
-"""Most neighbors that become terms of one expression."""
+"""Maximal number of neighbors that become terms of one expression."""
 
 
 class _Images:
-    """Images and per-channel vectors, in float32 if the images are narrower.
+    """Images and per-channel vectors; in float32 if the images are narrower.
 
     Attributes:
       axis: axis of the channels.
@@ -62,7 +62,7 @@ class _Images:
 
 
 def _by_kernel(node: Node) -> str:
-    """Return the reason to prefer the kernel: float32 images mixed with float64 vectors."""
+    """Return why the kernel is preferred: float32 images are mixed with float64 vectors."""
     x, scale = (node.inputs[index].dtype for index in ((1, 2) if "Grad" in node.type else (0, 1)))
     return "" if scale is wide_type(x) else "its vectors have another type than its images"
 
@@ -134,7 +134,7 @@ def _batch_norm_grad(op: Operation) -> list[Value]:
 
 
 def _nothing(op: Operation, first: int) -> list[Value]:
-    """Return empty results, which only other devices use."""
+    """Return empty results for the outputs that only other devices use."""
     return [
         computed(
             f"{op.name}_{index}",
@@ -174,7 +174,7 @@ class _Neighbours:
         return computed(f"{self.name}_{name}", self.wide, self.shape, element)
 
     def sums(self, name: str, element: Element) -> Value:
-        """Return sums over the neighbors of each channel, one pixel at a time."""
+        """Return the sum over the neighbors of each channel, one pixel at a time."""
         *pixels, channels = self.shape
         radius = min(self._radius, max(channels - 1, 0))
         given, zero = self.image(f"{name}_of", element), number(0, self.wide)
@@ -217,7 +217,7 @@ class _Neighbours:
 
 
 def _windows(unique: Unique, row: Buffer, y: Buffer, index: Sequence[Expr], width: int) -> Body:
-    """Write sums of windows of a row to a pixel of an image."""
+    """Write sums over windows of a row to a pixel of an image."""
     channels = [y.shape[-1]]
 
     def place(j: Expr, k: Expr | int) -> Load:

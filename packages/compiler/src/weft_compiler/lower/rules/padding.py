@@ -34,7 +34,7 @@ def _mirror_pad(op: Operation) -> Value:
     size, (before, after) = x.shape[-1], margins[-1]
 
     def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        """Write rows in three parts, each contiguous in memory."""
+        """Write rows in three parts, each of which is contiguous in memory."""
 
         def row(*position: Expr) -> Body:
             lead = source(*position)
@@ -72,7 +72,7 @@ def _mirror_pad_grad(op: Operation) -> Value:
 
 
 def _folded(name: str, x: Value, axis: int, before: int, after: int, edge: int) -> Value:
-    """Return a tensor without its padding along an axis, which is added to the mirrored elements.
+    """Remove the padding along an axis from a tensor and add it to the mirrored elements.
 
     Args:
       edge: 1 if the outermost elements are not mirrored, else 0.

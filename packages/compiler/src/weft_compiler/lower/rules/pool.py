@@ -36,7 +36,7 @@ _MOST_TAPS: Final = 64
 
 
 def _by_kernel(node: Node) -> str:
-    """Return a reason if a window has too many positions: each is a term of the gradient."""
+    """Return why the kernel is preferred: the gradient of a large window has too many terms."""
     large = prod(node.attrs["ksize"]) > _MOST_TAPS
     return f"its windows have more than {_MOST_TAPS} positions" if large else ""
 
@@ -63,7 +63,7 @@ class _Windows:
         self.axes = [axis for axis, size in enumerate(self.sizes) if size > 1]
 
     def place(self, position: Sequence[Expr], tap: Sequence[Expr | int]) -> list[Expr]:
-        """Return the input indices of a window position; they may be in the padding."""
+        """Return the input indices of a position in a window; they may be in the padding."""
         return [
             minus(plus(times(i, stride), t), before)
             for i, t, stride, before in zip(position, tap, self.strides, self.before, strict=True)
@@ -89,8 +89,9 @@ class _Windows:
         """Return the reduction of all windows.
 
         Args:
-          none: the term of positions in the padding.
-          element: maps a window, a position in it and the number of the position to the term.
+          none: the term for positions in the padding.
+          element: maps a window, the input indices of a position and the number of the position to
+            its term.
         """
         rank, sizes = len(self.shape), [self.sizes[axis] for axis in self.axes]
         # The last axis stays innermost, so that loops access contiguous memory.
@@ -191,7 +192,7 @@ def _avg_pool(op: Operation) -> Value:
 
 @lowers("AvgPoolGrad", "AvgPool3DGrad", known=(0,), by_kernel=_by_kernel)
 def _avg_pool_grad(op: Operation) -> Value:
-    """Give each element its share of the gradients of the windows that contain it."""
+    """Distribute the gradient of each window equally to its elements."""
     gradient = op.inputs[1]
     windows, wide = _windows(op, op.shape()), wide_type(gradient.dtype)
     require(gradient.shape == windows.counts, "shapes do not fit")
@@ -207,7 +208,7 @@ def _avg_pool_grad(op: Operation) -> Value:
 
 
 def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
-    """Return the number of the first position of each window with its maximum, or a NaN."""
+    """Return the number of the first position with the maximum, or of a NaN, in each window."""
     nobody = number(len(windows.taps), dtypes.int32)
 
     def is_most(window: Sequence[Expr], place: Sequence[Expr], tap: Expr) -> Expr:
@@ -223,7 +224,7 @@ def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
 
 @lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_by_kernel)
 def _max_pool_grad(op: Operation) -> Value:
-    """Add the gradient of a window to its first position with the maximum, or a NaN."""
+    """Add the gradient of each window to its first position with the maximum, or with a NaN."""
     x, y, gradient = op.inputs
     windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     require(y.shape == gradient.shape == windows.counts, "shapes do not fit")
@@ -249,7 +250,7 @@ def _place_of(windows: _Windows, first: Value, window: Sequence[Expr]) -> list[E
 
 @lowers("MaxPoolGradGrad", "MaxPool3DGradGrad")
 def _max_pool_grad_grad(op: Operation) -> Value:
-    """Return for each window the gradient at the position of its maximum."""
+    """Return the gradient at the position of the maximum of each window."""
     x, y, gradient = op.inputs
     windows = _windows(op, x.shape)
     require(y.shape == windows.counts and gradient.shape == x.shape, "shapes do not fit")

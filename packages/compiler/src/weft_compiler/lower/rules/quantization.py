@@ -24,7 +24,7 @@ def _number(value: float) -> Expr:
 
 @dataclass
 class _Range:
-    """A range that contains 0 exactly; or one range for each channel.
+    """A range that contains 0 exactly, or one such range for each channel.
 
     Attributes:
       low, high: its ends.
@@ -45,7 +45,7 @@ def _channel(value: Value, index: tuple[Expr, ...]) -> Expr:
 
 
 def _nudged(op: Operation, low: Value, high: Value) -> _Range:
-    """Return the range moved so that 0 is exactly representable."""
+    """Shift the range so that 0 is exactly representable."""
     first = 1.0 if op.attr("narrow_range") else 0.0
     last = float(2 ** int(op.attr("num_bits")) - 1)
 
@@ -89,7 +89,7 @@ def _nudged(op: Operation, low: Value, high: Value) -> _Range:
 
 
 _BELOW_HALF: Final = 0.5 - 2.0**-25
-"""The float32 below a half."""
+"""The largest float32 below 0.5."""
 
 
 def _fixed(op: Operation, name: str) -> Value:
@@ -98,7 +98,7 @@ def _fixed(op: Operation, name: str) -> Value:
 
 
 def _ends(op: Operation, x: Value, first: int) -> tuple[Value, Value]:
-    """Return the ends of the range, from attributes or operands.
+    """Return the ends of the range from attributes or operands.
 
     Args:
       first: the position of the operand with the lower end, if ends are operands.
@@ -191,7 +191,7 @@ def _fake_gradients(op: Operation) -> list[Value]:
 # -------------------------------------------------------------- rounding to what integers hold
 
 _BITS: Final = 64
-"""Integers of at least this many bits have values that no float type can distinguish."""
+"""Integer width from which float types cannot represent all quantization levels."""
 
 
 @dataclass
@@ -210,7 +210,7 @@ class _Steps:
 
 
 def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
-    """Return the range widened at one end, so that integers of some bits cover it."""
+    """Widen a range at one end, so that integers of a width cover it."""
     dtype = low.dtype
     minimum, limit = 0.0, 2.0**bits - 1
     if op.attr("signed_input"):
@@ -222,7 +222,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
         return computed(f"{op.name}_{name}", dtype, low.shape, element)
 
     def from_end(name: str, end: Value, integer: float) -> Value:
-        """Return the steps per unit by one end; huge if that end does not limit the scale."""
+        """Return the steps per unit for one end; huge if that end does not limit the scale."""
         whole = number(integer, dtype)
 
         def element(*index: Expr) -> Expr:
@@ -235,7 +235,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
     by_low, by_high = from_end("by_low", low, minimum), from_end("by_high", high, limit)
 
     def chosen(name: str, of_low: Callable[..., Expr], of_high: Callable[..., Expr]) -> Value:
-        """Select one of two values, by the end with the smaller scale."""
+        """Select the value for the end with the smaller scale."""
 
         def element(*index: Expr) -> Expr:
             fewer = apply("less", by_low.at(*index), by_high.at(*index))
@@ -260,7 +260,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
 
 
 def _along(op: Operation, low: Value, high: Value) -> Callable[..., tuple[Expr, ...]]:
-    """Map the indices of an element to those of its range, which may be per channel."""
+    """Map the indices of an element to those of its range, which exists once or per channel."""
     axis, shape = int(op.node.attrs.get("axis", -1)), op.shape()
     expected = () if axis < 0 else (shape[axis],)
     require(low.shape == high.shape == expected, "ranges of another shape than their axis")
@@ -323,7 +323,7 @@ def _in_order(low: Value, high: Value) -> Requirement:
 
 @lowers("QuantizeAndDequantizeV4Grad")
 def _round_gradient(op: Operation) -> list[Value]:
-    """Pass the gradient inside the range; the range itself has no gradient."""
+    """Pass the gradient of elements inside the range; the range itself gets no gradient."""
     gradient, x, low, high = op.inputs
     require(gradient.shape == x.shape, "gradients of another shape")
     place, zero = _along(op, low, high), number(0, op.dtype())

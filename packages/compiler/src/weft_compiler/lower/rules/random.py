@@ -1,6 +1,6 @@
-"""Random ops on Philox streams, bit for bit those of `weft_exec.kernels.philox`.
+"""Random ops on Philox streams, bitwise equal to those of `weft_exec.kernels.philox`.
 
-A program receives the state (counter and key) of each stream that it draws from.
+A program receives the state (counter and key) of each stream that it uses.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _WORDS: Final = 4
-"""64-bit words of a Philox block; it has twice as many 32-bit words."""
+"""64-bit words of a Philox block, which are twice as many 32-bit words."""
 _LIMIT: Final = 2.0
-"""Bound on the absolute value of truncated normal numbers."""
+"""Maximal absolute value of truncated normal numbers."""
 
 
 class _Stream:
-    """The random words of one execution of an op.
+    """The random words for one execution of an op.
 
     Attributes:
       state: a tensor that contains the state.
@@ -63,7 +63,7 @@ class _Stream:
         self._first = (index(0),)
 
     def words(self, dtype: DType, count: int) -> Value:
-        """Emit the first 64-bit or 32-bit words, rounded up to whole blocks."""
+        """Emit the first 64-bit or 32-bit words; the number is rounded up to whole blocks."""
         blocks = max(1, -(-count // (_WORDS if dtype is dtypes.uint64 else 2 * _WORDS)))
 
         def write(unique: Unique, words: Buffer, state: Buffer) -> Sequence[Statement]:
@@ -74,12 +74,12 @@ class _Stream:
         return Value(f"{self._name}_words", dtype, (size,), Written((self.state,), write))
 
     def view(self, state: Buffer) -> Load:
-        """Return the first element of the state in its buffer."""
+        """Return the first element of the stream's state in its buffer."""
         return Load(state.dtype, state.name, self._first)
 
 
 def _uniform(word: Expr, dtype: DType) -> Expr:
-    """Return the number in [0, 1) made of a random word."""
+    """Convert a random word to a number in [0, 1)."""
     kept = {dtypes.float64: 53, dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
     bits = apply("shift_right", word, number(8 * word.dtype.size - kept, word.dtype))
     # More processors have an instruction that converts signed integers to floats.
@@ -125,7 +125,7 @@ def _integers(op: Operation) -> Value:
 
 @lowers("Multinomial", "StatelessMultinomial", known=(1,))
 def _classes(op: Operation) -> Value:
-    """Sample classes by inversion: search a uniform number in the prefix sums of a row."""
+    """Sample classes by inversion: search a uniform number among the prefix sums of a row."""
     logits, wide = op.inputs[0], dtypes.float64
     shape, classes = op.shape(), logits.shape[-1]
     require(logits.rank == 2 and (classes > 0 or not math.prod(shape)), "it has no classes")
@@ -166,7 +166,7 @@ def _classes(op: Operation) -> Value:
 
 
 def _above(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
-    """Emit a binary search; return the number of ascending sums that are at most `value`."""
+    """Emit a binary search for the number of ascending sums that are at most `value`."""
     size = sums.shape[0]
     share, low = Variable(value.dtype, unique("share")), Variable(INDEX, unique("low"))
     length = Variable(INDEX, unique("length"))
@@ -226,7 +226,7 @@ def _normals(op: Operation) -> Value:
 
 
 def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Body, Expr, Expr]:
-    """Return two normal numbers from two words, with the kernel's order of operations."""
+    """Compute two normal numbers from two words, with the kernel's order of operations."""
     names: list[Let] = []
 
     def let(name: str, value: Expr) -> Expr:
@@ -246,7 +246,7 @@ def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Bod
 
 
 class _Again:
-    """Writer of the resampling of normal numbers beyond the limit, from subsequent words.
+    """Writer of the resampling of normal numbers beyond the limit, from later words of the stream.
 
     Args:
       flat: the numbers; the first `count` are examined.
@@ -265,7 +265,7 @@ class _Again:
         self._block = Buffer(unique("block"), _word_type(wide), (_WORDS * (8 // wide.size),))
 
     def statements(self, state: Buffer) -> Sequence[Statement]:
-        """Return all statements, given the buffer of the stream's state."""
+        """Return all statements; `state` is the buffer of the stream's state."""
         copies = []
         view = self._stream.view(state)
         for at in range(STATE):
@@ -329,7 +329,7 @@ class _Again:
         )
 
     def _word(self, which: Expr) -> tuple[Body, Expr]:
-        """Return statements that compute an unused block, and its word number `which`."""
+        """Return statements that compute an unused block, and one of its words."""
         word = Variable(self._block.dtype, self._unique("word"))
         per = 8 // self._wide.size
         # A round starts at a 64-bit word; 32-bit words are numbered within the round.

@@ -92,14 +92,14 @@ def _diag(op: Operation) -> Value:
 
 
 def _permuted(position: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
-    """Map indices of a data format to channels-last, or back."""
+    """Map indices in a data format to channels-last, or back."""
     if data_format == "NHWC":
         return list(position)
     return [position[axis] for axis in ((0, 3, 1, 2) if back else (0, 2, 3, 1))]
 
 
 def _sizes(shape: Sequence[int], data_format: str) -> Sequence[int]:
-    """Return the sizes of images as channels-last."""
+    """Return the sizes of images in channels-last order."""
     return shape if data_format == "NHWC" else [shape[axis] for axis in (0, 2, 3, 1)]
 
 

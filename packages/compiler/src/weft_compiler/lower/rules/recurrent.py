@@ -1,7 +1,7 @@
 """Recurrent layers: a loop over the steps for each direction.
 
-A step is a product of the state with all weights and one loop that computes all gates of an
-element. Constant weights are packed at compile time.
+A step is a product of the state with all weights, followed by one loop over the elements, which
+computes all gates. Constant weights are packed at compile time.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _STATES: Final = {"rnn": 1, "gru": 1, "gru_reset_after": 1, "lstm": 2}
 _BYTES: Final = (dtypes.int8, dtypes.uint8)
 _MOST: Final = 255
 _FLIP: Final = 128
-"""The offset subtracted from unsigned weights, as the routine takes int8."""
+"""The number that is subtracted from unsigned weights, because the routine requires int8."""
 
 
 def _by_kernel(node: Node) -> str:
-    """Return the reason to prefer the kernel for a layer, or ""."""
+    """Return why the kernel is preferred for a layer, or ""."""
     dtype = node.outputs[0].dtype
     return "" if dtype in _TYPES else f"no rule says how a layer of {dtype.name} is computed"
 
@@ -99,7 +99,8 @@ def _layer(op: Operation) -> Sequence[Value]:
 class _Direction:
     """One direction of a layer.
 
-    Its value is (steps + states, batch, width): the result of each step, then the final states.
+    Its value has the shape (steps + states, batch, width): the result of each step, then the final
+    states.
     """
 
     def __init__(self, op: Operation, at: int) -> None:
@@ -136,7 +137,7 @@ class _Direction:
         )
 
     def _matrices(self) -> list[Value]:
-        """Return the weights of each product, packed or not, with the data that belongs to them."""
+        """Return the weights of each product, packed or not, with their scales and zero points."""
         if self.bytes is not None:
             self.matrices = [self.bytes.panels]
             return self.bytes.values
@@ -174,7 +175,8 @@ class _Bytes:
 
     Attributes:
       panels, sums: in the layout of `matmul_bytes`.
-      less: int32 (gates); its product with the zero point of a state is subtracted from the result.
+      less: int32 (gates), column sums; times the zero point of a state they are subtracted from the
+        result.
       zeros: int32 (gates), the zero points; None if all are 0.
       scales: (gates).
     """
@@ -220,7 +222,7 @@ class _Steps:
     """Writer of the loop of a direction.
 
     Args:
-      of: the direction.
+      of: the direction to write.
       y: the buffer to fill.
       memory: the buffers of operands.
     """
@@ -255,7 +257,7 @@ class _Steps:
         return found
 
     def body(self) -> Body:
-        """Return the loop with its setup and final states."""
+        """Return the loop, with the statements before it and the final states."""
         of, row = self.of, (self.of.batch, self.of.width)
         own = [*self.old, *self.sums, *([self.reset] if self.reset else [])]
         own += [self.small, self.totals] if of.bytes is not None else []
@@ -319,14 +321,14 @@ class _Steps:
         )
 
     def _done(self, *stores: Statement) -> Body:
-        """Return the named subexpressions followed by stores."""
+        """Return the named subexpressions, followed by the stores."""
         found, self.statements = (*self.statements, *stores), []
         return found
 
     # ---------------------------------------------------------------------------- products
 
     def _product(self, which: int, state: Buffer) -> Body:
-        """Emit the product of a state with weights."""
+        """Emit the product of a state with its weights."""
         of, sums = self.of, self.sums[which]
         (low, high), matrix = of.products[which], of.matrices[which]
         m, n, k = of.batch, (high - low) * of.width, of.width
@@ -347,7 +349,7 @@ class _Steps:
     def _product_of_bytes(self, weights: _Bytes) -> Body:
         """Emit the product of a dynamically quantized state, as ONNX `DynamicQuantizeLinear` does.
 
-        The state is the result of the previous iteration, so it is 0 for sequences that have ended.
+        The state is the result of the previous iteration, which is 0 for sequences that have ended.
         """
         dtype, row = self.of.dtype, (self.of.batch, self.of.width)
         zero, most = number(0, dtype), number(_MOST, dtype)
@@ -412,7 +414,7 @@ class _Steps:
         return nest(self.unique, (self.of.batch,), row)
 
     def _sum(self, b: Expr, column: Expr) -> Expr:
-        """Return an element of the last product."""
+        """Return an element of the latest product."""
         found: Expr = _of(self.sums[-1], b, column)
         weights = self.of.bytes
         if weights is None:
@@ -427,7 +429,7 @@ class _Steps:
     # ---------------------------------------------------------------------------- cells
 
     def _place(self, iteration: Expr, b: Expr) -> tuple[Expr, Expr | None]:
-        """Return the row of a sequence that an iteration processes, and if the sequence has it."""
+        """Return the row of a sequence that an iteration processes, and whether it exists."""
         of = self.of
         if of.lengths is None:
             return (minus(of.steps - 1, iteration) if of.backward else iteration), None
@@ -445,7 +447,7 @@ class _Steps:
         return self._load(of.rows, [place, b, column])
 
     def _element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
-        """Emit new elements of the states and of the result."""
+        """Emit the new elements of the states and of the result."""
         of = self.of
         place, there = self._place(iteration, b)
         before = [self._name("old", _of(each, b, j)) for each in self.old]
@@ -502,7 +504,7 @@ def _of(buffer: Buffer, *at: Expr) -> Load:
 
 
 def plus_of(x: Expr, y: Expr) -> Expr:
-    """x + y."""
+    """Return x + y."""
     return apply("add", x, y)
 
 

@@ -41,13 +41,16 @@ def _reduce(op: Operation) -> Value:
 
 
 def reduce(name: str, x: Value, axes: list[int], combine: str) -> Value:
-    """Return a tensor reduced; 16-bit floats are summed and multiplied in float32."""
+    """Reduce a tensor over axes; sums and products of 16-bit floats are computed in float32."""
     wide = wide_type(x.dtype) if combine in ("add", "mul") else x.dtype
     return rounded(name, _reduced(name, x, axes, combine, wide), x.dtype)
 
 
 def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
-    """Return the mean; of integers rounded towards zero, from a sum that does not overflow."""
+    """Return the mean.
+
+    The mean of integers is rounded towards zero and computed without overflow.
+    """
     wide = wide_type(x.dtype)
     if wide.is_integer and wide is not dtypes.uint64:
         wide = dtypes.int64
@@ -70,7 +73,7 @@ def _reduced(name: str, x: Value, axes: list[int], combine: str, wide: DType) ->
 
 
 def initial(combine: str, dtype: DType) -> Expr:
-    """Return the initial value of a reduction, which is also the result over no elements."""
+    """Return the initial value of a reduction, which is also its result for no elements."""
     if combine in ("minimum", "maximum"):
         low = combine == "maximum"
         if dtype.is_floating:

@@ -30,7 +30,7 @@ _COMBINERS: Final = {"Cumsum": "add", "Cumprod": "mul"}
 
 @lowers("ArgMax", "ArgMin", known=(1,))
 def _position(op: Operation) -> Value:
-    """Return the first position of the largest element, or of the first NaN, along an axis."""
+    """Return the position of the first largest element, or of the first NaN, along an axis."""
     x, axis = op.inputs[0], op.axes()[0]
     size, combine = x.shape[axis], "maximum" if op.node.type == "ArgMax" else "minimum"
     require(0 < size < 2**31, "an axis without elements")
@@ -91,7 +91,10 @@ def _scan(op: Operation) -> Value:
             return (Var(total.name, none), For(i.name, index(size), body))
 
         def rows(*lead: Expr) -> Body:
-            """Scan row by row of contiguous elements, each from the previous row."""
+            """Scan row by row.
+
+            Each row of contiguous elements is computed from the previous one.
+            """
 
             def first(*remaining: Expr) -> Body:
                 position = at_place(lead, index(0), remaining)

@@ -26,7 +26,7 @@ _PRIMITIVES: Final = {
     "Max": "maximum",
 }
 _COMBINES: Final = ("add", "mul", "minimum", "maximum", "bit_or")
-"""Combiners whose result does not depend on the order."""
+"""Combiners whose result does not depend on the order of updates."""
 
 
 class _Scatter:
@@ -34,8 +34,8 @@ class _Scatter:
 
     Args:
       x: the tensor.
-      indices: of its rows; if `depth` is set, coordinates along a last axis of that size.
-      updates: a slice for each index, or one element for all.
+      indices: indices of its rows; if `depth` is set, coordinates along a last axis of that size.
+      updates: a slice for each index, or one scalar for all.
     """
 
     def __init__(
@@ -56,7 +56,10 @@ class _Scatter:
     def statements(
         self, unique: Unique, target: Buffer, indices: Buffer, updates: Buffer
     ) -> Sequence[Statement]:
-        """Return the loops, given the memory of the tensor, the indices and the updates."""
+        """Return the loops.
+
+        The arguments are the buffers of the tensor, the indices and the updates.
+        """
         columns = range(1 if self._depth is None else self._depth)
         if 0 in self._shape:
             return ()
@@ -86,7 +89,7 @@ class _Scatter:
         return Store(target.name, index, value)
 
     def requires(self, value: Value) -> Value:
-        """Return the value with the requirement that all indices are in range."""
+        """Add the requirement that all indices are in range to a value."""
         if self._depth is None:
             value.requires = (in_range(self._indices, self._shape[0]),)
         else:
@@ -126,7 +129,7 @@ def _scatter_points(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
 
 
 def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Sequence[Value]:
-    """Return the updated variable, whose memory holds the old value when the loops start."""
+    """Return the updated variable; its memory contains the old value when the loops start."""
     old, indices, updates = operands
     scatter = _Scatter(old, indices, updates, _primitive_of(node), depth)
 

@@ -31,7 +31,9 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _FEW: Final = 32
-"""Largest k for which one scan updates a sorted list of k elements; above, the row is sorted."""
+"""Largest k for which one scan keeps a sorted list of k elements; for larger ones the row is
+sorted.
+"""
 
 
 def _comes_before(x: Expr, y: Expr) -> Expr:
@@ -44,7 +46,7 @@ def _comes_before(x: Expr, y: Expr) -> Expr:
 
 
 def _sorts(node: Node) -> str:
-    """Return a reason if the row would be sorted: NumPy sorts faster than the merge sort here."""
+    """Return why the kernel is preferred: NumPy sorts rows faster than this merge sort."""
     k = node.attrs["k"] if node.type == "TopK" else constant_value(node.inputs[1])
     return (
         f"it selects more than {_FEW} elements of each row"
@@ -130,7 +132,7 @@ class _Kept:
         return (Allocate(self._values), Allocate(self._places), *first, *remaining, *done)
 
     def _inserted(self, last: Expr, value: Expr, place: Expr) -> Body:
-        """Move smaller elements up to `last` by one, and insert the value in front of them."""
+        """Move elements smaller than a value up by one, and insert the value before them."""
         position = Variable(INDEX, self._unique("at"))
         given = Variable(self._dtype, self._unique("given"))
         before = clamped(minus(position, 1), self._count)
@@ -152,7 +154,10 @@ class _Kept:
 
 
 class _Sorted:
-    """Writer of a merge sort of the positions of a row's elements, largest first; see `_Kept`."""
+    """Writer of a merge sort of the positions of a row's elements, largest element first.
+
+    See `_Kept`.
+    """
 
     def __init__(self, unique: Unique, dtype: DType, size: int, count: int) -> None:
         self._unique, self._dtype, self._size, self._count = unique, dtype, size, count
@@ -188,7 +193,7 @@ class _Sorted:
         )
 
     def _merged(self, width: Expr, source: int, target: int) -> Body:
-        """Merge each pair of adjacent runs of a width."""
+        """Merge each pair of adjacent sorted runs."""
         unique, size = self._unique, index(self._size)
         names = ("pair", "first", "middle", "end", "i", "j", "t")
         pair, first, middle, end, i, j, t = [Variable(INDEX, unique(name)) for name in names]
@@ -269,7 +274,7 @@ def _in_top_k(op: Operation) -> Value:
 
 
 def _bisected(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
-    """Return the number of sorted elements that come before a value, by binary search.
+    """Emit a binary search for the number of sorted elements that come before a value.
 
     Args:
       size: the number of elements.

@@ -1,4 +1,4 @@
-"""Segment reductions, and rows added at indices."""
+"""Segment reductions, and addition of rows at indices."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _by_segment(
     """Emit loops over the rows with non-negative segment ids.
 
     Args:
-      ids: the segment ids, and `numbers` their memory.
-      count: the number of segments.
+      ids: the segment ids.
+      numbers: the buffer of the segment ids.
       row: maps the segment of a row and its indices to statements.
     """
 
@@ -76,10 +76,10 @@ def _by_segment(
 
 
 def _finite_if_empty(op: Operation, extremes: Value, ids: Value) -> Value:
-    """Return extremes of segments with empty ones set to the lowest or highest finite number.
+    """Set the extremes of empty segments to the lowest or highest finite number.
 
-    TensorFlow documents that value. The reduction has to start from an infinity, since a segment of
-    infinities has an infinite extreme.
+    TensorFlow documents that value. The reduction itself starts from an infinity, because a segment
+    of infinities has an infinite extreme.
     """
     count, dtype = extremes.shape[0], op.dtype()
     finite = dtype.min if _COMBINERS[op.node.type] == "maximum" else dtype.max
@@ -118,14 +118,14 @@ def _added(
     element: Callable[..., Expr],
     values: list[Value],
 ) -> Value:
-    """Return rows added at given positions.
+    """Add rows at given positions of a zero tensor.
 
     Args:
       shape: shape of the result.
       places: the position of each row, a vector.
-      element: maps a function that loads elements of `values`, the number of a row and the indices
-        in it to the term to add.
-      values: tensors, float32 or float64, the first of the type of the result.
+      element: returns the term to add; receives a function that loads elements of `values`, the
+        number of a row, and the indices in it.
+      values: float32 or float64 tensors; the first has the element type of the result.
     """
     wide = values[0].dtype
 
@@ -163,7 +163,7 @@ def _sizes(name: str, ids: Value, count: int, wide: DType) -> Value:
 
 
 def _divisor(op: Operation, ids: Value, count: int, wide: DType) -> Value | None:
-    """Return the divisor of the sums of each segment; None for plain sums."""
+    """Return the divisor of the sum of each segment; None if sums are not divided."""
     kind = op.node.type.removeprefix("SparseSegment")
     if kind.startswith("Sum"):
         return None
@@ -207,7 +207,7 @@ def _sparse_segment(op: Operation) -> Value:
 
 @lowers("SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", known=(3,))
 def _sparse_segment_grad(op: Operation) -> Value:
-    """Return the gradient: each row gets its share of the gradient of its segment."""
+    """Return the gradient: each gathered row gets its share of the gradient of its segment."""
     (gradient, indices, ids), shape = op.inputs[:3], op.shape()
     count, wide = gradient.shape[0], wide_type(gradient.dtype)
     require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")

@@ -17,7 +17,7 @@ from weft_tensor import dtypes
 
 @lowers("Bincount", known=(1,))
 def _bincount(op: Operation) -> Value:
-    """Count values; those not below the size are ignored; weights are summed in float64."""
+    """Count values, ignoring those not below the size; weights are summed in float64."""
     (x, _, weights), shape = op.inputs, op.shape()
     weighted = bool(weights.size)
     require(not weighted or weights.shape == x.shape, "weights of another shape than the values")
@@ -51,7 +51,7 @@ def _bincount(op: Operation) -> Value:
 
 @lowers("HistogramFixedWidth", known=(2,))
 def _histogram(op: Operation) -> Value:
-    """Count values in bins; those outside the range go to the first or the last bin."""
+    """Count values in bins; values outside the range are counted in the first or the last bin."""
     (x, ends, _), shape = op.inputs, op.shape()
     require(ends.shape == (2,) and shape[0] > 0, "it has no bins")
     bins, wide = shape[0], dtypes.float64
@@ -93,7 +93,7 @@ def _histogram(op: Operation) -> Value:
 
 @lowers("LinSpace", known=(2,))
 def _linspace(op: Operation) -> Value:
-    """Return a sequence; its last element is exactly `stop`, free of rounding errors."""
+    """Return an arithmetic sequence whose last element is exactly `stop`."""
     (start, stop), count = op.inputs[:2], op.shape()[0]
     require(start.rank == stop.rank == 0 and count > 0, "shapes do not fit")
     wide = wide_type(op.dtype())

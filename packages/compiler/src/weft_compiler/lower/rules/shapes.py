@@ -1,4 +1,4 @@
-"""Shape, size and rank ops, which are constants where shapes are known."""
+"""Shape, size and rank ops, which are constants because shapes are known."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from weft_compiler.lower.values import Value
 @lowers("Shape", "ShapeN", "Size", "Rank")
 @lowers("BroadcastArgs", "BroadcastGradientArgs", known=(0, 1))
 def _sizes(op: Operation) -> Value:
-    """Raise: results that are known become constants before any rule is called."""
+    """Raise: these results are constants, so no rule is called for them."""
     raise Unsupported(f"the results of {op.name} depend on values")

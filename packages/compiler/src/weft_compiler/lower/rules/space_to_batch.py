@@ -26,7 +26,7 @@ from weft_graph.ops.windows import slide
 def _inside_or_zero(
     x: Value, place: Sequence[Expr], whole: Sequence[bool], taken: Callable[..., Expr]
 ) -> Expr:
-    """Return an element, or 0 for positions outside the tensor.
+    """Return an element, or 0 outside the tensor.
 
     Args:
       whole: for each axis, True if all positions are inside.
@@ -80,7 +80,7 @@ def _batch_to_space(op: Operation) -> Value:
 
 @lowers("ExtractImagePatches", "ExtractVolumePatches")
 def _patches(op: Operation) -> Value:
-    """Return patches; elements beyond the images are 0."""
+    """Return patches of images; elements outside the images are 0."""
     x, shape, inner = op.inputs[0], op.shape(), slice(1, -1)
     sizes, strides = tuple(op.attr("ksizes")[inner]), tuple(op.attr("strides")[inner])
     rates = tuple(op.attr("rates")[inner]) if "rates" in op.node.attrs else (1,) * len(sizes)

@@ -17,7 +17,7 @@ from weft_tensor import dtypes
 
 @lowers("SparseTensorDenseMatMul", known=(2,), alone=lambda _: True)
 def _product(op: Operation) -> Value:
-    """Multiply: for each value, add a scaled row of the dense matrix to a row of the result."""
+    """Add each value times a row of the dense matrix to a row of the result."""
     indices, _, _, b = op.inputs
     values, dense = widened(op.name, op.inputs[1]), widened(op.name, b)
     sizes, wide = [int(size) for size in op.known(2)], dense.dtype
@@ -62,7 +62,7 @@ def _product(op: Operation) -> Value:
 
 @lowers("SparseToDense", known=(1,))
 def _to_dense(op: Operation) -> Value:
-    """Store values at their positions in order, so that the last of repeated ones wins."""
+    """Store values at their positions in order; of equal positions the last one wins."""
     given, _, values, default = op.inputs
     shape, depth = op.shape(), len(op.shape())
     count = given.shape[0] if given.rank else 1

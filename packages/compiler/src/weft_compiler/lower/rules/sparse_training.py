@@ -1,7 +1,7 @@
 """Sparse optimizer updates: the dense formulas, applied row by row.
 
-Rows are updated in the order of the indices, as in the kernels: of equal indices, each sees the
-result of the previous one.
+As in the kernels, rows are updated in the order of the indices; if an index is repeated, each
+update reads the result of the previous one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft_graph.ops.training import RULES, UpdateRule, op_type
 
 
 def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Scalar]:
-    """Return the new elements of the variables, from an element of each input of the sparse op."""
+    """Return the new elements of the variables, from one element of each input of the sparse op."""
     names = (*rule.states, *rule.sparse)
     given = {
         name: Scalar("input", operand.dtype, (), index)
@@ -34,7 +34,7 @@ def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
 
 
 def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
-    """Return the updated variables, whose memory holds the old values when the loops start."""
+    """Return the updated variables; their memory contains the old values when the loops start."""
     count, names = len(rule.states), (*rule.states, *rule.sparse)
     of_grad, of_indices = names.index("grad"), names.index("indices")
     states, grad, indices = operands[:count], operands[of_grad], operands[of_indices]
@@ -54,7 +54,7 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
 
 
 def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> list[Value]:
-    """Update all variables together, row after row, because indices may repeat."""
+    """Update all variables together, one row after another, because indices may repeat."""
     count = len(rule.states)
     states = operands[:count]
     element = _element(rule, node, operands)
@@ -66,7 +66,7 @@ def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> l
 
 
 def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which: int) -> Value:
-    """Update one variable from the old values of all, because indices are distinct."""
+    """Update one variable from the old values of all; indices must be distinct."""
     state, indices = operands[which], operands[(*rule.states, *rule.sparse).index("indices")]
     others = [operand for index, operand in enumerate(operands) if index != which]
     assert indices.count is not None
@@ -81,8 +81,9 @@ def _writer(
     """Return the writer of the loops over rows.
 
     Args:
-      changed: positions of the variables that the loops change. The writer receives their memory,
-        then that of the other operands and, if not all rows are valid, the number of valid ones.
+      changed: positions of the variables that the loops change. The writer receives the buffers of
+        these variables, then those of the other operands, and the number of valid rows if not all
+        rows are valid.
     """
     count, names = len(rule.states), (*rule.states, *rule.sparse)
     of_grad, of_indices = names.index("grad"), names.index("indices")

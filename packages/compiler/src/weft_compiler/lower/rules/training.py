@@ -31,7 +31,7 @@ Formula = Callable[..., New]
 
 @lowers("ReadVariableOp")
 def _read(op: Operation) -> Value:
-    """Return the operand: the handle is represented by the variable itself."""
+    """Return the operand: lowering represents the handle of a variable by its value."""
     return op.inputs[0]
 
 
@@ -190,4 +190,4 @@ FORMULAS: Final[Mapping[str, Formula]] = {
     "Ftrl": _ftrl,
     "FtrlV2": _ftrl_v2,
 }
-"""Keyed by the names of `weft_graph.ops.training.RULES`."""
+"""Update formulas by the names of `weft_graph.ops.training.RULES`."""

@@ -1,4 +1,4 @@
-"""Inference of tree ensembles: each sample descends each tree on its own."""
+"""Inference of tree ensembles; each sample descends each tree on its own."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _PRIMITIVES: Final = dict(
     )
 )
 _ROWS: Final = 16
-"""Samples that descend a tree in turn while its nodes are in the L1 cache."""
+"""Samples that descend one tree before the next tree, while its nodes are in the L1 cache."""
 _FEATURE, _FAILED, _PASSED, _MISSING = range(4)
 """The columns of the table of nodes."""
 _DEEPEST: Final = 1000
-"""Largest number of levels to compile."""
+"""Maximal number of levels of a tree to compile."""
 
 Array = np.ndarray[Any, Any]
 
@@ -110,7 +110,7 @@ def _tree_leaves(op: Operation) -> Value:
 def _table(
     feature: Array, if_true: Array, if_false: Array, missing: Array, roots: Array, depth: int
 ) -> tuple[Array, Array]:
-    """Return the nodes as a table, and the roots; leaf n is encoded as -1 - n in both.
+    """Return the nodes as a table, and the roots; in both, leaf n is encoded as -1 - n.
 
     Raises: Unsupported: a child does not exist, or a path is longer than `depth`.
     """

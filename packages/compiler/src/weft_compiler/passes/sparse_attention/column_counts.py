@@ -30,17 +30,20 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 MAX_SCORE: Final = 4096.0
-"""Assumed bound of the product of a query and a key; twice this is less than a mask of -10,000."""
+"""Assumed bound of the product of a query and a key.
+
+Masks of -10,000 are more than twice as large.
+"""
 MAX_SQUARED_NORM: Final = 1e18
-"""Largest squared norm for which sums of many products are finite, in float32 too."""
+"""Largest squared norm for which sums of many products are finite, also in float32."""
 ROUNDING: Final = 2.0**-16
 """Bound of the relative error of a norm, a sum or a score; see `MAX_DEPTH`."""
 MAX_DEPTH: Final = 1 << 10
 """Largest vector size for which `ROUNDING` holds."""
 EXP_UNDERFLOW: Final = {dtypes.float32: 110.0, dtypes.float64: 750.0}
-"""Magnitude of negative arguments from which exp is exactly 0, with a margin."""
+"""Size of negative arguments from which exp is exactly 0, with a margin."""
 _COLUMNS_PER_COUNT: Final = 64
-"""Granularity of column counts."""
+"""Granularity of the number of columns."""
 
 
 class CountEmitter:
@@ -56,7 +59,7 @@ class CountEmitter:
         """Emit the number of columns of a block of rows, beyond which all probabilities are zero.
 
         Args:
-          low, high: scores for the bounds of the product.
+          low, high: the scores at the bounds of the product.
         """
         variables = {
             loop.variable: Variable(INDEX, self._names.new(loop.variable)) for loop in axes
@@ -80,7 +83,7 @@ class CountEmitter:
         return statements
 
     def _emit_row(self, bounds: tuple[Expr, Expr], factors: Sequence[Expr], last: Variable) -> Body:
-        """Emit a row: find its last column whose score can be close enough to the maximum."""
+        """Emit the count of a row: the last column whose score may be close to the maximum."""
         limit, worst = [Variable(self._dtype, self._names.new(name)) for name in ("most", "worst")]
         first, second = [Variable(INDEX, self._names.new("j")) for _ in range(2)]
 
@@ -143,7 +146,7 @@ def is_monotone(value: Expr, scores: str) -> bool:
 
 
 def scale_factors(value: Expr, scores: str) -> list[Load]:
-    """Return the factors and divisors of the product and of values that depend on it."""
+    """Return the factors and divisors of the product, and of values that depend on it."""
     if not isinstance(value, Apply):
         return []
     factors: list[Load] = []
@@ -157,12 +160,12 @@ def scale_factors(value: Expr, scores: str) -> list[Load]:
 
 
 def substitute_scores(value: Expr, scores: str, bound: float) -> Expr:
-    """Return the operand of a softmax with a number in the place of the product."""
+    """Return the operand of a softmax with the product replaced by a number."""
     return _ScoreReplacement(scores, bound).rewrite_expression(value)
 
 
 class _ScoreReplacement(Mutator):
-    """Replaces loads of scores with a number."""
+    """Mutator that replaces loads of scores by a number."""
 
     def __init__(self, scores: str, bound: float) -> None:
         self._scores, self._bound = scores, bound

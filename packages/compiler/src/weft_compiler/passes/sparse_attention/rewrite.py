@@ -1,4 +1,4 @@
-"""Sparse attention: columns whose probability is exactly zero are skipped, as after a causal mask.
+"""Sparse attention: skips columns whose probability is exactly zero, as after a causal mask.
 
     for block in 16:                       for i ...: counts[block] maximum= ... mask[i, j] ...
       call gemm(q[..], k, s, n=1024)       for block in 16:
@@ -9,10 +9,11 @@
 
 A probability is exp(x - m) divided by a sum. It is exactly zero if the score x is far enough below
 the maximum m of its row. x depends on a product s and on a mask, which is known before s. If s is
-in [-BOUND, BOUND] and x is monotonic in s, then x is between its values at the two bounds. So
-`counts` holds, for each block of rows, the column after which all scores are too low for any
-product within the bounds. The norms of the operands prove the bounds before the product:
-|q k| <= |q| |k|. If they do not, as with NaN, all columns are computed.
+in [-BOUND, BOUND] and x is monotonic in s, then x is between its values at the two bounds. `counts`
+has the number of columns to compute for each block of rows: after these columns all scores are too
+low, whatever products within the bounds are. The norms of the operands prove the bounds before the
+product:
+|q k| <= |q| |k|. If they do not prove them, for example because of NaN, all columns are computed.
 
 Finite factors of zero probabilities contribute nothing; the same norms prove that they are finite.
 The same bound lets us skip the rows of v for these columns and, in the gradient, the products that
@@ -94,7 +95,7 @@ from weft_tensor import dtypes
 
 _PRODUCTS: Final = (Gemm, Matmul)
 _MIN_COLUMNS: Final = 256
-"""Minimal number of columns."""
+"""Minimal number of columns for which skipping pays."""
 
 _NOT_ALIGNED: Final = "its blocks of rows do not match those of the probabilities"
 _NO_PRODUCT: Final = "probabilities are used by a routine other than a matrix product"
@@ -103,7 +104,7 @@ _NO_MATRIX: Final = "an operand of a product is not a matrix of a buffer"
 
 
 def skip_masked_columns(program: Program, context: Context) -> Program:
-    """Return the program without work on probabilities of attention that are zero."""
+    """Skip the computations for attention probabilities that are exactly zero."""
     names = Names(program)
     buffers = with_allocations(interface_buffers(program), program.body)
     probabilities: dict[str, _StoredProbabilities] = {}
@@ -116,11 +117,11 @@ def skip_masked_columns(program: Program, context: Context) -> Program:
 
 
 class _StoredProbabilities(NamedTuple):
-    """Probabilities that are in memory as a whole.
+    """Probabilities that are stored in memory as a whole.
 
     Attributes:
       counts: the buffer with the number of possibly nonzero columns for each block of rows.
-      rows: of a block.
+      rows: the number of rows of a block.
       blocks: the number of blocks.
     """
 
@@ -152,7 +153,7 @@ class _TopLevelStatement:
 
     @functools.cached_property
     def written(self) -> Collection[str]:
-        """Return the buffers that it writes."""
+        """Return the buffers that the statement writes."""
         return effects_of((self._statement,), self.buffers).writes.keys()
 
     def is_only_writer(self, name: str) -> bool:
@@ -163,7 +164,7 @@ class _TopLevelStatement:
         )
 
     def visit(self, statement: Statement, loops: tuple[For, ...], buffers: Buffers) -> Statement:
-        """Rewrite a statement with blocks of rows in it, at any depth, to skip columns."""
+        """Rewrite a statement that contains blocks of rows, at any depth, to skip columns."""
         if not isinstance(statement, For):
             return statement
         around = (*loops, statement)
@@ -180,7 +181,10 @@ class _TopLevelStatement:
 def _try_rewrite(
     statement: Statement, loops: tuple[For, ...], outer: _TopLevelStatement, buffers: Buffers
 ) -> list[Statement]:
-    """Return a loop over blocks of rows that skips columns, and its setup; or nothing."""
+    """Return a loop over blocks of rows that skips columns, with its setup.
+
+    None if that is not possible.
+    """
     if not isinstance(statement, For) or not isinstance(statement.extent, Constant):
         return []
     if not any(isinstance(each, Call) for each in statement.body):
@@ -216,7 +220,7 @@ class _AttentionLoop:
         self.before: list[Statement] = []
 
     def rewrite(self) -> list[Statement]:
-        """Return the statements before the loop, and the loop."""
+        """Return the statements before the loop, and the rewritten loop."""
         self.facts.softmax = self._find_softmax()
         counts = (
             self._emit_counts(self.facts.softmax)
@@ -286,7 +290,7 @@ class _AttentionLoop:
         return None
 
     def _find_stored_counts(self) -> Expr:
-        """Return the number of columns of stored probabilities that the blocks read."""
+        """Return the number of columns of the stored probabilities that the blocks read."""
         counts: list[tuple[str, Expr]] = []
         for each in self.loop.body:
             for load in loads((each,)):
@@ -301,7 +305,7 @@ class _AttentionLoop:
         return count
 
     def _stored_count(self, load: Load, user: Statement) -> Expr:
-        """Return the number of columns in the rows of a block of stored probabilities."""
+        """Return the number of columns in a block of stored probabilities."""
         kept = self.outer.kept[load.buffer]
         *before, row, _ = load.indices
         if isinstance(user, For):
@@ -319,7 +323,7 @@ class _AttentionLoop:
         return Load(INDEX, kept.counts, (*before, at))
 
     def _reads_sparse(self, loop: For) -> bool:
-        """Return True if a loop reads buffers with masked columns."""
+        """Return True if a loop reads buffers with skipped columns."""
         return bool((self.facts.sparse) & {load.buffer for load in loads((loop,))})
 
     def _rewrite_statement(self, statement: Statement) -> Statement:
@@ -362,7 +366,7 @@ class _AttentionLoop:
         return self._limit(call, "m")
 
     def _fills_columns(self, call: Call) -> bool:
-        """Return True if a product computes the counted columns, for the block alone."""
+        """Return True if a product computes the counted columns for this block only."""
         return (
             isinstance(call, _PRODUCTS)
             and call.c.buffer in self.facts.local
@@ -373,7 +377,7 @@ class _AttentionLoop:
         return replace(call, sizes=((size, self.facts.columns),))
 
     def _require_bounded(self, view: Load, *axes: tuple[int, int]) -> None:
-        """Require an operand that is a matrix of a buffer, to be checked for finite values.
+        """Require that an operand, a matrix in a buffer, is checked for non-finite values.
 
         Args:
           axes: the size and the stride along each axis of the matrix, in elements.
@@ -417,7 +421,7 @@ class _AttentionLoop:
     # ------------------------------------------------------------------ how many count
 
     def _emit_counts(self, softmax: Softmax) -> Expr:
-        """Emit a buffer of counts, filled before the statement; return an element of it."""
+        """Emit the computation of the counts before the statement; return the count of a block."""
         require(self.facts.num_columns >= _MIN_COLUMNS, "there are too few columns")
         low, high = [
             substitute_scores(softmax.value, softmax.scores, sign * MAX_SCORE) for sign in (-1, 1)
@@ -458,7 +462,7 @@ class _AttentionLoop:
     def _emit_guards(self, early: Sequence[Statement]) -> tuple[Expr, Body]:
         """Return the condition that operands are finite and scores bounded, and its statements.
 
-        Returns: and statements of the block, for operands that are computed in it.
+        Returns: also the statements in the block, for operands that are computed there.
         """
         lengths: dict[str, Variable] = {}
         inside: list[Statement] = []
@@ -504,7 +508,7 @@ class _AttentionLoop:
         return most, (Var(most.name, zero), For(i.name, index(buffer.shape[-2]), row))
 
     def _emit_stored_counts(self) -> Body:
-        """Return stores of the number of columns of probabilities that are stored as a whole."""
+        """Emit stores of the numbers of columns of probabilities that are stored as a whole."""
         stores: list[Statement] = []
         for name in sorted(self.facts.zero - self.facts.local - self.outer.kept.keys()):
             store = next(

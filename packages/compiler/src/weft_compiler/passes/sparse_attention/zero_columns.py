@@ -1,4 +1,4 @@
-"""Row values that are zero in masked columns; see `sparse_attention.rewrite`."""
+"""Tracking of row values that are zero in skipped columns; see `sparse_attention.rewrite`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from weft_compiler.ir.program import Assign, Body, For, Let, Statement, Store, l
 NOT_BY_COLUMN: Final = "a row is not accessed column by column"
 
 COLUMN: Final = Variable(INDEX, "*column")
-"""The variable of any loop over columns."""
+"""The variable that stands for the column in any loop over columns."""
 
 
 class MatchFailure(Exception):  # noqa: N818 - it is not an error of a program
-    """A failed requirement of a rewrite; its text is the reason."""
+    """Signal that a requirement of a rewrite is not met, with the reason."""
 
 
 def require(condition: object, reason: str) -> None:
     """Check a requirement of a rewrite.
 
     Args:
-      reason: why the rewrite does not apply if the condition does not hold, as a clause.
-    Raises: MatchFailure: the condition does not hold.
+      reason: a clause that says why the rewrite does not apply if the condition is false.
+    Raises: MatchFailure: the condition is false.
     """
     if not condition:
         raise MatchFailure(reason)
@@ -48,7 +48,7 @@ class Softmax:
 
     Attributes:
       scores: the buffer of the product.
-      value: the softmax argument, with COLUMN for the column; `row` is the loop over rows.
+      value: the argument of the softmax, in terms of COLUMN.
       max_name: the name of the maximum of a row.
     """
 
@@ -88,7 +88,7 @@ class LoopFacts:
 
 
 class RowDefinitions:
-    """Definitions by the loops over columns in a loop over rows.
+    """The definitions in a loop over rows that are made by its loops over columns.
 
     Attributes:
       maxima: loops and the maxima that they compute.
@@ -119,11 +119,14 @@ class RowDefinitions:
                     self.maxima.append((item, inner))
 
     def expand(self, value: Expr, loop: For) -> Expr:
-        """Return an expression over loads from outside the rows; COLUMN is the loop's variable."""
+        """Return an expression over loads from outside the rows, with COLUMN as loop variable."""
         return _Expansion(self, loop.variable).rewrite_expression(value)
 
     def definition(self, value: Expr) -> Expr | None:
-        """Return the definition of a name, or the value stored in a place; None if unknown."""
+        """Return the definition of a name, or the value stored at an element.
+
+        None if it is unknown.
+        """
         if isinstance(value, Variable):
             return self._lets.get(value.name)
         if isinstance(value, Load):
@@ -132,7 +135,7 @@ class RowDefinitions:
 
 
 class _Expansion(Mutator):
-    """Replaces names and loads with their definitions in a loop over rows."""
+    """Mutator that replaces names and loads by their definitions in a loop over rows."""
 
     def __init__(self, rows: RowDefinitions, column: str) -> None:
         self._rows, self._column = rows, column
@@ -166,7 +169,7 @@ class ColumnLoops:
     lets: dict[str, Expr] = field(default_factory=dict)
 
     def rewrite(self, loop: For) -> Body:
-        """Return a loop over the counted columns, after zeros for buffers read elsewhere."""
+        """Return a loop over the counted columns, after zeros for buffers that others read."""
         before: list[Statement] = []
         for item in loop.body:
             match item:
@@ -209,7 +212,7 @@ class ColumnLoops:
         return (For(j.name, loop.extent, (Store(store.buffer, (*store.indices[:-1], j), zero),)),)
 
     def _is_probability(self, value: Expr, loop: For) -> bool:
-        """Return True if a value is exp(x - m) of the softmax."""
+        """Return True if a value is a probability, exp(x - m), of the softmax."""
         softmax = self.facts.softmax
         if softmax is None:
             return False
@@ -245,7 +248,7 @@ class ColumnLoops:
         return self._is_probability(value, loop)
 
     def _divides(self, value: Expr) -> bool:
-        """Return True if a zero stays zero when it is divided by a value."""
+        """Return True if zero divided by a value is zero."""
         if isinstance(value, Constant):
             return value.value != 0
         if isinstance(value, Variable):
@@ -254,7 +257,7 @@ class ColumnLoops:
         return False
 
     def _is_bounded(self, value: Expr, loop: For) -> bool:
-        """Return True if a value is finite if all operands of products are."""
+        """Return True if a value is finite provided that all operands of products are."""
         match value:
             case Constant(value=known):
                 return math.isfinite(known)
@@ -283,7 +286,7 @@ class ColumnLoops:
 
 
 def is_column(indices: Sequence[Expr], variable: str) -> bool:
-    """Return True if the last index is a variable, and no other uses it."""
+    """Return True if the last index is a variable and no other index uses it."""
     last = indices[-1]
     own = isinstance(last, Variable) and last.name == variable
     return own and not uses_variable(indices[:-1], variable)
