@@ -16,8 +16,8 @@ class GpuOptions(NamedTuple):
     """GPU options of a session.
 
     Attributes:
-      memory_fraction: fraction of a GPU's memory that the process may use; 0 for nearly all free
-        memory.
+      memory_fraction: the fraction of a GPU's memory that the process may use; 0 means nearly all
+        free memory.
       allow_growth: allocate memory on demand instead of all at once.
       visible_device_list: comma-separated numbers of the GPUs to use; "" for all.
     """
@@ -43,18 +43,18 @@ class SessionConfig:
       optimize: run the graph passes.
       memory_optimization: a name of `RewriterConfig.MemOptType` that selects the memory
         optimizations.
-      gradient_scope: the name scope that identifies gradient nodes.
-      jit: the default for nodes without a compilation scope; None for `WEFT_JIT`, and if that is
-        unset, compilation of everything worthwhile unless `deterministic`.
+      gradient_scope: the name scope by which gradient nodes are recognized.
+      jit: the default for nodes without a compilation scope. None uses `WEFT_JIT`; if that is
+        unset, everything worthwhile is compiled unless `deterministic`.
       jit_check: compare compiled results with those of kernels.
-      measure_every, measure_after: after `measure_after` steps of a signature, report the times of
-        every `measure_every`-th step to the cost model; 0 for never.
-      lossy_transfers: send float32 values between devices with half of their bits.
+      measure_every, measure_after: after `measure_after` steps of a signature, every
+        `measure_every`-th step is timed for the cost model; 0 for never.
+      lossy_transfers: send float32 values between devices with 16 bits.
       gpu: GPU options.
       executor_type: "" to choose for each step, "READY_QUEUE" to schedule all nodes through the
         ready queue, "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
-      proto: the ConfigProto that the options were read from, for targets in other processes; or
-        None.
+      proto: the ConfigProto that the options were read from, which sessions of other processes
+        receive; or None.
     """
 
     __slots__ = (
@@ -187,7 +187,7 @@ def _optimized() -> bool:
 
 
 def _jit(options: Any) -> bool | None:
-    """Return the compilation setting of a ConfigProto; CPUs treat both levels the same."""
+    """Return the compilation setting of a ConfigProto; both levels mean the same on CPUs."""
     level, on_processors = options.global_jit_level, options.cpu_global_jit
     if level < 0:
         return False

@@ -1,7 +1,8 @@
 """Estimates of the cost of steps, used to simulate placement (paper, section 3.2.1).
 
-`CostModel` combines static estimates with measurements. Estimates follow from static shapes, the
-cost rules of ops (`work.py`) and the figures of devices. Measurements come from traced steps
+`CostModel` combines static estimates with measurements. Estimates are computed from static shapes,
+the cost rules of ops (`work.py`) and the performance figures of devices. Measurements come from
+traced steps
 (`measurements.py`) and are saved in a file (`storage.py`).
 """
 

@@ -21,7 +21,7 @@ def fill_cost_graph(
     device_of: Callable[[Node], DeviceDescription],
     model: CostModel,
 ) -> None:
-    """Replace `message.cost_graph` by nodes with their costs.
+    """Replace `message.cost_graph` by the costs of some nodes.
 
     Times are in microseconds. A node's id is its index in `nodes`; inputs from other nodes are left
     out. A node is final if no other one uses its outputs, and inaccurate if it was never measured.

@@ -1,4 +1,4 @@
-"""Measured node times and output sizes: exponentially weighted means in bounded tables."""
+"""Measured node times and output sizes, as exponentially weighted means in bounded tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 _V = TypeVar("_V")
 
 WARM_UP: Final = 0.25
-"""Weight of a node's first run, which includes page faults and library initialization."""
+"""Weight of a node's first run, which includes page faults and the initialization of libraries."""
 _MEMORY: Final = 5.0
-"""The first five values are averaged equally; each later value weighs one fifth."""
+"""Number of values that are averaged equally; each later value weighs one over this."""
 _DOUBT: Final = 3.0
-"""Number of values at which a mean weighs as much as the estimate that it is blended with."""
+"""Number of values for which a mean weighs as much as the estimate that it is blended with."""
 _RATIO_MEMORY: Final = 1000.0
 _RATIO_LIMIT: Final = 1000.0
 
@@ -23,8 +23,8 @@ class Mean(NamedTuple):
 
     Attributes:
       value: the mean, in any unit.
-      weight: number of values; the first counts less.
-      fresh: whether nothing was added in this process.
+      weight: the number of values, where the first one counts less.
+      fresh: True if no value was added in this process.
     """
 
     value: float
@@ -38,19 +38,19 @@ class Mean(NamedTuple):
         return Mean(self.value + share * (value - self.value), total)
 
     def merge(self, other: Mean) -> Mean:
-        """Return the mean of both, each weighted by its number of values."""
+        """Return the mean of both means, each weighted by its number of values."""
         total = self.weight + other.weight
         value = (self.value * self.weight + other.value * other.weight) / total
         return Mean(value, total, self.fresh and other.fresh)
 
     def blend(self, estimate: float) -> float:
-        """Return the mean blended with `estimate`, which counts less the more values there are."""
+        """Return the mean blended with `estimate`, whose weight falls with the number of values."""
         share = self.weight / (self.weight + _DOUBT)
         return estimate + share * (self.value - estimate)
 
 
 def added(result: Mean | None, value: float) -> tuple[Mean, float]:
-    """Return a mean with one more value, and the weight of that value."""
+    """Add a value to a mean, which may be None; return the mean and the weight of the value."""
     if result is None:
         return Mean(value, WARM_UP), WARM_UP
     weight = WARM_UP if result.fresh else 1.0
@@ -61,7 +61,7 @@ class Ratio(NamedTuple):
     """The ratio of measured to estimated time of a device type, over all nodes.
 
     Attributes:
-      measured: measured seconds, of about the last thousand executions.
+      measured: measured seconds of about the last thousand executions.
       estimated: estimated seconds of the same executions.
       weight: number of executions.
     """
@@ -80,12 +80,12 @@ class Ratio(NamedTuple):
         )
 
     def merge(self, other: Ratio) -> Ratio:
-        """Return the ratio of both."""
+        """Return the ratio over the executions of both ratios."""
         return Ratio(*(a + b for a, b in zip(self, other, strict=True)))
 
     @property
     def factor(self) -> float:
-        """The factor that corrects an estimate; near 1 while there are few measurements."""
+        """The factor that corrects an estimate; it is near 1 while there are few measurements."""
         if not self.estimated or not self.measured:
             return 1.0
         factor = self.measured / self.estimated
@@ -96,7 +96,7 @@ class Ratio(NamedTuple):
 class Table(Generic[_V]):
     """A mapping from tuples of strings that evicts the least recently set entry.
 
-    `get` is safe while another thread sets; all other calls need the owner's lock.
+    `get` is safe while another thread calls `put`; all other calls need the owner's lock.
     """
 
     def __init__(self, limit: int, rows: Iterable[tuple[tuple[str, ...], _V]] = ()) -> None:
@@ -129,7 +129,7 @@ class Measurements:
       ops: (device type, signature) to seconds.
       sizes: (node name, signature) to bytes of each output; only for nodes with unknown sizes.
       ratios: device type to the ratio of measured to estimated time.
-      unknown: the mean logarithm of the actual values of unknown sizes; or None.
+      unknown: the mean logarithm of the measured values of statically unknown sizes; or None.
     """
 
     def __init__(self, node_limit: int, op_limit: int) -> None:
@@ -141,7 +141,7 @@ class Measurements:
         self.unknown: Mean | None = None
 
     def merge(self, older: Measurements) -> None:
-        """Add earlier measurements; they never evict an entry of this object."""
+        """Add earlier measurements, which never evict an entry of this object."""
         self.nodes = _merged(self.node_limit, older.nodes, self.nodes, Mean.merge)
         self.ops = _merged(self.op_limit, older.ops, self.ops, Mean.merge)
         self.sizes = _merged(self.node_limit, older.sizes, self.sizes, _merged_sizes)

@@ -34,7 +34,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 
 ASSUMED_SIZE: Final = 32
-"""Assumed value of a size that is not known statically, until some have been measured."""
+"""Value that is assumed for an unknown size until such sizes have been measured."""
 
 _MOST_PROFILES: Final = 1 << 16
 _LARGEST_LOGARITHM: Final = 40.0
@@ -43,13 +43,13 @@ _LARGEST_LOGARITHM: Final = 40.0
 class _Entry:
     """Cached estimates of one node, valid for its current shapes and measurements.
 
-    It does not refer to its node, which would keep the node alive.
+    It holds no reference to its node, which would keep the node alive.
 
     Attributes:
       generation: the generation of the measurements.
       profile: the profile with unknown sizes left unknown.
       exact: the profile with all sizes known or assumed.
-      seconds: device type to the device's figures and the estimate for them.
+      seconds: for each device type, the performance figures and the estimate for them.
     """
 
     __slots__ = ("exact", "generation", "profile", "seconds")
@@ -65,11 +65,11 @@ class CostModel:
     """Estimates of the times of nodes and transfers and of the sizes of outputs.
 
     A static estimate is the launch overhead plus the larger of arithmetic time and memory time. It
-    is blended with measurements, which count more the more there are. The most specific
+    is blended with measurements, whose weight grows with their number. The most specific
     measurements are used: those of the node itself, then those of nodes with equal op, types and
     shapes, and last a correction factor over all nodes of the device type.
 
-    Thread-safe; only `observe`, `save` and `load` exclude one another.
+    Thread-safe: `observe`, `save` and `load` exclude each other, and reads need no lock.
 
     Args:
       node_limit: maximum number of measured nodes on each device type; the least recently measured
@@ -131,7 +131,7 @@ class CostModel:
     def nbytes(self, output: Output) -> int:
         """Return the estimated size of an output in bytes; exact if its static shape is known.
 
-        The size of a handle is 1, since its resource is not moved.
+        The size of a handle is 1, because its resource is not moved.
         """
         dims = output.dims
         if dims is not None and None not in dims:
@@ -149,14 +149,14 @@ class CostModel:
     ) -> float:
         """Return the estimated time of a transfer to another device, in seconds.
 
-        It is 0 on the same device, and the latency alone between devices that share memory.
+        It is 0 on the same device, and only the latency between devices that share memory.
         """
         if source is target or source.name == target.name:
             return 0.0
         return link_between(source, target).seconds(nbytes)
 
     def persistent_bytes(self, node: Node) -> int:
-        """Return the estimated bytes of a variable's value; 0 for other nodes."""
+        """Return the estimated size of a variable's value in bytes; 0 for other nodes."""
         if node.role is not Role.VARIABLE:
             return 0
         dims = filled(node.attrs["shape"], self._assumed())
@@ -164,16 +164,19 @@ class CostModel:
         return prod(dims) * size
 
     def work(self, node: Node) -> Cost:
-        """Return the work of one execution of a node; for a call, without its body."""
+        """Return the work of one execution of a node; the body of a call is not included."""
         return self._entry(node).exact.work
 
     def is_measured(self, node: Node, device: DeviceDescription) -> bool:
-        """Return True if this node itself was measured on a device of this type."""
+        """Return True if this very node was measured on a device of this type."""
         text = self._entry(node).profile.text
         return self._measurements.nodes.get((device.type, node.name, text)) is not None
 
     def assume(self, size: int) -> None:
-        """Set the value of unknown sizes for the next plan; 0 for the measured or default value."""
+        """Set the value of unknown sizes for the next plan.
+
+        0 selects the measured or the default value.
+        """
         if size != self._num_given:
             with self._lock:
                 self._num_given = size
@@ -184,8 +187,8 @@ class CostModel:
     def observe(self, records: Iterable[NodeRecord]) -> None:
         """Update the measurements with the records of a traced step.
 
-        Only the sizes, not the times, are used of nodes that wait for something other than their
-        inputs.
+        The times of nodes that wait for something other than their inputs are ignored; only their
+        sizes are used.
         """
         batch = list(records)
         with self._lock:
@@ -251,11 +254,11 @@ class CostModel:
             storage.write(os.fspath(path), self._measurements)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Add the measurements of a file; on an error nothing changes.
+        """Add the measurements of a file; if the file is invalid, nothing changes.
 
         Raises:
           NotFoundError: the file does not exist.
-          InvalidArgumentError: it is not a cost model's, has another version, or is too large.
+          InvalidArgumentError: it is not a cost model file, has another version, or is too large.
           DataLossError: it is damaged.
         """
         from weft_exec.costs import storage
@@ -291,7 +294,7 @@ class CostModel:
         return profile
 
     def _resolved(self, node: Node, signature: Signature) -> Profile:
-        """Return the profile of a node with unknown sizes replaced by measured or assumed ones."""
+        """Return the profile of a node with measured or assumed values for its unknown sizes."""
         values = (*node.inputs, *node.outputs)
         result: list[tuple[int, ...] | None] = []
         typical = None
@@ -315,7 +318,7 @@ class CostModel:
         return self._profile(node, exact)
 
     def _measured_dims(self, output: Output) -> tuple[int, ...] | None:
-        """Return the shape that follows from an output's measured bytes."""
+        """Return the shape that an output has according to its measured size in bytes."""
         if not len(self._measurements.sizes):
             return None
         node = output.node
@@ -338,7 +341,7 @@ class CostModel:
         return self._num_given or self._typical()
 
     def _typical(self) -> int:
-        """Return the typical value of unknown sizes in measured steps."""
+        """Return the typical value that unknown sizes had in measured steps."""
         unknown = self._measurements.unknown
         if unknown is None:
             return ASSUMED_SIZE

@@ -1,4 +1,4 @@
-"""Cost signatures: equal for nodes that cost the same, with one profile for each."""
+"""Cost signatures, which are equal for nodes that cost the same, and their profiles."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims
 
 Signature: TypeAlias = tuple[Any, ...]
-"""Op, then types and shapes of the inputs and the outputs, then attributes that matter."""
+"""Op, types and shapes of the inputs, types and shapes of the outputs, and attributes that affect
+costs.
+"""
 
 _LONGEST: Final = 512
-"""Maximum length of a signature's text; the rest of a longer one is replaced by a digest."""
+"""Maximum length of a signature as text; the end of a longer one is replaced by a digest."""
 
 
 def signature_of(node: Node) -> Signature:
@@ -35,7 +37,7 @@ def signature_of(node: Node) -> Signature:
 def resolved_signature(
     signature: Signature, inputs: Sequence[Dims], outputs: Sequence[Dims]
 ) -> Signature:
-    """Return the signature of an equal node with these shapes."""
+    """Return a signature with its shapes replaced by fully known ones."""
     op, ins, outs, attrs = signature
     return (
         op,
@@ -51,8 +53,8 @@ class Profile:
     Attributes:
       signature: the signature.
       text: the signature as text, for files.
-      known: whether all sizes are known.
-      shared: whether a measurement of one node applies to the others; False for calls and Python
+      known: True if all sizes are known.
+      shared: True if a measurement of one node applies to the others. False for calls and Python
         functions, whose times depend on more than shapes.
       outputs: the shapes of the outputs; empty unless all sizes are known.
       work: the work of one execution; zero unless all sizes are known.
@@ -71,7 +73,7 @@ class Profile:
         self.work = cost_of(node, inputs, outputs) if self.known else Cost(0.0, 0.0)
 
     def fits(self, node: Node) -> bool:
-        """Return True if the shapes of a node that has this profile are unchanged."""
+        """Return True if a node that has this profile still has the same shapes."""
         return self._dims == [output.dims for output in (*node.inputs, *node.outputs)]
 
 
@@ -81,7 +83,10 @@ def is_known(dims: Dims) -> bool:
 
 
 def fitted(output: Output, elements: float) -> tuple[int, ...]:
-    """Return the shape of an output with unknown sizes; the first one accounts for all elements."""
+    """Return the shape of an output with unknown sizes.
+
+    The first unknown size accounts for all elements.
+    """
     dims = output.dims
     if dims is None:
         return (round(elements),)

@@ -22,9 +22,9 @@ from weft_tensor import errors
 _FORMAT: Final = "weft cost model"
 _VERSION: Final = 1
 _LARGEST: Final = 1 << 26
-"""Maximum file size in bytes; a full model with ordinary names takes a third of it."""
+"""Maximum file size in bytes; a full model with ordinary names takes a third of this."""
 _GREATEST: Final = 1e18
-"""Largest number of seconds, bytes or executions; sums of a few stay finite."""
+"""Maximum number of seconds, bytes or executions; sums of a few of these remain finite."""
 _HEADER: Final = re.compile(
     rb'\{"format":"weft cost model","version":(\d{1,9}),'
     rb'(?:"bytes":(\d{1,12}),"crc32":(\d{1,10}),"measurements":)?'
@@ -32,7 +32,7 @@ _HEADER: Final = re.compile(
 
 
 class _Damage(Exception):  # noqa: N818 - internal: becomes a DataLossError with the file's name
-    """Damaged contents; the message says what was required and what was found."""
+    """Signal that a file is damaged; the message has the requirement and the actual content."""
 
 
 # --------------------------------------------------------------------------- writing
@@ -107,10 +107,10 @@ def read(path: str, into: Callable[[], Measurements]) -> Measurements:
 
     Args:
       path: the file.
-      into: creates the empty measurements to fill.
+      into: returns the empty measurements to fill.
     Raises:
       NotFoundError: the file does not exist.
-      InvalidArgumentError: it is not a cost model's, has another version, or is too large.
+      InvalidArgumentError: it is not a cost model file, has another version, or is too large.
       DataLossError: it is damaged.
     """
     body = _body(path, _contents(path))

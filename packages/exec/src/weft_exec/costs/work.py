@@ -1,4 +1,4 @@
-"""The work of one execution of a node: operations and memory traffic, by its op's cost rule."""
+"""The work of a node, operations and memory traffic, by the cost rule of its op."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft_graph.ir.node import Node
 
 
 def cost_of(node: Node, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Cost:
-    """Return the cost of a node whose inputs and outputs have these shapes."""
+    """Return the cost of a node for given shapes of its inputs and outputs."""
     input_types = tuple([value.dtype for value in node.inputs])
     output_types = tuple([value.dtype for value in node.outputs])
     sizes = Sizes(

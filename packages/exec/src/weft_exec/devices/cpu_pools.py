@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from weft_tensor.allocator import CpuAllocator, cpu_allocator
 
 _pools: list[tuple[int | None, CpuAllocator]] = []
-"""Limit and pool of each virtual device; empty for one device without a limit."""
+"""Limit and pool of each virtual device; empty if the CPU is one device without a limit."""
 
 
 def split_cpu(limits: Sequence[int | None]) -> None:
-    """Replace the CPU devices of new sessions by one with a pool for each limit.
+    """Split the CPU of new sessions into one device with a memory pool for each limit.
 
     Args:
-      limits: bytes that each pool may hold, None for no limit; an empty sequence for one device
-        without a limit.
+      limits: the bytes that each pool may hold, None for no limit. An empty sequence restores a
+        single device without a limit.
     """
     _pools[:] = [(limit, _new_pool(limit, i)) for i, limit in enumerate(limits)]
 

@@ -1,4 +1,4 @@
-"""Descriptions of devices for placement: plain data, also for devices of other processes."""
+"""Descriptions of devices for placement: plain data, also of devices in other processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft_tensor import errors
 _JOB: Final = re.compile("[A-Za-z0-9_.-]+")
 
 HOST: Final = "host"
-"""The memory space of a process's CPUs."""
+"""The memory space of the CPUs of a process."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class KernelDescription:
 
     Attributes:
       dtypes: the names of the allowed element types by type attribute; empty means all.
-      asynchronous: whether a node may wait for something other than its inputs and its device.
+      asynchronous: True if a node may wait for something other than its inputs and its device.
     """
 
     dtypes: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class KernelDescription:
 
 
 Kernels = Mapping[str, Sequence[KernelDescription]]
-"""Kernels by op type."""
+"""The kernels of a device, by op type."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class DeviceDescription:
       type: "GPU".
       performance: speed of its kernels.
       memory_limit: bytes that its allocator may hold; 0 for no limit.
-      memory_space: the memory of its values; devices of one task and space share them without a
-        copy.
-      links: link performance by the name of the other device; defaults apply to others.
+      memory_space: the memory that holds its values. Devices of one task with the same memory space
+        share values without a copy.
+      links: the link performance by the name of the other device; other links have default figures.
       kernels: its kernels; None for those that this process registers for its type.
-      machine: the machine whose memory its task can share with other tasks; "" if it shares none.
+      machine: the machine whose memory its task can share with other tasks; "" if it cannot.
     """
 
     name: str
@@ -80,7 +80,7 @@ class DeviceDescription:
 
     @cached_property
     def memory(self) -> str:
-        """The memory that holds its values, unique in a cluster."""
+        """The identifier of the memory that holds its values, unique in a cluster."""
         return f"{self.task.to_string()}/memory:{self.memory_space}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class DeviceDescription:
     def from_dict(cls, data: Mapping[str, Any]) -> DeviceDescription:
         """Return the description encoded by `to_dict`.
 
-        Raises: InvalidArgumentError: it is not a description of a device.
+        Raises: InvalidArgumentError: `data` does not describe a device.
         """
         try:
             kernels = data["kernels"]
@@ -172,7 +172,8 @@ def _refused(reason: str) -> errors.InvalidArgumentError:
 def check_all(devices: Sequence[DeviceDescription]) -> None:
     """Validate the devices of a placement.
 
-    Raises: InvalidArgumentError: there are none, two have the same name, or `check` rejects one.
+    Raises: InvalidArgumentError: the list is empty, two devices have the same name, or `check`
+      rejects one.
     """
     if not devices:
         raise errors.InvalidArgumentError("placement needs at least one device")
@@ -185,7 +186,7 @@ def check_all(devices: Sequence[DeviceDescription]) -> None:
 
 
 def gates(devices: Sequence[DeviceDescription]) -> dict[str, str]:
-    """Map each device with memory of its own to the device through which its host reaches it.
+    """Map each device with its own memory to the device through which the host reaches that memory.
 
     That is the first device of its task with the host's memory, or else the first device of all.
     """

@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft")
 
 LOCAL: Final = DeviceParts("localhost", 0, 0)
-"""The task of a session without a cluster."""
+"""The task of a session that is not in a cluster."""
 
 LARGE_BYTES: Final = 1 << 16
-"""Results of more bytes are allocated from the device's pool."""
+"""Size in bytes above which results are allocated from the device's pool."""
 
 KernelFunction = Callable[..., Any]
 KernelFactory = Callable[["Node", "Device"], KernelFunction]
-"""Makes the function that computes a node on a device."""
+"""Creates the function that computes a node on a device."""
 
 
 class Guard(Protocol):
-    """Rejects kernels that a session may not run, or wraps the functions of kernels."""
+    """Checks of a session, which reject kernels or wrap their functions."""
 
     def __call__(
         self, node: Node, make: Callable[[], KernelFunction], asynchronous: bool
     ) -> KernelFunction:
-        """Return the function that computes a node, instead of the one from `make`.
+        """Return the function that computes a node; it may wrap the one that `make` returns.
 
         Raises: PermissionDeniedError: the session may not run it.
         """
@@ -60,20 +60,22 @@ class Guard(Protocol):
 class Device:
     """One device of a session.
 
-    A device with memory of its own sets `memory_space` and has kernels that compute there. It moves
-    values by `from_host` and `to_host`, and from other devices by `receive`.
+    A device with its own memory sets `memory_space` and has kernels that compute there. It moves
+    values to and from the host by `from_host` and `to_host`, and receives values of other devices
+    by `receive`.
 
     Attributes:
       name: `/job:localhost/replica:0/task:0/device:CPU:0`.
       spec: the parsed name.
       type: "CPU".
       xp: the array module of its values, numpy or cupy.
-      memory_space: the memory of its values; devices of one space share them without a copy.
-      allocator: allocates results over 64 KB; has `empty(shape, dtype)`.
+      memory_space: the memory that holds its values; devices with the same memory space share them
+        without a copy.
+      allocator: allocates results over 64 KB, by `empty(shape, dtype)`.
       resources: the session's variables, queues and counters.
       config: the session's options.
       performance: speed of its kernels.
-      guard: checks each kernel if other processes decide what the device runs.
+      guard: checks each kernel if other processes control the device.
     """
 
     memory_space: str = HOST
@@ -97,7 +99,7 @@ class Device:
         self.empty: Callable[[tuple[int, ...], Any], Any] = allocator.empty
 
     def seen_by(self, resources: ResourceManager, guard: Guard | None) -> Device:
-        """Return this device for a session with state of its own or with a guard."""
+        """Return a copy of this device for a session, with its own resources or with a guard."""
         seen = copy.copy(self)
         seen.resources, seen.guard = resources, guard
         return seen
@@ -108,11 +110,14 @@ class Device:
         return self.allocator.statistics().bytes_limit or 0
 
     def link_to(self, other: Device) -> LinkPerformance | None:
-        """Return the link to another device of the process; None for the default."""
+        """Return the performance of the link to another device of the process.
+
+        None for the default.
+        """
         return None
 
     def describe(self, others: Iterable[Device] = ()) -> DeviceDescription:
-        """Return its description for placement, with links to other devices of the process."""
+        """Return the description for placement, with links to other devices of the process."""
         links = {other.name: self.link_to(other) for other in others if other is not self}
         return DeviceDescription(
             self.name,
@@ -128,30 +133,30 @@ class Device:
     ) -> KernelFunction:
         """Return the function by which this device runs a node.
 
-        A device that has to do more around a kernel than call it, such as copy inputs to its
-        memory, wraps the function of the factory.
+        A device that must do more than call the kernel, such as copy inputs to its memory, wraps
+        the function that the factory returns.
 
         Args:
           factory: makes the kernel's function.
-          host: names of inputs that the function reads in the host's memory, see `Kernel`.
+          host: the names of inputs that the function reads in the host's memory; see `Kernel`.
         """
         return factory(node, self)
 
     def clock(self) -> Any:
-        """Return a clock of the device's time from now on, with `nanoseconds()`.
+        """Return a started clock of the device, with a method `nanoseconds()`.
 
-        None if the host's clock is accurate enough.
+        Return None if the host's clock is accurate enough.
         """
         return None
 
     def in_graphs(self) -> bool:
-        """Return True if a device prefers long segments, which it can capture as graphs."""
+        """Return True if the device prefers long segments, which it can capture as graphs."""
         return False
 
     def graphed(self, segment: Any) -> None:
-        """Receive a new `Segment` of instructions that will run in a line.
+        """Process a new `Segment` of instructions.
 
-        A device may replace the instructions by equivalent ones.
+        A device may replace its instructions by equivalent ones.
         """
 
     @property
@@ -171,12 +176,12 @@ class Device:
         return result
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
-        """Return a function that makes arrays of one shape as `new_array` does."""
+        """Return a function that creates arrays of one shape, as `new_array` does."""
         large = math.prod(shape) * dtype.itemsize > LARGE_BYTES
         return partial(self.empty if large else self.xp.empty, shape, dtype)
 
     def new_variable(self, name: str, dtype: DType, dims: Dims) -> VariableState:
-        """Return a variable without a value, in the memory that this device uses for its type."""
+        """Return an uninitialized variable, in the memory that this device uses for its type."""
         return VariableState(name, dtype, dims, xp=self.xp, empty=self.new_array)
 
     def to_host(self, value: Any) -> Any:
@@ -188,7 +193,7 @@ class Device:
 
         Small integers and bools, such as shapes and predicates, may stay in the host's memory,
         where kernels of the device can read them.
-        Raises: ResourceExhaustedError: it does not fit into the device's memory.
+        Raises: ResourceExhaustedError: the value does not fit into the device's memory.
         """
         return value
 
@@ -203,8 +208,8 @@ class Device:
         """Copy a value from another device, and call `done(value)` or `done.fail(error)`.
 
         It may return before the copy is complete, and may be called from any thread. It is never
-        called within one memory space. By default the value goes through the host's memory, by
-        `source.send`.
+        called for a device with the same memory space. By default the value is copied through the
+        host's memory, by `source.send`.
         """
         source.send(value, _BringIn(self, done))
 
@@ -238,8 +243,8 @@ class DeviceAttributes:
 
     Args:
       device: its description.
-      incarnation: changes each time the device is restarted.
-      read: returns the statistics of its allocator; None if that is not accessible.
+      incarnation: a number that changes when the device is restarted.
+      read: returns the statistics of its allocator; None if they are not accessible.
     """
 
     __slots__ = ("_read", "device_type", "incarnation", "memory_limit_bytes", "name")
@@ -258,9 +263,10 @@ class DeviceAttributes:
 
     @property
     def statistics(self) -> AllocatorStatistics:
-        """Return the statistics of its pool, such as current and peak bytes in use.
+        """Return the statistics of the device's pool, such as current and peak bytes in use.
 
-        Raises: UnimplementedError: it belongs to another process, whose pools are not accessible.
+        Raises: UnimplementedError: the device belongs to another process, whose pools are not
+          accessible.
         """
         if self._read is None:
             raise errors.UnimplementedError(
@@ -276,12 +282,12 @@ DeviceFactory = Callable[[ResourceManager, SessionConfig, DeviceParts], Sequence
 
 
 class Hardware(NamedTuple):
-    """The hardware of a device type on this machine; functions receive the device's number.
+    """The hardware of a device type on this machine; the functions receive the number of a device.
 
     Attributes:
       number: returns the number of devices.
       details: returns properties of one device by name.
-      allocator: returns the allocator of one device; None until a session has used it.
+      allocator: returns the allocator of one device; None if no session has used the device.
     """
 
     number: Callable[[], int]
@@ -295,13 +301,13 @@ class DeviceType:
 
     Attributes:
       name: "GPU".
-      factory: makes the devices of one task from resources, options, and the job, replica and task
-        in their names; returns none if the hardware is missing.
-      array_module: the name of the module that computes with its values, "cupy". Its devices run
-        the kernels written for any array module, and the CPU's kernels if it is "numpy". None if
-        they only run kernels of their own.
+      factory: creates the devices of one task from resources, options, and the job, replica and
+        task in their names; returns an empty sequence without the hardware.
+      array_module: the name of the module that computes with its values, such as "cupy". Its
+        devices run the kernels that are written for any array module, and if it is "numpy" also
+        those of the CPU. None if they only run kernels of their own.
       dtypes: the element types that its kernels support; None for all.
-      asynchronous: whether its devices turn the shared kernels into asynchronous functions.
+      asynchronous: True if its devices turn shared kernels into asynchronous functions.
       kernels: the module or package that registers its kernels, imported at the first lookup.
       hardware: the machine's hardware of this type, if it can be queried.
     """
@@ -317,7 +323,7 @@ class DeviceType:
 
 _types: Registry[DeviceType] = Registry("device type", group="weft_exec.devices")
 _unknown: set[str] = set()
-"""Unknown device types for which a warning was logged."""
+"""Device types that are unknown and for which a warning was logged."""
 
 
 def register_device(
@@ -336,7 +342,7 @@ def register_device(
       device_type: "GPU".
       factory, array_module, asynchronous, kernels, hardware: see DeviceType.
       element_types: its `dtypes`, or their names.
-    Raises: AlreadyExistsError: the type is registered already.
+    Raises: AlreadyExistsError: the type is already registered.
     """
     supported_types = (
         None if element_types is None else frozenset(map(dtypes.as_dtype, element_types))
@@ -350,19 +356,19 @@ def register_device(
 
 
 def device_type_of(name: str) -> DeviceType | None:
-    """Return a registered type of devices; None if it is unknown."""
+    """Return a registered device type; None if it is unknown."""
     return _types.get(name)
 
 
 def device_types() -> list[str]:
-    """Return the names of all types of devices, the CPU first."""
+    """Return the names of all device types, the CPU first."""
     return sorted(_types.keys(), key=lambda name: (name != "CPU", name))
 
 
 def make_devices(
     resources: ResourceManager, config: SessionConfig, task: DeviceParts = LOCAL
 ) -> list[Device]:
-    """Make the devices of a new session, or of a task of a cluster, CPUs first.
+    """Create the devices of a new session, or of a task of a cluster, CPUs first.
 
     Args:
       task: the job, replica and task in their names.

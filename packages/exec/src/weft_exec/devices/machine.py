@@ -1,4 +1,4 @@
-"""The devices of this machine: which exist, which sessions see, and how memory is used."""
+"""The devices of this machine: those that exist, those that sessions use, and their memory use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LOGICAL: Final = re.compile(r"(?:/?device:)?([A-Za-z_]\w*):(\d+)")
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Return the devices of this machine; its CPU is one of them.
+    """Return the devices of this machine, including its CPU.
 
     Args:
       device_type: "CPU" or "GPU"; None for all types.
@@ -62,7 +62,7 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 
 
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Return the devices that sessions use: all, except as restricted by `set_visible_devices`.
+    """Return the devices that sessions use: all, unless restricted by `set_visible_devices`.
 
     Args:
       device_type: "CPU" or "GPU"; None for all types.
@@ -81,8 +81,8 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
     A ConfigProto's `visible_device_list` takes precedence. The CPU is always visible.
 
     Args:
-      devices: a device of `list_physical_devices`, or a list of some; none hides all.
-      device_type: "GPU" to leave devices of other types unchanged; None for all types.
+      devices: a device of `list_physical_devices`, or a list of devices; an empty list hides all.
+      device_type: the type of devices to set, such as "GPU"; None for all types.
     Raises: InvalidArgumentError: a device does not exist or is of another type.
 
     Examples:
@@ -114,7 +114,7 @@ def get_memory_growth(device: PhysicalDevice) -> bool:
 
     Args:
       device: device returned by `list_physical_devices`.
-    Raises: InvalidArgumentError: there is no such device.
+    Raises: InvalidArgumentError: the device does not exist.
 
     Examples:
       >>> wf.config.experimental.get_memory_growth(wf.config.list_physical_devices()[0])
@@ -150,8 +150,9 @@ def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
 
     Args:
       device: device returned by `list_physical_devices`.
-    Returns: for GPUs "device_name" and "compute_capability", as (8, 0); nothing for others.
-    Raises: InvalidArgumentError: there is no such device.
+    Returns: for GPUs "device_name" and "compute_capability", such as (8, 0); empty for other
+      devices.
+    Raises: InvalidArgumentError: the device does not exist.
 
     Examples:
       >>> wf.config.experimental.get_device_details(wf.config.list_physical_devices("CPU")[0])
@@ -163,14 +164,14 @@ def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
 
 
 def get_memory_info(device: str) -> dict[str, int]:
-    """Return the current and peak bytes that a device uses of its pool.
+    """Return the current and the peak number of bytes that a device uses of its pool.
 
-    A CPU device's pool holds kernel results over 64 KB; a GPU's pool holds everything.
+    The pool of a CPU holds kernel results over 64 KB; the pool of a GPU holds everything.
 
     Args:
-      device: the name of a device of sessions, "GPU:0".
+      device: the name of a session's device, such as "GPU:0".
     Returns: "current" and "peak"; 0 before a session has used the device.
-    Raises: InvalidArgumentError: there is no such device.
+    Raises: InvalidArgumentError: the device does not exist.
 
     Examples:
       >>> sorted(wf.config.experimental.get_memory_info("CPU:0"))
@@ -183,7 +184,7 @@ def get_memory_info(device: str) -> dict[str, int]:
 
 
 def get_memory_usage(device: str) -> int:
-    """Return the bytes that a device uses of its pool: "current" of `get_memory_info`.
+    """Return the number of bytes that a device uses of its pool: "current" of `get_memory_info`.
 
     Args:
       device: as for `get_memory_info`.
@@ -239,7 +240,7 @@ def _index(device: Any) -> int:
 
 
 def _place_of(device: str) -> tuple[str, int]:
-    """Return the type and the number on this machine of a device of sessions."""
+    """Return the type of a session's device, and its number on this machine."""
     match = _LOGICAL.fullmatch(device)
     kind, number = (match[1].upper(), int(match[2])) if match else ("", 0)
     if kind == CPU.device_type and _allocator(kind, number) is not None:
@@ -253,7 +254,7 @@ def _place_of(device: str) -> tuple[str, int]:
 
 
 def _allocator(kind: str, index: int) -> Any:
-    """Return the allocator of a device; None if no session has used it."""
+    """Return the allocator of a device; None if no session has used the device."""
     if kind == CPU.device_type:
         pools = cpu_allocators(None)
         return pools[index] if index < len(pools) else None

@@ -22,7 +22,7 @@ class DevicePerformance(NamedTuple):
     overhead: float
 
     def seconds(self, flops: float, nbytes: float) -> float:
-        """Return the time of a kernel, bound by arithmetic or memory, whichever is slower."""
+        """Return the time of a kernel, which is limited by arithmetic or by memory traffic."""
         arithmetic, memory = flops / self.flops, nbytes / self.bandwidth
         return self.overhead + (arithmetic if arithmetic > memory else memory)
 
@@ -52,11 +52,14 @@ DEVICES: Final = {
 UNKNOWN_DEVICE: Final = DevicePerformance(flops=5e11, bandwidth=5e10, overhead=1e-5)
 
 SAME_MEMORY: Final = LinkPerformance(bandwidth=math.inf, latency=1e-5)
-"""Link between devices that share memory: hands over a reference, no copy."""
+"""Link between devices that share memory: a value is passed by reference."""
 SAME_PROCESS: Final = LinkPerformance(bandwidth=1e10, latency=2e-5)
-"""Link between memories of one process, such as PCI Express."""
+"""Link between two memories of one process, such as PCI Express."""
 SAME_MACHINE: Final = LinkPerformance(bandwidth=5e9, latency=2.5e-4)
-"""Link between tasks that share memory: a message and a copy (`benchmarks/cluster.py`)."""
+"""Link between tasks that share memory: a message and a copy.
+
+Measured by `benchmarks/cluster.py`.
+"""
 NETWORK: Final = LinkPerformance(bandwidth=1e9, latency=2.5e-4)
 """Link between tasks on different machines."""
 

@@ -1,4 +1,4 @@
-"""Virtual devices: splits this machine's CPU into several devices with memory limits."""
+"""Virtual devices: this machine's CPU split into several devices with memory limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class VirtualDeviceConfiguration(NamedTuple):
     """One of the virtual devices of a physical device.
 
     Attributes:
-      memory_limit: megabytes (2**20 bytes) that its pool of results over 64 KB may hold; None for
+      memory_limit: megabytes (2**20 bytes) that its pool may hold for results over 64 KB; None for
         no limit.
 
     Args:
@@ -37,7 +37,7 @@ class VirtualDeviceConfiguration(NamedTuple):
 
 
 class LogicalDevice(NamedTuple):
-    """A device of sessions.
+    """A device that sessions use.
 
     Args:
       name: "/device:CPU:0".
@@ -55,13 +55,13 @@ class LogicalDevice(NamedTuple):
 def set_virtual_device_configuration(
     device: PhysicalDevice, virtual_devices: Sequence[VirtualDeviceConfiguration] | None
 ) -> None:
-    """Split a device into virtual devices for new sessions, which share its pools.
+    """Split a device into virtual devices for new sessions.
 
     Args:
       device: the CPU of `list_physical_devices`.
       virtual_devices: the configurations of `/device:CPU:0`, `/device:CPU:1`, ...; None or an
         empty list for one device without a limit. `ConfigProto.device_count` may add further
-        devices, without limits.
+        devices without limits.
     Raises: InvalidArgumentError: the device does not exist, or a limit is not positive.
 
     Examples:

@@ -1,4 +1,4 @@
-"""From a pruned graph to values: executables, the step's state machine, the threads around it.
+"""The executor: executables, the state machine of a step, and the threads that drive it.
 
 - `executable.py` derives kernels, slots and entries from a StepGraph, once per signature.
 - `linear.py` runs instructions in a fixed order: the whole step when nothing can overlap.

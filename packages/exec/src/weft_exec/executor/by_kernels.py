@@ -1,4 +1,4 @@
-"""Results by which a compiled function requests its fallback: kernels."""
+"""Results by which a compiled function requests that kernels run instead."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class ByKernels:
-    """Returned by a function to run its members by kernels and receive their time.
+    """Result of a function that requests to run its members by kernels; it receives their time.
 
     Attributes:
-      skips: number of later calls that run as kernels without calling the function.
+      skips: the number of later calls that run by kernels without calling the function.
     """
 
     __slots__ = ("skips",)
@@ -19,12 +19,12 @@ class ByKernels:
         self.skips = 0
 
     def took(self, seconds: float) -> None:
-        """Record the seconds that the members took."""
+        """Record the time of the members, in seconds."""
         raise NotImplementedError
 
 
 class ToCompare:
-    """Returned by a loop's function to run its kernels and compare the results."""
+    """Result of a loop's function that requests to run its kernels and to compare the results."""
 
     __slots__ = ()
 

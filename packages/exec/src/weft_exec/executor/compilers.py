@@ -3,7 +3,7 @@
 A compiler is offered the nodes of each partition and may claim sets of them. Each claimed set
 becomes one `_Region` node that names its members and has one function. Placement, memory and costs
 are planned before that, over the members. If the device has a memory limit, claims whose function
-would exceed it are rejected: their members run as kernels, as planned.
+would exceed it are rejected, and their members run by kernels as planned.
 
 If a region fails, its members are run by their kernels to find the failing one. Traces,
 measurements and errors refer to members, which share the time of their function.
@@ -47,24 +47,25 @@ class Claim(NamedTuple):
     """Nodes to be computed by one function.
 
     Attributes:
-      members: synchronous, stateless nodes of one frame, condition and device. No path between two
-        of them may lead through nodes outside, other claims included. They may read references of
-        variables; the region begins with a read of those that no member changes.
-      make: makes the function of a region on a device, once for each executable. The function maps
-        the region's inputs to a value or a tuple of values. It returns NotImplemented or a
-        `ByKernels` to run the members as kernels this time. None to always run them as kernels.
+      members: synchronous, stateless nodes with the same frame, guard and device. No path between
+        two of them may lead through other nodes, not even those of other claims. They may read
+        references of variables; variables that no member changes are read when the region begins.
+      make: creates the function of a region on a device, once for each executable. The function
+        maps the region's inputs to a value or a tuple of values. It returns NotImplemented or a
+        `ByKernels` if the members should run by kernels this time. If `make` returns None, they
+        always run by kernels.
       peak_bytes: maps sizes of values to the function's peak memory, including its results but not
-        its inputs. By default all results of members are assumed to be alive at once.
-      updates: the members that change variables, with the number of first inputs that are
-        references or handles. The function receives these. Members read the variables as earlier
-        members left them. Such a member's output reference is that of its first input; users
-        outside receive the variable's own.
-      draws: the members that draw random numbers. The function counts their executions.
-      shares: whether the function runs on several threads itself, so that it needs none of the
-        step's pool.
-      branches: the members that run in one side of a branch only, with all Switches and Merges of
-        these branches; no other node of the branches may be outside.
-      fresh: whether all results of the function are new arrays without other owners, so that
+        its inputs. By default the results of all members are assumed to be live together.
+      updates: the members that change variables, with the number of leading inputs that are
+        references or handles, which the function receives. A member reads a variable as earlier
+        members have left it. The output reference of such a member is that of its first input;
+        users outside the region use the variable itself.
+      draws: the members that draw random numbers; the function counts their executions.
+      shares: True if the function itself uses several threads, so that it needs none of the step's
+        pool.
+      branches: the members that run only on one side of a branch, with all Switches and Merges of
+        these branches. All nodes of these branches must be members.
+      fresh: True if all results of the function are new arrays without other owners, so that
         fetching them needs no copies.
     """
 
@@ -78,10 +79,10 @@ class Claim(NamedTuple):
     fresh: bool = False
 
     def where(self, member: Node, where: Callable[[Node], object]) -> object:
-        """Return the frame and guard of the region, the same for all members.
+        """Return the frame and guard of a member; they are the same for all members.
 
         Args:
-          where: as of an `Offer`.
+          where: as in `Offer`.
         """
         result = where(member)
         path = self.branches.paths.get(member)
@@ -96,11 +97,11 @@ class Offer(NamedTuple):
 
     Attributes:
       step: the graph, which must not be edited.
-      nodes: the nodes, in execution order.
+      nodes: the unclaimed nodes in execution order.
       place: returns the device and kernel of a node; raises if it has none.
-      where: equal for nodes of one frame with the same guard.
-      every: the nodes including those already claimed, in execution order.
-      flow: frames and guards of all of these; None without control flow.
+      where: returns a key that is equal for nodes with the same frame and guard.
+      every: all nodes in execution order, including claimed ones.
+      flow: the frames and guards of all nodes; None without control flow.
     """
 
     step: StepGraph
@@ -112,7 +113,7 @@ class Offer(NamedTuple):
 
 
 def offer_of(step: StepGraph, nodes: Sequence[Node], placement: Placement) -> Offer:
-    """Return the offer to compilers before any claim."""
+    """Return the first offer to compilers, before any nodes are claimed."""
     flow = Flow(nodes) if has_control_flow(nodes) else None
 
     def where(node: Node) -> object:
@@ -126,9 +127,9 @@ class LoopClaim(NamedTuple):
 
     Attributes:
       whole: the loop, of synchronous nodes on one device.
-      make: makes the function, once for each executable. The function maps the values of the loop's
-        `enters` to the final values of its variables, with None for unused ones. It returns
-        NotImplemented or a `ByKernels` to run the loop by kernels this time.
+      make: creates the function, once for each executable. The function maps the values of the
+        loop's `enters` to the final values of its variables, with None for unused ones. It returns
+        NotImplemented or a `ByKernels` if the loop should run by kernels this time.
     """
 
     whole: WholeLoop
@@ -138,8 +139,8 @@ class LoopClaim(NamedTuple):
 class Compiler(Protocol):
     """A compiler that may take over nodes.
 
-    It may have an additional method `claim_loops`, which is like `claim` and returns a `LoopClaim`
-    for each claimed loop. The nodes of these loops are then offered to no compiler.
+    It may also have a method `claim_loops`, which receives an offer and returns a `LoopClaim` for
+    each claimed loop. The nodes of claimed loops are not offered again.
     """
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
@@ -155,9 +156,9 @@ _compilers: Registry[Compiler] = Registry(
 def register_compiler(name: str, compiler: Compiler) -> None:
     """Register a compiler; compilers choose in the order of their names.
 
-    The built-in compiler, "native", claims everything that it can, so it chooses last.
+    The built-in compiler, "native", claims everything that it can compile, so it chooses last.
 
-    Raises: AlreadyExistsError: the name is registered already.
+    Raises: AlreadyExistsError: the name is already registered.
     """
     _compilers.register(name, compiler)
 
@@ -197,11 +198,11 @@ def compile_regions(
 
     Args:
       loops: claimed loops, whose nodes are not offered.
-      overlap: if every node is scheduled on its own, nothing is claimed.
-      budget: the bytes that the nodes may use of a device with a memory limit. The estimate assumes
-        that nodes run in order.
+      overlap: the degree of parallelism; if every node is scheduled separately, nothing is claimed.
+      budget: the bytes that the nodes may use on a device with a memory limit; the estimate assumes
+        that they run in order.
     Returns: the nodes and their placement, with regions in place of their members.
-    Raises: InternalError: a claim cannot be a region.
+    Raises: InternalError: a claim is not a valid region.
     """
     names = [] if overlap is Overlap.EVERYTHING else _names()
     if not names:
@@ -234,9 +235,9 @@ def compile_regions(
 def _order_of(
     nodes: Sequence[Node], claims: Sequence[tuple[str, Claim]], where: Callable[[Node], object]
 ) -> list[tuple[Node, Node]]:
-    """Return ordered pairs of nodes that access one variable, if some of them are claimed.
+    """Return pairs of nodes that access one variable, earlier first, if some of them are claimed.
 
-    Raises: InternalError: they are in several loops or branches.
+    Raises: InternalError: the accesses are in different loops or branches.
     """
     claimed = {member: name for name, claim in claims for member in claim.members}
     inside = {member: claim.where(member, where) for _, claim in claims for member in claim.members}
@@ -252,9 +253,9 @@ def _order_of(
 
 
 def _claims(name: str, offer: Offer) -> list[Claim]:
-    """Return the claims of a compiler.
+    """Return the claims that a compiler makes.
 
-    Raises: InternalError: the compiler failed; errors about a node are raised unchanged.
+    Raises: InternalError: the compiler failed. Errors about a node are raised unchanged.
     """
     try:
         return list(_compilers.lookup(name).claim(offer))
@@ -278,7 +279,7 @@ def _claims_within_memory(
 
 
 def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node], object]) -> None:
-    """Raise InternalError if a claim cannot be a region."""
+    """Raise InternalError if a claim is not a valid region."""
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} claims no nodes")
     first, leads = _first_with_kernel(claim.members), _leading(claim.branches)
@@ -319,7 +320,7 @@ def _first_with_kernel(members: Iterable[Node]) -> Node:
 
 
 def _leading(branches: Branches) -> Callable[[Node], bool]:
-    """Return a predicate: whether a node leads into a claimed branch, or out of it."""
+    """Return a predicate that is true for nodes that lead into or out of a claimed branch."""
     ways = [*branches.paths.values(), branches.sides.values()]
     predicates = {predicate(switch) for way in ways for switch, _ in way}
     return lambda node: (
@@ -328,7 +329,7 @@ def _leading(branches: Branches) -> Callable[[Node], bool]:
 
 
 def _check_update(name: str, node: Node, changes: int) -> None:
-    """Raise InternalError if a region cannot change the variables that a node changes."""
+    """Raise InternalError if a node changes variables in a way that is not possible in a region."""
     states = node.inputs[:changes]
     if None in map(variable_of, states):
         raise _refused(name, node, "the variable it changes is not in the step")
@@ -421,7 +422,7 @@ def _replace(
     updating: Mapping[Node, int],
     branches: Branches,
 ) -> Region:
-    """Insert a `_Region` node for its members, which stay in the graph without outside users."""
+    """Insert a `_Region` node for its members, which stay in the graph with no users outside."""
     inside = set(members)
     after = _waiting(inside)
     for member in members:
@@ -463,7 +464,7 @@ def _replace(
 
 
 def _waiting(members: Collection[Node]) -> set[Node]:
-    """Return members, and the nodes after them that only wait for them."""
+    """Return the members and the nodes after them that wait only for members."""
     result = set(members)
     waiting = list(members)
     while waiting:
@@ -476,10 +477,11 @@ def _waiting(members: Collection[Node]) -> set[Node]:
 
 
 def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
-    """Return the control dependencies of members on nodes outside.
+    """Return the control dependencies of the members on other nodes.
 
     Args:
-      after: members, and nodes that only wait for members; their dependencies count instead.
+      after: the members and the nodes that wait only for members; dependencies of the latter are
+        returned in their place.
     """
     inside = set(members)
     result: dict[Node, None] = {}
@@ -498,7 +500,7 @@ def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
 
 
 def _free(step: StepGraph, constant: Node) -> None:
-    """Move a constant's control inputs to its users, since these may be members."""
+    """Move a constant's control inputs to its users, which may be members."""
     waits = constant.controls
     step.graph.set_control_inputs(constant, [], reason="region")
     for user in constant.consumers:
@@ -507,10 +509,9 @@ def _free(step: StepGraph, constant: Node) -> None:
 
 
 def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> None:
-    """Rewire a member from forwarded or switched references to the variables themselves.
+    """Rewire a member from forwarded references to the variables themselves.
 
-    All accesses of a variable are ordered by other means. In a loop, the variable comes through its
-    Enter.
+    Control edges order the accesses to a variable. In a loop, the variable enters through an Enter.
     """
     for index, source in enumerate(member.inputs):
         switched = source.node.role is Role.SWITCH and source.node in inside
@@ -523,7 +524,7 @@ def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> 
 
 
 def _brought_in(source: Output) -> Output:
-    """Return the original reference or handle of a forwarded variable in the same frame."""
+    """Return the reference or handle from which a forwarded one originates, in the same frame."""
     while source.node.role not in (Role.VARIABLE, Role.ENTER):
         inputs = source.node.inputs
         source = next(i for i in inputs if i.dtype.is_ref or i.dtype is dtypes.resource)
@@ -546,10 +547,10 @@ def _is_used_outside(output: Output, inside: set[Node], fetched: set[Output]) ->
 
 
 def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collection[Node]) -> None:
-    """Rewire users outside to the outputs of the region, and control edges to its node.
+    """Rewire users outside the region to its outputs, and control edges to its node.
 
     Args:
-      after: the members, and nodes that only wait for members.
+      after: the members and the nodes that wait only for members.
     """
     graph, node = step.graph, region.node
     replacements = dict(zip(region.outputs, node.outputs, strict=True))

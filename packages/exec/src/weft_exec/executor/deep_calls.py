@@ -1,7 +1,7 @@
-"""Calls within calls, as deep as recursive functions go.
+"""Nested calls of functions, to the depth that recursive functions need.
 
-Each call takes a few frames of Python's stack, which has a limit for each thread: where half of it
-is used, the call goes on in another.
+Each call uses a few frames of Python's stack, whose size is limited for each thread. When half of a
+thread's stack is used, the next call runs on a new thread.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from weft_graph.ir.deep_stack import is_half_full, on_new_thread
 from weft_tensor import errors
 
 DEEPEST = 10_000
-"""Calls nested within each other; more are taken for infinite recursion."""
+"""Maximum depth of nested calls; deeper calls are taken for infinite recursion."""
 
 _MEASURE_EVERY = 16
-"""Nested calls after which the stack is measured again, which takes time in proportion to it."""
+"""Number of nested calls after which the stack is measured again; measuring takes time in
+proportion to its depth.
+"""
 
 
 class _Calls(threading.local):
@@ -37,8 +39,8 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
     Args:
       name: name of the function that is called, for messages.
     Raises:
-      ResourceExhaustedError: there are too many calls within calls.
-      CancelledError: whoever waits for the first of them was interrupted.
+      ResourceExhaustedError: the calls are nested too deeply.
+      CancelledError: the thread that waits for the outermost call was interrupted.
     """
     depth = _calls.depth
     if depth >= DEEPEST:

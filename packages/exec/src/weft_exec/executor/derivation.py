@@ -1,4 +1,4 @@
-"""Derivation of an executable: slots, kernels, and the items of the step."""
+"""Derivation of an executable: slots, kernels, and the work items of the step."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _TRANSFERS = {Role.SEND: SEND, Role.RECEIVE: RECEIVE}
 class Derivation:
     """The state of one derivation.
 
-    Constants, fed values and variables are in the template and need no work. Their users wait for
-    the nodes that they wait for (`anchors`).
+    Constants, fed values and variables are in the template and need no work. Their users wait
+    instead for the control inputs of these nodes (`anchors`).
 
     Attributes:
       template: the slots before a step.
@@ -38,7 +38,7 @@ class Derivation:
       shared: outputs whose memory may have other owners, so that fetching them copies.
       items: the work of each node, in execution order.
       devices: the name of the device of each node that has a kernel.
-      anchors: for each node, the items that have ended when it has.
+      anchors: for each node, the items that must end before it counts as ended.
       readers: for each variable, the items that read it and must precede a later update.
     """
 
@@ -64,7 +64,7 @@ class Derivation:
         self.readers: dict[Node, list[Item]] = {}
 
     def derive(self, nodes: Sequence[Node]) -> Executable:
-        """Return the executable of nodes that are given in execution order."""
+        """Derive the executable of nodes, which are in execution order."""
         self._visit(nodes)
         fetches = self._fetches()
         fetched_slots = frozenset(fetch.slot for fetch in fetches)
@@ -114,7 +114,7 @@ class Derivation:
         return Fetch(slot, shared)
 
     def _overlaps(self, items: Collection[Item]) -> bool:
-        """Return True if some of the items could run in parallel with others."""
+        """Return True if some items could run in parallel with others."""
         if self.overlap is Overlap.EVERYTHING or any(item.asynchronous for item in items):
             return True
         return self.overlap is Overlap.HEAVY and sum(item.heavy for item in items) > 1
@@ -179,7 +179,7 @@ class Derivation:
         return item
 
     def _bypass(self, node: Node) -> None:
-        """Let users of a node without work wait for its control inputs instead."""
+        """Replace waits for a node without work by waits for its control inputs."""
         self.anchors[node] = set().union(*[self._anchors(c) for c in node.controls])
 
     def _anchors(self, node: Node) -> set[Need]:
@@ -188,7 +188,7 @@ class Derivation:
     # ------------------------------------------------------------------ order and arguments
 
     def _order(self, node: Node, item: Item) -> None:
-        """Make `item` wait for its inputs, and an update for the reads of the old value."""
+        """Make `item` wait for its inputs; an update also waits for reads of the old value."""
         self._wait_for_inputs(node, item)
         variables = {v for v in map(variable_of, node.inputs) if v is not None}
         changed = {variable_of(source) for source in changed_by(node)} if variables else ()
@@ -209,7 +209,7 @@ class Derivation:
         return self.readers.get(variable, ())
 
     def _source(self, output: Output) -> set[Need]:
-        """Return the needs of users of an output."""
+        """Return the items that users of an output must wait for."""
         return self._anchors(output.node)
 
     def _argument(self, node: Node, position: int, item: Item) -> int:
@@ -228,11 +228,11 @@ class Derivation:
         return self._slot_in(source, item)
 
     def _slot_in(self, source: Output, item: Item) -> int:
-        """Return the slot of an output for an item."""
+        """Return the slot in which an item finds an output."""
         return self.slots[source]
 
     def _read(self, source: Output, item: Item) -> int:
-        """Prepend a read of the variable behind a reference to `item`."""
+        """Add a read of the variable behind a reference in front of the work of `item`."""
         slot = self.slots[source]
         read = self.slot(item.node)
         state = self._state(source)
@@ -243,7 +243,7 @@ class Derivation:
         return read
 
     def _state(self, source: Output) -> Any:
-        """Return the variable behind a reference if it is known before the step."""
+        """Return the variable behind a reference if it is known before the step runs."""
         return self.template[self.slots[source]]
 
 

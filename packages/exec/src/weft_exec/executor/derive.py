@@ -1,4 +1,4 @@
-"""Deriving an executable: kernels, slots, instructions and entries, once per signature."""
+"""Derivation of executables, once per signature: kernels, slots, instructions and entries."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def derive(
       placement: returns the device and kernel of a node.
       overlap: decides which nodes may run in parallel.
       nodes: its live nodes in execution order; `by_priority` by default.
-      bring_in: copies constants to a device with memory of its own.
+      bring_in: copies a constant to a device with its own memory.
       budget: memory budget of compiled code; None for no limit.
-      together: whether nodes may wait for all values that are available at the start of the step.
-      has_regions: False to run all nodes by kernels, without asking compilers.
+      together: True if nodes may wait for all values that are available at the start of the step.
+      has_regions: False to run all nodes by kernels.
     Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
@@ -65,9 +65,9 @@ def derive_first(
     nodes: Sequence[Node] | None = None,
     budget: MemoryBudget | None = None,
 ) -> Executable:
-    """Return the executable for the first runs of a step, without compiled regions if it may.
+    """Return the executable for the first runs of a step, if allowed without compiled regions.
 
-    Its `warm_up` then tells when `derive` should replace it.
+    Its `warm_up` then decides when an executable of `derive` replaces it.
 
     Args: as for `derive`.
     """

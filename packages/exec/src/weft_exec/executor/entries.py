@@ -1,15 +1,16 @@
 """Entries of the ready queue: heavy, asynchronous and routing nodes, and groups of the rest.
 
-Scheduling an entry costs microseconds, more than most kernels. So connected cheap nodes share an
-entry, which runs them in a fixed order. They must have in common:
+Scheduling an entry costs microseconds, more than most kernels. Therefore connected cheap nodes
+share an entry, which runs them in a fixed order. They must have in common:
 
 - the heavy nodes before and after them;
 - the frame, and the guard under which they run in it;
-- the preceding nodes that may block, such as queue operations: an input of an enqueue must not have
-  to wait for a dequeue.
+- the preceding nodes that may block, such as queue operations, because an input of an enqueue must
+not wait for a dequeue.
 
 Grouping never closes a cycle. Each item has a level, and levels never decrease along edges. They
-increase along an edge if its source is an entry of its own, or if frame or guard change. Only cheap
+increase along an edge if its source has a separate entry, or if the frame or the guard changes.
+Only cheap
 items of one level share an entry.
 """
 
@@ -29,16 +30,18 @@ if TYPE_CHECKING:
     from weft_exec.resources.resources import Done
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
-"""A function, its argument getter, result slots, slots read, slots written, and the node."""
+"""A function, its argument getter, its result slot, the slots that it reads and writes, and the
+node.
+"""
 
 Need = tuple["Item", int]
-"""An item and the side of a Switch that is needed; WHOLE or ORDER for other items."""
+"""An item and the side of a Switch that is needed; WHOLE or ORDER if the item is not a Switch."""
 
 WHOLE, ORDER = -1, -2
-"""The value of an item; or only its end, dead or not."""
+"""The whole value of an item; or only its end, whether it is dead or not."""
 
 WORK, TRIGGER, SWITCH, MERGE, ENTER, EXIT, NEXT, SEND, RECEIVE = range(9)
-"""Kinds of entries: computing, computing even if dead, those that route values, transfers."""
+"""Kinds of entries: computing, computing even with dead inputs, routing values, and transfers."""
 
 
 class Item:
@@ -47,13 +50,13 @@ class Item:
     Attributes:
       kind: WORK, or how the node routes values.
       frame, guard: its frame, and the condition under which it runs.
-      needs: the items that it waits for.
-      choices: for a Merge, the sources of its inputs.
-      after: for an Exit, the inputs of its frame, on all of which it may depend through back edges.
-      source, slot: for a routed value, its source and destination.
+      needs: the items that it waits for, with the part needed.
+      choices: for a Merge, its inputs' sources.
+      after: for an Exit, all inputs of its frame, because it may depend on them through back edges.
+      source, slot: for a routed value, its source slot and its destination slot.
       owner: the item that contains this one, or None.
-      level: never decreases along edges; see the module's text.
-      behind: a bit set of the potentially blocking items among its predecessors and itself.
+      level: a number that never decreases along edges; see the module docstring.
+      behind: a bit set of potentially blocking items, among its predecessors and itself.
     """
 
     __slots__ = (
@@ -127,11 +130,11 @@ class Item:
         slot: int | slice,
         node: Node,
     ) -> None:
-        """Append a call: its arguments, their slots, and the slot of its result."""
+        """Append a call: its function, argument getter, argument slots, result slot and node."""
         self.work.append((function, take, slot, uses, slot_range(slot), node))
 
     def find(self) -> Item:
-        """Return the representative of its group."""
+        """Return the item that represents its group (union-find)."""
         item = self
         while item.group is not item:
             item.group = item.group.group
@@ -144,7 +147,7 @@ class Edges:
 
     Attributes:
       successors: entries that wait for it, and are dead if it is.
-      followers: entries that only run after it, dead or not.
+      followers: entries that run after it, whether it is dead or not.
       choices: Merges, each with the position of this input.
     """
 
@@ -163,22 +166,23 @@ class Entry:
       index: its position among the entries, which is also the priority of ready ones.
       kind: WORK, or how it routes values.
       frame: the frame that counts its pending inputs; for an Enter, the frame around the loop.
-      local: its index among the entries of that frame.
+      local: its index among the entries of its frame.
       segment: its instructions.
       node, device: its first node, the only one of a heavy or asynchronous entry, and its device.
-      kernel: for an asynchronous node, the function that starts it; its reads are in `segment`.
+      kernel: for an asynchronous node, the function that starts it; `segment` has the reads of its
+        inputs.
       key: for a Send or Receive, the rendezvous key; "" until it is first needed.
       move: for a Receive from another memory space, the function that copies the value.
       take, slot: the asynchronous node's argument getter and result; for a routed value, `slot` is
         its destination and `source` its source.
       pred: for a Switch, the slot of the predicate.
-      sources, ahead, back: for a Merge, the slots of its inputs, the number of them from its own
-        iteration, and the number from the previous one.
-      heavy: worth a thread of the pool.
+      sources, ahead, back: for a Merge, the slots of its inputs, the number of inputs from the same
+        iteration, and the number of those from the previous one.
+      heavy: True if it is worth a thread of the pool.
       part: the partition of the step that it belongs to.
-      pending: the number of ends that it waits for.
-      edges, sides: the entries that wait for it; for a Switch, also those that wait for each side.
-      shared: slots it uses that other entries write or read.
+      pending: the number of entries or routed values that it waits for.
+      edges, sides: the entries that wait for it, and for a Switch those that wait for each side.
+      shared: the slots that it uses together with other entries.
       cost: measured running time in seconds, smoothed; 0 until known.
     """
 
@@ -247,10 +251,10 @@ def group(
 
     Args:
       items: in topological order, without the back edges of loops.
-      kept: slots that are fetched and must not be cleared.
-      together: whether items that wait for values available at the start of the step may wait for
-        all of these.
-    Returns: the entries, and by frame, the number of users of each slot shared by entries.
+      kept: the slots that are fetched, which must not be cleared.
+      together: True if items that wait for values available at the start of the step may wait for
+        all such values.
+    Returns: the entries, and for each frame the number of users of each slot that entries share.
     """
     _assign_levels(items, together)
     members: dict[Item, list[Item]] = {}
@@ -273,7 +277,7 @@ def group(
 
 
 def in_order(items: Sequence[Item]) -> list[Item]:
-    """Sort items topologically, by position among independent ones."""
+    """Sort items topologically; independent ones keep their order."""
     users: dict[Item, list[Item]] = {item: [] for item in items}
     pending: dict[Item, int] = {}
     for item in items:
@@ -301,7 +305,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 
 
 def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -> None:
-    """Add an entry to the edges of all needs of its items, and count these."""
+    """Add an entry to the edges of all items that it needs, and count these."""
     needs = {(entry_of[need.find()], port) for part in parts for need, port in part.needs}
     needs -= {(entry, WHOLE), (entry, ORDER)}
     entry.pending = len(needs)
@@ -324,7 +328,7 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 
 
 def _assign_levels(items: Sequence[Item], together: bool) -> None:
-    """Set `level` and `behind` of each item, and join the items that share an entry."""
+    """Set `level` and `behind` of each item, and unite the items that share an entry."""
     step = len(items) + 1  # exceeds the number of levels between transfers
     at_once = {item for item in items if together and _is_sent_at_start(item)}
     minimum = step + 1 if at_once else 0
@@ -351,14 +355,14 @@ def _assign_levels(items: Sequence[Item], together: bool) -> None:
 
 
 def _is_sent_at_start(item: Item) -> bool:
-    """Return True if it receives a value that is sent at the beginning of the step."""
+    """Return True if the item receives a value that is sent at the beginning of the step."""
     return item.kind == RECEIVE and item.node.attrs.get(DEPTH, 0) <= 1 and not item.sources
 
 
 def _union(sets: Sequence[int]) -> int:
     """Return the union of bit sets.
 
-    They may be long, so if the largest contains all others it is returned without a copy.
+    Sets may be long, so if the largest one contains all others it is returned without a copy.
     """
     result = max(sets, default=0)
     for other in sets:
@@ -368,7 +372,7 @@ def _union(sets: Sequence[int]) -> int:
 
 
 def _rises(source: Item, item: Item) -> bool:
-    """Return True if two items are in different entries even if both are cheap."""
+    """Return True if two items need different entries even if both are cheap."""
     return source.alone or source.frame is not item.frame or source.guard != item.guard
 
 
@@ -376,7 +380,7 @@ Slot = tuple["Frame | None", int]
 
 
 def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
-    """Return the groups that write or read each slot that some item writes."""
+    """Return the groups that use each slot, for slots that some item writes."""
     users: dict[Slot, set[Item]] = {}
     for item in items:
         leader = item.find()
@@ -395,7 +399,7 @@ def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
 
 
 def touched(item: Item) -> list[int]:
-    """Return the slots of its own frame that an item reads or writes."""
+    """Return the slots that an item reads or writes, in its own frame."""
     result = [slot for *_, slots, _ in item.work for slot in slots]
     return (
         [*_read_slots(item), *result, item.slot]
@@ -405,7 +409,7 @@ def touched(item: Item) -> list[int]:
 
 
 def _read_slots(item: Item) -> list[int]:
-    """Return the slots of its own frame that an item reads."""
+    """Return the slots that an item reads, in its own frame."""
     used = [slot for _, _, _, uses, _, _ in item.work for slot in uses]
     used += [slot for (need, _), slot in item.choices if need.kind not in (ENTER, NEXT)]
     return [*used, item.source, item.pred]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft_exec.executor.native.warm_up import WarmUp
 
 NOT_COMPUTED = object()
-"""Marks the slot of a fetch that may never be computed, until it is."""
+"""Marks the slot of a fetch that was not computed; its branch may not be taken."""
 
 
 class Executable:
@@ -30,9 +30,9 @@ class Executable:
     Attributes:
       template: the slots before a step: constants and variables, None elsewhere.
       feed_slots: the slots of fed values.
-      fetches: how to read each result.
+      fetches: the reader of each result.
       linear: all instructions in one fixed order if nothing can overlap; else None.
-      run_line: runs these for a step of its own.
+      run_line: runs these instructions as a step.
       plan: the schedule of the ready queue if `linear` is None.
       warm_up: the policy that replaces this executable by one with compiled regions; None if it is
         final.
@@ -68,26 +68,26 @@ class Executable:
         return slots
 
     def machine(self, slots: Slots) -> Any:
-        """Return the ready queue of a step that does not run entirely in a line."""
+        """Return the ready queue of a step whose nodes are not all run in a fixed order."""
         assert self.plan is not None
         return StepMachine(self.plan, slots)
 
     def results(self, slots: Slots) -> list[Any]:
         """Return the fetched values, which belong to the caller.
 
-        Raises: InvalidArgumentError: one was never computed, since its branch was not taken.
+        Raises: InvalidArgumentError: a fetch was not computed because its branch was not taken.
         """
         return [fetch.take(slots) for fetch in self.fetches]
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments that run in a line: all instructions, or those of each entry."""
+        """The segments: all instructions, or those of each entry."""
         if self.linear is not None:
             return [self.linear]
         return [entry.segment for entry in self.plan.entries] if self.plan is not None else []
 
     def cancel(self) -> None:
-        """Cancel running steps at the next node with a CancelledError, and later ones at once."""
+        """Cancel running steps at their next node, and later ones immediately."""
         if self.linear is not None:
             self.linear.cancel()
         if self.plan is not None:
@@ -95,7 +95,10 @@ class Executable:
 
 
 def _sole_count() -> int:
-    """Return the refcount of an array held only by a slot; it varies with the Python version."""
+    """Return the reference count of an array that only a slot holds.
+
+    It depends on the Python version.
+    """
     slots: Slots = [np.empty(1)]
     value = slots[0]
     return getrefcount(value)
@@ -114,7 +117,7 @@ class Fetch:
         self.shared = shared
 
     def take(self, slots: Slots) -> Any:
-        """Return the value, copied if its memory could have other owners."""
+        """Return the value, copied if its memory may have other owners."""
         value = slots[self.slot]
         if type(value) is not np.ndarray:
             if isinstance(value, np.ndarray):
@@ -129,7 +132,7 @@ class Fetch:
 
 
 class ReferenceFetch(Fetch):
-    """Reads the value that the variable behind a fetched reference has at the end of the step."""
+    """Reads the value of a variable at the end of the step, for a fetched reference."""
 
     __slots__ = ("device", "output")
 
@@ -141,7 +144,7 @@ class ReferenceFetch(Fetch):
     def take(self, slots: Slots) -> Any:
         """Return the value.
 
-        Raises: FailedPreconditionError: the variable has none.
+        Raises: FailedPreconditionError: the variable has no value.
         """
         try:
             value = slots[self.slot].read()

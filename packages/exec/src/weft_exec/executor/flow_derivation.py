@@ -1,4 +1,4 @@
-"""A derivation with conditionals and loops."""
+"""Derivation of executables with conditionals and loops."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class FlowDerivation(Derivation):
     """A derivation with conditionals and loops.
 
     There are two ways to run a loop. If iterations or kernels may run in parallel, it is scheduled:
-    it has slots and entries of its own, and the ready queue keeps its frames apart. Any other loop
+    it has its own slots and entries, and the ready queue distinguishes its frames. Any other loop
     is linear: it is a single item of the enclosing frame, uses the slots of that frame, and runs
-    its iterations in a line. The nodes inside have items, too, whose needs and work are added to
-    those of the loop. Only the outermost linear loop is scheduled.
+    its iterations in sequence. The needs and the work of the nodes inside are added to those of the
+    loop's item. Of nested linear loops only the outermost one is scheduled.
 
-    In a line, routing costs nothing. A Switch, an Enter, an Exit and a NextIteration share the slot
-    of their input (`_share_slot`), and a Merge selects one of two slots by the predicate. In the
-    ready queue each of them is an item and counts dead inputs.
+    In a linear loop, routing costs nothing: a Switch, an Enter, an Exit and a NextIteration share
+      the slot of their input (`_share_slot`), and a Merge selects one of two slots by the
+      predicate. In the ready queue each of them is an item, and dead inputs are counted.
 
     Attributes:
-      templates: the slots of each scheduled frame before an iteration.
+      templates: for each scheduled frame, the slots before an iteration.
       variables: the contiguous slots of the variables of each linear loop.
-      owners: the items of the linear loops, by their frames.
-      copies: the slots of constants in frames other than that of their node.
+      owners: the items of the linear loops, by frame.
+      copies: the slots of constants in other frames than that of their node.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class FlowDerivation(Derivation):
         self.copies: dict[tuple[Output, Frame], int] = {}
 
     def derive(self, nodes: Sequence[Node]) -> Executable:
-        """Return the executable of nodes that are given in execution order."""
+        """Derive the executable of nodes, which are in execution order."""
         self.linear_loops = LinearLoops(
             nodes, self.flow, self._kernel_of, self.overlap, self._compiled
         )
@@ -107,7 +107,7 @@ class FlowDerivation(Derivation):
         return self.linear_loops.home(frame)
 
     def _is_flat(self, frame: Frame) -> bool:
-        """Return True if the nodes of a frame run in a line."""
+        """Return True if the nodes of a frame run in a fixed order."""
         return self.linear_loops.linear or self._slot_frame(frame) is not frame
 
     def _frame_of(self, node: Node) -> Frame:
@@ -138,7 +138,7 @@ class FlowDerivation(Derivation):
         self.variables[frame] = slice(slots[0], slots[-1] + 1)
 
     def _owner(self, frame: Frame) -> Item | None:
-        """Return the linear loop of a frame, or the one that contains it."""
+        """Return the linear loop of a frame, or the outermost linear loop around it."""
         parent: Frame | None = frame
         owner = None
         while parent is not None:
@@ -168,12 +168,12 @@ class FlowDerivation(Derivation):
         return anchors
 
     def _slot_in(self, source: Output, item: Item) -> int:
-        """Return the slot of an output for an item."""
+        """Return the slot in which an item finds an output."""
         assert item.frame is not None
         return self._slot_at(source, self._slot_frame(item.frame))
 
     def _slot_at(self, source: Output, frame: Frame) -> int:
-        """Return the slot of an output in a frame; each frame has its own copy of a constant."""
+        """Return the slot of an output in a frame; each frame has its own copies of constants."""
         if (
             source.node.role is not Role.CONSTANT
             or self._slot_frame(self.flow.frame[source.node]) is frame
@@ -190,7 +190,7 @@ class FlowDerivation(Derivation):
         return self.templates[home][self.slots[source]]
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
-        """Return possible reads in the same frame; other frames are ordered as in a line."""
+        """Return possible earlier accesses in the same frame; other frames run in order anyway."""
         return [
             read
             for read in self.readers.get(variable, ())
@@ -219,7 +219,7 @@ class FlowDerivation(Derivation):
             super()._node(node)
 
     def _share_slot(self, node: Node, source: Output) -> None:
-        """Let a node's outputs share the slot of `source`."""
+        """Make a node's outputs share the slot of `source`."""
         slot = self._slot_at(source, self._slot_frame(self._frame_of(node)))
         for output in node.outputs:
             self.slots[output] = slot
@@ -297,7 +297,7 @@ class FlowDerivation(Derivation):
             item.needs |= self._anchors(control)
 
     def _select(self, node: Node) -> None:
-        """Add an item for a Merge in a line, which selects a side by the predicate."""
+        """Add an item for a Merge that selects a side by the predicate."""
         item = self._item(node, "", False, False)
         self._wait_for_inputs(node, item)
         pred, side = self._decided_by(node)
@@ -319,7 +319,7 @@ class FlowDerivation(Derivation):
             )
 
     def _decided_by(self, node: Node) -> tuple[Output, int]:
-        """Return the predicate of a structured Merge, and its value that selects input 1."""
+        """Return the predicate of a structured Merge, and the value of it that selects input 1."""
         lower, upper = [self.flow.output_guard(source) for source in node.inputs]
         ((pred, side),) = upper - lower
         return pred, side
@@ -354,7 +354,7 @@ class FlowDerivation(Derivation):
         return self._executable(fetches, None, plan)
 
     def _scheduled(self) -> list[Item]:
-        """Return the items outside linear loops, and the loops with the needs of their items."""
+        """Return the items outside linear loops, and linear loops with the needs of their items."""
         items = [item for item in self.items if item.owner is None]
         # Merges first: their inputs may need new items that pass values on.
         entering: dict[Frame, list[Item]] = {}
@@ -385,7 +385,7 @@ class FlowDerivation(Derivation):
     def _layout(
         self, frame: Frame, work: dict[Node, list[Located]], kept: Collection[int]
     ) -> Layout:
-        """Return the layout of work on the slots of a frame."""
+        """Return the layout of work that uses the slots of a frame."""
         outlive = kept if frame is self.flow.root else ()
         wholes = {
             cond: (claim.make(), claim.whole)
@@ -416,7 +416,7 @@ class FlowDerivation(Derivation):
             self.owners[frame].work.append(layout.loop(loop))
 
     def _choices(self, item: Item, items: list[Item]) -> None:
-        """Record the sources of the inputs of a Merge."""
+        """Record the sources of a Merge's inputs."""
         for source in item.node.inputs:
             anchors = self._source(source)
             if is_back_edge(item.node, source) or source.node.role is Role.ENTER:
@@ -431,7 +431,7 @@ class FlowDerivation(Derivation):
                 item.choices.append(((passing, WHOLE), passing.slot))
 
     def _passing(self, source: Output, item: Item) -> Item:
-        """Return an item that forwards an output after everything that the output depends on."""
+        """Return an item that forwards an output once all that the output depends on has ended."""
         guard = frozenset({(source.node, -1)})
         passing = Item(source.node, item.position, "", False, False, item.frame, guard)
         slot = self._slot_in(source, passing)
@@ -443,13 +443,13 @@ class FlowDerivation(Derivation):
 
 
 def _linear_loop(frame: Frame) -> Item:
-    """Return the item of a linear loop; its work is added later."""
+    """Return the item of a linear loop, without its work."""
     assert frame.cond is not None
     return Item(frame.cond, -1, "", False, False, frame.parent, frame.guard)
 
 
 def _outermost(need: Need) -> Need:
-    """Replace a need of an item inside a linear loop by one of the loop."""
+    """Replace a need of an item inside a linear loop by a need of the loop."""
     item = need[0]
     return need if item.owner is None else (item.owner, WHOLE)
 
@@ -459,7 +459,7 @@ def _same_value(value: Any) -> Any:
 
 
 def isolate_fetches(step: StepGraph, flow: Flow) -> bool:
-    """Add nodes for fetches that may not be computed; return True if there are any.
+    """Add nodes for fetches that may not be computed; return True if any were added.
 
     Raises: InvalidArgumentError: a fetch is inside a loop.
     """

@@ -1,4 +1,4 @@
-"""Static plans of the ready queue: the initial state of iterations of each frame."""
+"""Static plans of the ready queue: the initial state of the iterations of each frame."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ class FramePlan:
 
     Attributes:
       name: the name of the frame; "" outside.
-      template: the initial slots of an iteration; the slots of the step itself come from outside.
+      template: the initial slots of an iteration; empty for the step itself, which receives its
+        slots.
       pending: the pending count of each entry, by `Entry.local`.
-      start: entries without dependencies.
+      start: the entries without dependencies.
       uses: the number of users of each slot shared by entries.
-      enters: the number of input values.
+      enters: the number of values that enter.
       exits: the Exit entries.
       parallel_iterations: the maximum number of concurrent iterations.
     """
@@ -45,7 +46,7 @@ class FramePlan:
         self.exits: list[Entry] = []
 
     def add(self, entry: Entry) -> None:
-        """Add an entry to the frame's own."""
+        """Add an entry to the frame."""
         entry.local = len(self.pending)
         self.pending.append(entry.pending)
         if not entry.pending:
@@ -60,7 +61,7 @@ class StepPlan:
     Attributes:
       root: the part outside all loops.
       entries: all entries.
-      entered: the frame of each Enter.
+      entered: the frame that each Enter leads to.
     """
 
     __slots__ = ("entered", "entries", "root")
@@ -81,7 +82,7 @@ class StepPlan:
 
     @classmethod
     def of_segment(cls, segment: Segment) -> StepPlan:
-        """Return the plan of a step that runs in a line, as one heavy entry."""
+        """Return the plan of a step that runs its nodes in a fixed order, as one heavy entry."""
         entry = Entry(0, segment)
         entry.heavy = True
         return cls.of_root([entry], {})
@@ -98,9 +99,9 @@ class StepPlan:
         """Return the plan of a step with loops.
 
         Args:
-          frames: outermost first, which is the step itself.
+          frames: the frames; the first one, the outermost, is the step itself.
           templates: the slots of the frames that are scheduled node by node.
-          entered: the frame of each Enter.
+          entered: the frame that each Enter leads to.
         """
         plans = {
             frame: FramePlan(frame.name, templates[frame], frame.parallel_iterations)

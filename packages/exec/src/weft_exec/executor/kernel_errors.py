@@ -1,4 +1,4 @@
-"""Conversion of kernel exceptions to an OpError with its location."""
+"""Conversion of exceptions of kernels to OpErrors with location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _MOST_ELEMENTS = 1024
 
 
 def describe(value: Any) -> str:
-    """Return `float32[2,3]` for an array or scalar, the class name for anything else."""
+    """Return the type and shape of an array, `float32[2,3]`.
+
+    For other objects, the name of the class.
+    """
     if isinstance(getattr(value, "dtype", None), np.dtype) and hasattr(value, "shape"):
         name = "string" if value.dtype.hasobject else value.dtype.name
         return f"{name}[{','.join(map(str, value.shape))}]"
@@ -30,7 +33,8 @@ def describe(value: Any) -> str:
 def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]) -> errors.OpError:
     """Convert `error` to an OpError with op, node, device, inputs and the user's line.
 
-    If the op's shape rule rejects the inputs, its message is used, since it says what is required.
+    If the op's shape rule rejects the inputs, its message is used, because it states the
+    requirement.
     Other exceptions of NumPy and Python become InvalidArgumentError, MemoryError becomes
     ResourceExhaustedError, anything else InternalError.
     """
@@ -62,7 +66,7 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
 def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
     """Return the error of the op's shape rule for the actual inputs of a kernel, if any.
 
-    During graph construction, the rule may have known neither shapes nor values. None if the rule
+    During graph construction, shapes and values may have been unknown to the rule. None if the rule
     accepts the inputs or the op has no rule.
     """
     rule = node.op_def.shape_rule
@@ -98,7 +102,7 @@ def _describe_value(graph: Graph, source: Output, value: Any) -> Output:
 
 
 def raise_located(op_error: errors.OpError) -> NoReturn:
-    """Raise the result of `located` with its cause.
+    """Raise the OpError of `located`, chained to its cause.
 
     No frame in the traceback may refer to the error, or the kernel's inputs would live until the
     next cyclic garbage collection.

@@ -1,7 +1,7 @@
 """Layout of blocks as segments: ordered instructions, and when to clear each slot.
 
-A slot is cleared in the innermost block that contains all instructions using it, after the last of
-them. So the values of one iteration are released before the next one begins.
+A slot is cleared after the last instruction that uses it, in the innermost block that contains all
+such instructions. So the values of an iteration are released before the next iteration begins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft_graph.passes.structure import Block, Branch, Loop, Step, nodes_in
 from weft_graph.passes.whole_loops import WholeLoop
 
 Located = tuple[Work, str]
-"""The work of a node and the name of its device."""
+"""The work of a node, with the name of its device."""
 
 Touches = Counter[int]
 
@@ -34,7 +34,8 @@ class Layout:
       slot_of: returns the slot of an output.
       variables: the loop variables of each frame, in the order of its Merges.
       kept: slots that are never cleared.
-      wholes: the functions and inputs of compiled loops, by the node that computes the predicate.
+      wholes: the functions of compiled loops and their inputs, by the node that computes the
+        predicate.
     """
 
     def __init__(
@@ -54,12 +55,12 @@ class Layout:
         self._produced_slots: set[int] = set()
 
     def segment(self, block: Block) -> Segment:
-        """Return the segment of a block whose slots nothing else uses."""
+        """Return the segment of a block whose slots are used only by the block."""
         self.count(block)
         return self._lay_out_block(block)[0]
 
     def loop(self, loop: Loop) -> Work:
-        """Return the work of a loop; all uses of its slots have been counted."""
+        """Return the work of a loop; all uses of its slots must have been counted."""
         return self._lay_out_loop(loop)[0][0]
 
     # ------------------------------------------------------------------ counting
@@ -69,7 +70,7 @@ class Layout:
         self._total.update(slots)
 
     def count(self, block: Block) -> None:
-        """Count the uses of slots in a block, before the layout."""
+        """Count the uses of slots in a block; call it before the layout."""
         for step in block:
             if isinstance(step, Branch):
                 self._total[self._slot_of(step.pred)] += 1
@@ -106,7 +107,7 @@ class Layout:
     # ------------------------------------------------------------------ laying out
 
     def _lay_out_block(self, block: Block) -> tuple[Segment, Touches]:
-        """Return the segment of a block, and its number of uses of slots that outlive it."""
+        """Return the segment of a block, and the number of uses of slots that outlive it."""
         instructions: list[tuple[Callable[..., Any], Gather, int | slice]] = []
         nodes: list[Node] = []
         devices: list[str] = []
@@ -203,7 +204,7 @@ def _source(merge: Node, back: bool) -> Output:
 
 
 def in_line(items: Sequence[Item], kept: Collection[int]) -> Segment:
-    """Return the items of a step without control flow as one segment, in order."""
+    """Return the items of a step without control flow as one segment."""
     work = [(element, item.device) for item in items for element in item.work]
     last: dict[int, int] = {}
     produced: set[int] = set()

@@ -1,4 +1,4 @@
-"""Classification of loops: linear ones, and those scheduled node by node."""
+"""Classification of loops as linear or scheduled node by node."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from weft_graph.passes.whole_loops import inside
 class LinearLoops:
     """The decision for each frame of a step.
 
-    A loop runs in a line unless something in it can overlap: an asynchronous kernel, or, with
-    threads, a heavy kernel that the next iteration does not wait for.
+    A loop is linear unless something in it can overlap: an asynchronous kernel, or with several
+      threads a heavy kernel that the next iteration does not wait for.
 
     Args:
       kernel_of: returns the kernel of a node; None for nodes that need none.
@@ -23,7 +23,7 @@ class LinearLoops:
       compiled: the nodes that compute the predicates of compiled loops, inside which nothing runs
         in parallel.
     Attributes:
-      linear: whether the whole step runs in a line.
+      linear: True if the whole step runs in a fixed order.
     """
 
     def __init__(

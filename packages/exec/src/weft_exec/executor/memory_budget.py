@@ -1,4 +1,4 @@
-"""Memory budgets of partitions, and their use by regions."""
+"""Memory budgets of partitions, and the memory use of regions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes.memory import BytesOf, Values, lifetimes, peaks
 
 _FRAGMENTATION = 16
-"""Reciprocal of the fraction of a device's memory that is reserved for fragmentation."""
+"""One over this is the fraction of a device's memory that is reserved for fragmentation."""
 
 
 Span = tuple[int, int]
@@ -41,9 +41,9 @@ def bytes_for_values(limit: int, kept: int) -> int:
 
 
 def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
-    """Return the typical value of the sizes that static shapes leave open; 0 if none is open.
+    """Return a typical value for the sizes that are statically unknown; 0 if there are none.
 
-    It is the geometric mean of the open sizes of a feed; the maximum over all feeds.
+    It is the geometric mean of a feed's unknown sizes, and the maximum over all feeds.
     """
     result = 0
     for feed, value in zip(feeds, values, strict=False):
@@ -58,12 +58,12 @@ def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
 class StepMemory:
     """Live ranges of the values of a partition, whose nodes run in a fixed order.
 
-    The effect of joining some nodes is computed from their own values only, since a partition may
-    have thousands of such sets.
+    The effect of joining nodes is computed from their own values only, because a partition may have
+    thousands of such sets.
 
     Args:
       nodes: in execution order.
-      budget: if it is exceeded already, joining nodes must not make it worse.
+      budget: the memory budget; if it is already exceeded, joining nodes must not increase the use.
     Attributes:
       spans: for each value, the position of its producer, and the one after its last use.
       live: the bytes that are live while each node runs.
@@ -88,13 +88,13 @@ class StepMemory:
     def take_together(
         self, members: Sequence[Node], peak_bytes: Callable[[BytesOf], int] | None
     ) -> bool:
-        """Join nodes at the position of the last one if there is enough memory.
+        """Join nodes at the position of the last one, if there is enough memory.
 
         The members must also fit when they run as kernels with all their inputs alive, as in steps
         that are checked or traced.
 
         Args:
-          peak_bytes: as of a `Claim`.
+          peak_bytes: as in `Claim`.
         Returns: True if there was enough memory; otherwise nothing changes.
         """
         places = sorted([self._place[member] for member in members])
@@ -134,7 +134,7 @@ class StepMemory:
         leaving: set[int],
         peak_bytes: Callable[[BytesOf], int] | None,
     ) -> int:
-        """Return the peak memory of the members besides their inputs."""
+        """Return the peak memory of the members, not counting their inputs."""
         if peak_bytes is None:
             return sum([self._sizes[value] for value in result])
         reads = [tuple(result.intersection(self._reads[place])) for place in places]
@@ -145,7 +145,7 @@ class StepMemory:
         return len(self.live) if value in self._retained else max([last, *users]) + 1
 
     def _move(self, before: Mapping[int, Span | None], after: Mapping[int, Span | None]) -> bool:
-        """Change live ranges if the new ones fit; return True if so."""
+        """Change live ranges if the new ones fit into the budget; return True if they do."""
         fits = True
         for value, span in after.items():
             old, new = before[value] or _NEVER, span or _NEVER
@@ -164,6 +164,6 @@ class StepMemory:
 
 
 def _subtract_span(span: Span, other: Span) -> tuple[range, range]:
-    """Return the positions of a span that are not in another one."""
+    """Return the positions that are in a span and not in another one."""
     (begin, end), (first, stop) = span, other
     return range(begin, min(end, first)), range(max(begin, stop), end)

@@ -1,4 +1,4 @@
-"""A step of several partitions, each with its own ready queue, driven as one."""
+"""A step of several partitions, each of which has a ready queue, driven as one step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weft_tensor import errors
 
 
 class StepMachines:
-    """The ready queues of the partitions of one step, with the interface of `StepMachine`."""
+    """The ready queues of a step's partitions, with the interface of `StepMachine`."""
 
     def __init__(self, machines: Sequence[StepMachine]) -> None:
         self._machines = list(machines)
@@ -33,7 +33,7 @@ class StepMachines:
 
     @property
     def running(self) -> list[Token]:
-        """The entries that were handed out and have not finished."""
+        """The number of entries that were handed out and have not finished."""
         return [token for machine in self._machines for token in machine.running]
 
     @property
@@ -48,7 +48,7 @@ class StepMachines:
 
     @property
     def done(self) -> bool:
-        """True if nothing runs and nothing more will."""
+        """True if no entry runs and no further entry will."""
         return all([machine.done for machine in self._machines])
 
     def take(self) -> Token | None:
@@ -76,11 +76,11 @@ class StepMachines:
         return all([machine.abort(error) for machine in self._machines])
 
     def interrupt(self, error: errors.OpError) -> bool:
-        """Call `abort` from outside the step."""
+        """Call `abort` from another thread than that of the step."""
         return all([machine.interrupt(error) for machine in self._machines])
 
     def end(self) -> None:
-        """Clear an interruption that had no effect."""
+        """Clear an interruption that came too late to have an effect."""
         for machine in self._machines:
             machine.end()
 
@@ -98,7 +98,7 @@ class StepMachines:
 class PartedExecutable(Executable):
     """The executable of one signature on several devices.
 
-    Its slots are the fed values, followed by one with the slots of the partitions.
+    Its slots are the fed values, followed by a slot that contains the slots of all partitions.
     """
 
     __slots__ = ("_count", "_parts")
@@ -137,7 +137,7 @@ class PartedExecutable(Executable):
         return result
 
     def cancel(self) -> None:
-        """Cancel running steps at the next node with a CancelledError, and later ones at once."""
+        """Cancel running steps at their next node, and later ones immediately."""
         for _, executable in self._parts:
             executable.cancel()
 
@@ -154,9 +154,9 @@ def derive_parts(
 
     Args:
       parts: the partitions by device.
-      feeds, fetches: their numbers in the whole step.
+      feeds, fetches: the numbers of feeds and fetches of the whole step.
       budgets: by device, as for `derive_part`.
-    Raises: OpError: as `derive`.
+    Raises: OpError: see `derive`.
     """
     budgets = budgets or {}
     derived = [
@@ -173,17 +173,17 @@ def derive_part(
     neighbours: Mapping[str, Device] | None = None,
     budget: MemoryBudget | None = None,
 ) -> Executable:
-    """Return the executable of one partition, which needs no other partition or device.
+    """Return the executable of one partition, independently of other partitions and devices.
 
-    It receives the values of the partition's feeds and returns those of its fetches, each in order,
-    and exchanges values with other partitions through the step's rendezvous.
+    It receives the feeds of the partition and returns its fetches, each in order, and exchanges
+    values with other partitions through the rendezvous of the step.
 
     Args:
       device: the partition's device.
-      neighbours: devices of this process by name. Their values are handed over unchanged; values of
-        other devices arrive in the host's memory.
+      neighbours: the devices of this process by name. Their values are received unchanged; values
+        of other devices are received in the host's memory.
       budget: memory budget of compiled code; None for no limit.
-    Raises: OpError: as `derive`.
+    Raises: OpError: see `derive`.
     """
     is_remote = device.memory_space != HOST
     bring_in = device.from_host if is_remote else None
@@ -203,7 +203,7 @@ def derive_part(
 
 
 def _is_signal(receive: Node) -> bool:
-    """Return True if a Receive only signals the end of a node, without a value."""
+    """Return True if a Receive signals only that a node has ended, without a value."""
     return bool(receive.attrs["tensor_name"].startswith("^"))
 
 
@@ -219,7 +219,7 @@ def placing_on(device: Device, check: Callable[[Node], object] | None = None) ->
     """Return a placement of all nodes on one device.
 
     Args:
-      check: raises if a node may not be placed there.
+      check: raises an error if a node may not be placed on the device.
     """
 
     def place(node: Node) -> tuple[Device, Kernel]:

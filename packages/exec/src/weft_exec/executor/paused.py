@@ -1,4 +1,4 @@
-"""A step that pauses whenever it waits for feeds or fetches of its caller."""
+"""A step that pauses when it waits for feeds or fetches of its caller."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class CallerRendezvous(Rendezvous):
 
     @property
     def waiting(self) -> int:
-        """Return the number of receives whose value has not been sent yet."""
+        """Return the number of receives that wait for a value."""
         with self._lock:
             return len(self._waiting)
 
 
 class PausedStep(Driver):
-    """A step that advances only inside the calls of its caller.
+    """A step that advances only during calls of its caller.
 
-    Between calls nothing runs except asynchronous kernels, whose results wait for the next call. So
-    an abandoned step holds no thread, and is released when its object is dropped.
+    Between calls only asynchronous kernels run, and their results are processed in the next call.
+    So an abandoned step does not occupy a thread, and is released with its object.
 
     Attributes:
       rendezvous: exchanges feeds and fetches with the caller.
-      ended: whether the step has ended.
+      ended: True once the step has ended.
     """
 
     def __init__(
@@ -73,11 +73,12 @@ class PausedStep(Driver):
         self._token = context.cancellation.register(self._wake)
 
     def advance(self, names: Collection[str], to_the_end: bool, timeout: float | None) -> None:
-        """Run everything that can run now; return once the wanted fetches are available.
+        """Run everything that can run now; return once the requested fetches are available.
 
         Args:
-          names: names of fetches. One that needs values not fed yet is not available afterwards.
-          to_the_end: wait for the whole step, since nothing more will be fed or fetched.
+          names: the names of the requested fetches; fetches that need values not fed yet remain
+            unavailable.
+          to_the_end: True to wait for the whole step, because nothing more will be fed or fetched.
           timeout: in seconds, for this call; when it expires, the step ends.
         Raises: OpError: a kernel failed, or the step was canceled or timed out; the step has ended.
         """
@@ -109,7 +110,7 @@ class PausedStep(Driver):
                 self._wait()
 
     def _can_pause(self, names: Collection[str], to_the_end: bool) -> bool:
-        """Return True if the wanted fetches are available or the rest waits for the caller."""
+        """Return True if the requested fetches are available or the rest waits for the caller."""
         if self._on_pool:
             return False
         if not to_the_end and all([key in self.rendezvous.fetched for key in names]):
@@ -121,7 +122,7 @@ class PausedStep(Driver):
         self._context.cancellation.cancel(reason)
 
     def close(self, reason: BaseException | None = None) -> None:
-        """Cancel the rest of the step; may be called repeatedly."""
+        """Cancel the rest of the step; further calls have no effect."""
         if not self.ended:
             self._abandon(reason or errors.CancelledError("the partial run was dropped"))
             self._end()

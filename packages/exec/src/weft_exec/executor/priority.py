@@ -1,4 +1,4 @@
-"""Execution order of nodes: updates of state run after the nodes that do not need them."""
+"""Execution order of nodes: updates of state run after nodes that do not depend on them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from weft_graph.passes.flow import ordered_by
 def by_priority(nodes: Sequence[Node]) -> list[Node]:
     """Return `nodes` in a topological order in which updates of state come as late as possible.
 
-    Independent nodes keep the order of construction. With updates last, a read that no edge orders
-    against an update sees the value before the step. Back edges of loops are ignored.
+    Independent nodes keep the order of construction. Since updates come last, a read that is not
+    ordered against an update by an edge returns the value from before the step. Back edges of loops
+    are ignored.
     """
     if not any(updates(node) for node in nodes):
         return list(nodes)
@@ -22,7 +23,7 @@ def by_priority(nodes: Sequence[Node]) -> list[Node]:
 
 
 def updates(node: Node) -> bool:
-    """Return True if a node changes a variable that it receives, or has only side effects."""
+    """Return True if a node changes a variable, or has only side effects."""
     traits = node.traits
     if not node.inputs or traits.routes or traits.identity or traits.role is Role.SEND:
         return False
@@ -38,7 +39,7 @@ def updates(node: Node) -> bool:
 
 
 def changed_by(node: Node) -> Sequence[Output]:
-    """Return the references and handles whose variables a node changes."""
+    """Return the references and handles of the variables that a node changes."""
     if node.type == REGION:
         return [node.inputs[index] for index in node.attrs["updates"]]
     if not updates(node):
@@ -51,7 +52,7 @@ def changed_by(node: Node) -> Sequence[Output]:
 
 
 def takes_reference(node: Node, position: int) -> bool:
-    """Return True if a node uses the reference at an input, not the value behind it."""
+    """Return True if a node uses the reference at an input itself, not the value behind it."""
     if node.type == REGION:
         return position in node.attrs["updates"] and node.inputs[position].dtype.is_ref
     args = node.op_def.inputs
@@ -59,7 +60,10 @@ def takes_reference(node: Node, position: int) -> bool:
 
 
 def variable_of(output: Output) -> Node | None:
-    """Return the variable whose reference or handle an output is, or None."""
+    """Return the variable that an output refers to, as a reference or handle.
+
+    None if it is neither.
+    """
     while output.dtype.is_ref or output.dtype.name == "resource":
         node = output.node
         if node.role is Role.VARIABLE:

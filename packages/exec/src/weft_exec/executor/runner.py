@@ -1,4 +1,4 @@
-"""Execution of steps: in a line, or by the ready queue."""
+"""Execution of steps, in a fixed order or by the ready queue."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Runner:
     """Runs the steps of one session, or of one function body.
 
     Args:
-      container: the container of resources that do not name one.
-      pool: the threads for heavy kernels; None for none.
+      container: the default container of resources.
+      pool: the threads for heavy kernels, or None.
     """
 
     def __init__(self, container: str, pool: ThreadPool | None = None) -> None:
@@ -39,7 +39,7 @@ class Runner:
     def run(self, executable: Executable, slots: Slots) -> list[Any]:
         """Run one step with the least overhead and return its fetches.
 
-        Raises: OpError: a kernel failed, or `close` was called meanwhile.
+        Raises: OpError: a kernel failed, or `close` was called during the step.
         """
         run_line = executable.run_line
         if run_line is None:
@@ -66,8 +66,8 @@ class Runner:
           deadline: in `time.monotonic()`.
           trace: records when each node ran.
           rendezvous: exchanges values with other partitions.
-          cancellation: ends the step from outside, such as when another partition has failed.
-        Raises: OpError: as `run`, the deadline has passed, or the error of `cancellation`.
+          cancellation: ends the step from outside, for example when another partition has failed.
+        Raises: OpError: see `run`; or the deadline has passed; or the error of `cancellation`.
         """
         context = StepContext(deadline, self._container, rendezvous, cancellation)
         self._running.add(context)
@@ -116,12 +116,12 @@ class Runner:
             context.cancellation.cancel(error)
 
     def _blame_closing(self, error: errors.OpError) -> None:
-        """Raise CancelledError instead of an error of a step during which `close` was called."""
+        """Raise CancelledError in place of an error of a step during which `close` was called."""
         if not self._closed or isinstance(error, errors.CancelledError):
             return
         raise errors.CancelledError("the session was closed while the step ran") from error
 
 
 def closed_error() -> errors.FailedPreconditionError:
-    """Return the error of a step that starts after its session was closed."""
+    """Return the error for steps that start after their session was closed."""
     return errors.FailedPreconditionError("the session has been closed")

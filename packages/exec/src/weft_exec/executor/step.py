@@ -1,14 +1,14 @@
 """The ready queue of one step (paper, sections 3.1 and 4.4), driven by events.
 
-It is independent of threads and kernels, and moves values without inspecting them, except for
-predicates. An entry is ready when everything that it waits for has ended. Ready entries are handed
-out in the order of construction, older iterations first. Heavy ones come after the others, which
-take almost no time and may make another heavy entry ready to run in parallel.
+It does not depend on threads and kernels, and inspects no values except predicates. An entry is
+ready when everything that it waits for has ended. Ready entries are handed out in the order of
+construction, older iterations first. Heavy entries come last, because the others take almost no
+time and may make more heavy entries ready, which then run in parallel.
 
-A loop is a frame. Each execution of it is an instance with its iterations. Pending inputs are
-counted for each iteration. Values on the untaken side of a Switch, and all entries that need one of
-them, are dead. A Merge takes its first live input. An iteration is released as
-soon as neither it nor an earlier one has work left.
+A loop is a frame, and each execution of it is an instance, which has iterations. Pending inputs are
+counted for each iteration. Values on the untaken side of a Switch are dead, and so are all entries
+that need one of them. A Merge selects its first live input. An iteration is released when neither
+it nor an earlier one has work left.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from weft_exec.kernels.random_counters import iteration_tag
 from weft_tensor import errors
 
 _ALIVE = -1
-"""Replaces the number of dead inputs of a Merge that has a live one."""
+"""The value that replaces the number of dead inputs of a Merge once it has a live input."""
 
 _EVEN_DEAD = (TRIGGER, SEND)
 _ALIVE_ONLY = (WORK, RECEIVE)
-"""Kinds that run even after dead ends, and kinds that run only if none is dead."""
+"""Kinds that run even after dead inputs, and kinds that run only if no input is dead."""
 
 
 class Iteration:
     """One iteration of an instance of a frame.
 
     Attributes:
-      frame, index: the instance and the iteration number.
-      slots: its values.
+      frame, index: the instance, and the number of the iteration.
+      slots: the values of the iteration.
       pending: the pending count of each entry.
-      dead: the number of dead ends that each entry has received.
+      dead: the number of dead inputs of each entry.
       uses: the number of remaining users of each slot.
       active: number of entries that are ready, running, or being routed.
       children: instances of loops that it has entered.
-      serial: increases with each iteration of the step.
+      serial: a number that increases with each iteration of the step.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Iteration:
 
     @property
     def tag(self) -> int:
-        """A unique tag of the iteration, for random numbers."""
+        """A unique tag of the iteration, which selects random numbers."""
         parent = self.frame.parent
         return 0 if parent is None else iteration_tag(parent.tag, self.index)
 
@@ -94,16 +94,17 @@ class Instance:
     """One execution of a loop, with its iterations.
 
     Attributes:
-      plan: the frame.
+      plan: the static plan of the frame.
       parent: the iteration that entered it; None for the step itself.
       iterations: unfinished iterations by index.
       oldest: the index of the first of them.
-      missing: number of inputs that have not arrived.
-      template, pending: initial state of a new iteration, in which arrived constants are counted.
+      missing: the number of inputs that have not arrived.
+      template, pending: the initial state of a new iteration, which includes the constants that
+        have arrived.
       begin: entries that are ready when an iteration begins.
-      constants: ends to signal in each new iteration.
-      parked: values for an iteration that may not begin yet.
-      left: Exits that have been passed.
+      constants: the constants to signal in each new iteration.
+      parked: the values for an iteration that may not begin yet.
+      left: the Exits that a live value has passed.
     """
 
     __slots__ = (
@@ -135,16 +136,16 @@ class Instance:
 
 
 Token = tuple[Entry, Iteration]
-"""An entry in an iteration."""
+"""A running entry, with its iteration."""
 
 
 class StepMachine:
-    """Pending counts, frames and iterations, ready entries, and slots to clear.
+    """State machine of a step: pending counts, frames, iterations, ready entries, slots to clear.
 
     Attributes:
-      running: entries handed out and not finished.
+      running: the number of entries that were handed out and have not finished.
       heavy_ready: the number of ready heavy entries.
-      error: the first failure; from then on nothing becomes ready.
+      error: the first failure; after it no entry becomes ready.
       root: the iteration that is the step itself.
     """
 
@@ -177,7 +178,7 @@ class StepMachine:
 
     @property
     def done(self) -> bool:
-        """True if nothing runs and nothing more will."""
+        """True if no entry runs and no further entry will."""
         return not self.running and (self.error is not None or not self._ready)
 
     def take(self) -> Token | None:
@@ -194,8 +195,8 @@ class StepMachine:
         """Record that a running entry has finished, and make its successors ready.
 
         Args:
-          dead: whether it received a dead value.
-        Raises: InternalError: it was not running.
+          dead: True if it received a dead value.
+        Raises: InternalError: the entry was not running.
         """
         self._stop(token)
         entry, iteration = token
@@ -220,10 +221,10 @@ class StepMachine:
         return True
 
     def interrupt(self, error: errors.OpError) -> bool:
-        """Abort from outside; `end` clears it if only waits were left.
+        """Abort the step from outside, unless it is only waiting; see `end`.
 
-        Otherwise a value that a waiting entry just received, such as a queue element, would be
-        lost.
+        `end` clears the interruption if only waiting entries were left. Otherwise a value that such
+        an entry has just received, such as a queue element, would be lost.
         """
         if self.error is not None:
             return False
@@ -232,7 +233,7 @@ class StepMachine:
         return True
 
     def end(self) -> None:
-        """Clear an interruption after which all waiting entries were answered."""
+        """Clear an interruption after all waiting entries have received their values."""
         if self._interrupted and not self._ready and not self.running:
             self.error = None
 
@@ -243,7 +244,7 @@ class StepMachine:
         return error
 
     def close(self) -> None:
-        """Release all values, also of unfinished loops after a failure.
+        """Release all values, including those of unfinished loops after a failure.
 
         The traceback of a failure keeps the step alive as long as the error itself. Its values must
         be released earlier: one may be a locked mutex.
@@ -270,7 +271,7 @@ class StepMachine:
     # ------------------------------------------------------------------ ends of entries
 
     def _ripe(self, entry: Entry, iteration: Iteration) -> None:
-        """Make an entry without pending inputs ready."""
+        """Make an entry that waits for nothing ready."""
         iteration.active += 1
         kind = entry.kind
         if kind in _EVEN_DEAD or (kind in _ALIVE_ONLY and not iteration.dead[entry.local]):
@@ -283,7 +284,10 @@ class StepMachine:
     def _signal_waiting(
         self, iteration: Iteration, edges: Edges, dead: bool, values: Mapping[int, Any] | Slots
     ) -> None:
-        """Signal an end to the waiting entries of an iteration; Merges read from `values`."""
+        """Signal an end to the entries that wait for it in an iteration.
+
+        Merges read from `values`.
+        """
         pending = iteration.pending
         for entry in edges.successors:
             local = entry.local
@@ -307,7 +311,7 @@ class StepMachine:
         dead: bool,
         values: Mapping[int, Any] | Slots,
     ) -> None:
-        """Handle a live or dead input of a Merge."""
+        """Process a live or dead input of a Merge."""
         local = entry.local
         if iteration.dead[local] == _ALIVE:
             return
@@ -328,7 +332,7 @@ class StepMachine:
             self._ripe(entry, iteration)
 
     def _ended(self, entry: Entry, iteration: Iteration) -> None:
-        """Release the last uses of an ended entry, and perhaps its iteration."""
+        """Release the slots that only an ended entry used, and its iteration if that has ended."""
         uses = iteration.uses
         for slot in entry.shared:
             uses[slot] -= 1
@@ -406,7 +410,7 @@ class StepMachine:
             self._settle(oldest)
 
     def _remember(self, frame: Instance, entry: Entry, dead: bool) -> None:
-        """Record a constant for later iterations."""
+        """Record a constant for later iterations of a loop."""
         if dead or entry.edges.choices:
             value = {} if dead else {entry.source: frame.template[entry.slot]}
             frame.constants.append((entry.edges, dead, value))
@@ -446,7 +450,7 @@ class StepMachine:
         self._signal_waiting(parent, entry.edges, False, parent.slots)
 
     def _settle(self, iteration: Iteration) -> None:
-        """Release an ended iteration, then those that end with it."""
+        """Release an ended iteration, and those that end as a consequence."""
         while not iteration.active and not iteration.children:
             frame = iteration.frame
             parent = frame.parent
@@ -471,7 +475,7 @@ class StepMachine:
     # ------------------------------------------------------------------ invariants
 
     def check(self) -> None:
-        """Check the invariants by recomputing the counts.
+        """Check the invariants of the step by recomputing its counts.
 
         Raises: InternalError: a count is wrong.
         """

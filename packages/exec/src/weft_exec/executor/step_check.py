@@ -1,4 +1,4 @@
-"""Checks between nodes whether a step must end, and callbacks for long-running work."""
+"""Checks of whether a step must end, and callbacks that stop long-running work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_tensor import errors
 
 
 class StepCheck:
-    """Raises once its step's deadline has passed or the step was canceled."""
+    """Check that raises an error once its step has passed its deadline or was canceled."""
 
     __slots__ = ("_context",)
 
@@ -21,7 +21,7 @@ class StepCheck:
         self._context = context
 
     def __call__(self) -> None:
-        """Check the step.
+        """Raise an error if the step must end.
 
         Raises: DeadlineExceededError, or the error with which the step was canceled.
         """
@@ -32,7 +32,7 @@ class StepCheck:
             raise deadline_error("")
 
     def calling(self, stop: Callable[[], None]) -> ExitStack:
-        """Return a context in which `stop` is called, on any thread, when the step must end."""
+        """Return a context in which `stop` is called, from any thread, when the step must end."""
         context, stack = self._context, ExitStack()
         if context.deadline is not None:
             stack.callback(call_at(context.deadline, stop).cancel)
@@ -42,10 +42,10 @@ class StepCheck:
 
 
 class _Running(threading.local):
-    """The step of the current thread.
+    """The step that the current thread runs.
 
     Attributes:
-      check: its check, if it can be ended.
+      check: its check, or None if it cannot be ended.
     """
 
     check: StepCheck | None = None
@@ -61,5 +61,5 @@ def raise_if_ended() -> None:
 
 
 def deadline_error(where: str) -> errors.DeadlineExceededError:
-    """Return the error of a step that exceeded its timeout."""
+    """Return the error for a step that has exceeded its timeout."""
     return errors.DeadlineExceededError(f"the step ran past its timeout{where}")

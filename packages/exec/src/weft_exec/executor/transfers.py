@@ -1,4 +1,4 @@
-"""The executor's side of a rendezvous: receivers and keys."""
+"""Receivers and keys for the rendezvous of a step."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class HandedOver:
-    """Receiver of a value sent by the driving thread itself, which bypasses the mailbox.
+    """Receiver of a value that the driving thread itself sends, which bypasses the mailbox.
 
     Args:
       token: the receiving entry.
-      hand: called with the token and the value, in that thread.
-      post: as for `Completion`, for errors, which may come from any thread.
+      hand: called in that thread, with the token and the value.
+      post: as in `Completion`; receives errors, from any thread.
     """
 
     __slots__ = ("_hand", "_post", "_token")
@@ -47,12 +47,12 @@ class HandedOver:
 
 
 class Arrival:
-    """Receiver that copies a value from another memory space before it forwards it.
+    """Receiver that copies a value from another memory space and then forwards it.
 
     Args:
       move: copies a value.
-      done: receives the copy; dead values at once.
-      cancellation: of the step, which does not wait for copies in flight.
+      done: receives the copy; dead values are forwarded immediately.
+      cancellation: the cancellation of the step, which does not wait for copies in flight.
     """
 
     __slots__ = ("_cancellation", "_done", "_move")
@@ -77,7 +77,7 @@ class Arrival:
 
 
 class _Transfer:
-    """The `done` of one copy; drops results that arrive after the step was canceled."""
+    """The `done` of one copy; it drops a result that arrives after the step was canceled."""
 
     __slots__ = ("_cancellation", "_done", "_ends", "_token", "_used")
 

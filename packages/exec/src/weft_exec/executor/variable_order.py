@@ -1,4 +1,4 @@
-"""Order of reads and changes of variables, which the edges of the graph do not express."""
+"""Order of reads and changes of variables, which edges of the graph do not express."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def touches(nodes: Sequence[Node]) -> dict[Node, list[Touch]]:
 
 
 def in_order(order: Sequence[Touch]) -> list[tuple[Node, Node]]:
-    """Return pairs of nodes that access one variable, the one that must run first in front."""
+    """Return pairs of nodes that access one variable; the first must run before the second."""
     pairs: list[tuple[Node, Node]] = []
     update: Node | None = None
     readers: list[Node] = []

@@ -1,4 +1,4 @@
-"""A function's body, ready to run."""
+"""The body of a function, ready to run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.step_graph import StepGraph
 
 Derive = Callable[..., Executable]
-"""`derive`, or `derive_first`."""
+"""The signature of `derive` and `derive_first`."""
 
 
 class FunctionBody:
@@ -51,7 +51,7 @@ class FunctionBody:
         Args:
           values: one value for each input of the function, as for kernels of the device.
         Returns: the requested outputs; they belong to the caller.
-        Raises: OpError: as `executable`, or a kernel failed.
+        Raises: OpError: see `executable`; or a kernel failed.
         """
         executable = self._executable or self.executable(values)
         warm_up = executable.warm_up
@@ -80,7 +80,7 @@ class FunctionBody:
         return self._executable
 
     def _replace(self, executable: Executable, values: Sequence[Any]) -> None:
-        """Derive an executable with compiled regions, unless another thread has."""
+        """Replace the executable by one with compiled regions, unless another thread did so."""
         with self._lock:
             if self._executable is executable:
                 with paused_gc():
@@ -96,7 +96,7 @@ class FunctionBody:
         return self._executable_of(step, placing_on(device, placer.place), budget, make)
 
     def _budget(self, values: Sequence[Any]) -> MemoryBudget:
-        """Return the memory budget of compiled code, given the memory in use at the first run."""
+        """Return the memory budget of compiled code, from the memory in use at the first run."""
         from weft_exec.costs import CostModel
 
         device = self.device

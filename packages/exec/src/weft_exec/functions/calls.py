@@ -1,8 +1,8 @@
 """Kernels of calls that are not inlined: recursive functions and functions that opt out.
 
-The executable of a body is derived at the first call and shared by all calls of the function in an
-executable. A body runs as a straight line on the device of the call, with its own slots for each
-call.
+The executable of a body is derived at the first call, and all calls of the function in one
+executable share it. A body runs in a fixed order on the device of the call, and each call has its
+own slots.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class KeptBody(FunctionBody):
-    """Body of a function that is not inlined; runs inside the step of the call."""
+    """The body of a function that is not inlined; it runs inside the step of the call."""
 
     def __init__(
         self, function: Function, device: Device, outputs: Sequence[int], bodies: Bodies
@@ -73,7 +73,7 @@ class KeptBody(FunctionBody):
 
 
 class Bodies:
-    """The bodies of all calls in one executable that are not inlined."""
+    """The bodies of all calls in an executable that are not inlined."""
 
     def __init__(self) -> None:
         self._bodies_by_key: dict[tuple[Function, tuple[int, ...], str], KeptBody] = {}
@@ -90,7 +90,7 @@ class Bodies:
 
 
 _bodies: WeakKeyDictionary[Graph, Bodies] = WeakKeyDictionary()
-"""The bodies of the graph of a step, or of a body in it."""
+"""The bodies for each graph: that of a step, or that of a body inside it."""
 
 
 class KeptCall(Compound):
@@ -170,7 +170,7 @@ def _call(node: Node, device: Device) -> KernelFunction:
 
 
 def _name_call(error: errors.OpError, call: str) -> None:
-    """Prepend the outermost and innermost call to the node name of an error."""
+    """Prepend the names of the outermost and the innermost call to the node name of an error."""
     details = error.details
     details["calls"] = details.get("calls", 0) + 1
     if details["calls"] == 1:

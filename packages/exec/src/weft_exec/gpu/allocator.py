@@ -1,4 +1,4 @@
-"""The memory of one GPU: CuPy's pool behind the interface of `weft_tensor.allocator`."""
+"""The memory of one GPU: CuPy's pool with the interface of `weft_tensor.allocator`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from weft_tensor.allocator import AllocatorStatistics
 from weft_tensor.buffer import Buffer
 
 _OBSERVED: Final = 1 << 20
-"""Minimum size of allocations that update the peak, since reading the use takes the pool's time."""
+"""Minimum size of an allocation that updates the peak, because querying the pool takes time."""
 
 
 class GpuAllocator:
-    """A pool of CuPy's that belongs to one GPU, with a limit and counters.
+    """A memory pool of CuPy for one GPU, with a limit and counters.
 
-    CuPy keeps blocks apart by stream, so a block that was freed is given out again only to work
-    that comes after its last use on the same stream.
+    CuPy keeps the blocks of each stream separately, so a freed block is reused only by later work
+    on the same stream.
 
     Args:
       cupy: the module.
@@ -38,7 +38,7 @@ class GpuAllocator:
             self._pool.set_limit(size=limit)
 
     def malloc(self, size: int) -> Any:
-        """Allocate memory for CuPy's arrays; CuPy calls it while the device's kernels run.
+        """Allocate memory for CuPy's arrays; CuPy calls this while kernels of the device run.
 
         The allocations of a thread that captures a graph belong to the graph.
 
@@ -72,16 +72,16 @@ class GpuAllocator:
             return cupy.empty(shape, dtype)
 
     def allocate(self, nbytes: int, label: str | None = None) -> Buffer:
-        """Refuse: a buffer is memory that the host reads.
+        """Raise an error: a buffer is memory that the host can read.
 
         Raises: UnimplementedError: always.
         """
         raise errors.UnimplementedError(f"{self.name} has no buffers that the host can read")
 
     def reserve(self) -> None:
-        """Take all memory up to the limit from the system now, as one block of the pool.
+        """Allocate all memory up to the limit from the system, as one block of the pool.
 
-        Raises: ResourceExhaustedError: the GPU has less.
+        Raises: ResourceExhaustedError: the GPU has less free memory.
         """
         free = self._limit - self.statistics().bytes_reserved
         if self._limit and free > 0:
@@ -89,7 +89,7 @@ class GpuAllocator:
                 self.chunk(free // 512 * 512)  # freed at once, and kept by the pool
 
     def statistics(self) -> AllocatorStatistics:
-        """Return the counters now; the peak is that of allocations of at least 1 MiB."""
+        """Return the current counters; the peak counts only allocations of at least 1 MiB."""
         used = self._observe()
         with self._cupy.cuda.Device(self._index):
             reserved, free = self._pool.total_bytes(), self._pool.free_bytes()
@@ -105,7 +105,7 @@ class GpuAllocator:
         self._observe()
 
     def trim(self) -> int:
-        """Return unused blocks to the system; return the number of bytes."""
+        """Return unused blocks to the system, and return their number of bytes."""
         with self._cupy.cuda.Device(self._index):
             before = self._pool.total_bytes()
             self._pool.free_all_blocks()

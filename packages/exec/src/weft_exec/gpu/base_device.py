@@ -1,4 +1,4 @@
-"""The memory of a GPU as one session sees it: streams, arrays, variables and copies."""
+"""A GPU as a session sees it: streams, arrays, variables and copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weft_tensor.shape import Dims
 
 _ASIDE: Final = 1 << 20
-"""Host values of more bytes are staged by a thread of the GPU."""
+"""Host values larger than this many bytes are staged by a thread of the GPU."""
 
 
 class BaseGpuDevice(Device):
@@ -34,7 +34,7 @@ class BaseGpuDevice(Device):
 
     Attributes:
       hardware: the state shared with the devices of other sessions.
-      core: a device of the host, for work done there.
+      core: a device of the host, for work that runs there.
       properties: name, compute capability (major, minor), bytes of memory, multiprocessors.
       performance: expected speed of its kernels, from its properties.
     """
@@ -64,14 +64,18 @@ class BaseGpuDevice(Device):
         return self.hardware.active()
 
     def in_graphs(self) -> bool:
-        """Return True if graphs are allowed: all work is in one stream anyway.
+        """Return True if segments may be captured as graphs, because all work is in one stream.
 
-        Not in deterministic sessions: cuBLAS may choose another algorithm in a graph.
+        They are not captured in deterministic sessions, because cuBLAS may choose another algorithm
+        in a graph.
         """
         return graphs_environment() and not self.config.deterministic
 
     def new_variable(self, name: str, dtype: DType, dims: Dims) -> VariableState:
-        """Return a variable; counters and flags are in the host's memory, where they are read."""
+        """Return a variable.
+
+        Counters and flags are in the host's memory, where programs read them.
+        """
         if keeps_variables(dtype):
             return self.core.new_variable(name, dtype, dims)
         return super().new_variable(name, dtype, dims)
@@ -89,31 +93,34 @@ class BaseGpuDevice(Device):
         return isinstance(value, self.xp.ndarray)
 
     def own(self, value: Any) -> Any:
-        """Return a value as an array of this GPU; objects are left unchanged."""
+        """Return a value as an array of this GPU; objects are returned unchanged."""
         if is_of_host(value) and not value.dtype.hasobject:
             return self.hardware.bring_in(value)
         return value
 
     def to_host(self, value: Any) -> Any:
-        """Return a value in the host's memory; waits for it."""
+        """Wait for a value, and return it in the host's memory."""
         return self.hardware.take_out(value) if self.is_own(value) else value
 
     def from_host(self, value: Any) -> Any:
-        """Return a value of the host on the GPU, unless it is of a kind that stays on the host.
+        """Return a value of the host as a value of the GPU, unless such values stay on the host.
 
         Raises: ResourceExhaustedError: it does not fit into the GPU's memory.
         """
         return value if stays(value) else self.hardware.bring_in(value)
 
     def send(self, value: Any, done: Done) -> None:
-        """Call `done` with the value in the host's memory from another thread; does not wait."""
+        """Return immediately.
+
+        Later call `done` from another thread, with the value in the host's memory.
+        """
         if self.is_own(value):
             self.hardware.take_out_aside(value, done)
         else:
             done(value)
 
     def receive(self, value: Any, source: Device, done: Done) -> None:
-        """Copy a value of the host or of another GPU."""
+        """Copy a value of the host or of another GPU to this GPU."""
         if isinstance(source, BaseGpuDevice) and self.is_own(value):
             done(self.hardware.bring_over(value, source.hardware))
         elif is_of_host(value) and not stays(value) and value.nbytes > _ASIDE:

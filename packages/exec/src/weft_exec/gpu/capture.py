@@ -1,4 +1,4 @@
-"""Capture of a thread's work into a CUDA graph, and the state that kernels see meanwhile.
+"""Capture of a thread's work to a CUDA graph, and the state that kernels see during the capture.
 
 While a stream is captured, its kernels are recorded instead of run. CUDA then forbids waiting for
 the stream, and CuPy refuses to call cuBLAS. A graph uses the addresses of its capture when it is
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class NotCaptured(Exception):  # noqa: N818 - it is not an error of a program
-    """Reports work that cannot be part of a graph, and the reason.
+    """Signal that some work cannot be part of a graph, with the reason.
 
     Args:
       at: the position of the responsible instruction; None for the current one.
@@ -34,11 +34,11 @@ class Capture:
       hardware: the GPU, a `Gpu`.
     Attributes:
       stream: the captured stream.
-      draws: arrays that must hold the states of random streams before each launch, with the
-        streams.
+      draws: pairs of an array, which must hold the states of random streams before each launch, and
+        these streams.
       checks: flags that must be 0 after each launch.
       position: the position of the current instruction.
-      changes: whether a variable was changed.
+      changes: True if a variable was changed.
       kept: objects that the graph keeps alive.
       at_end: callbacks at the end of the capture.
     """
@@ -59,7 +59,7 @@ class Capture:
         self._checked_at: int | None = None
 
     def _chunk(self, size: int) -> Any:
-        """Return memory of the device's pool, from blocks of the kernels' stream if it has any."""
+        """Return memory of the device's pool, if possible from blocks of the kernels' stream."""
         with self._hardware.compute:
             return self._hardware.allocator.chunk(size)
 
@@ -76,7 +76,7 @@ class Capture:
             current.capture = None
 
     def constant(self, value: Any) -> Any:
-        """Return a value of the host on the GPU, copied once, not in each launch."""
+        """Return a value of the host on the GPU; it is copied once, not in each launch."""
         with self._side:
             landing = self._cupy.empty(value.shape, value.dtype)
             if value.size:
@@ -86,12 +86,12 @@ class Capture:
         return landing
 
     def drawn(self, states: Any, streams: Sequence[Any]) -> Any:
-        """Return an array that holds the states of random streams when the graph runs."""
+        """Return an array that will hold the states of random streams when the graph runs."""
         self.draws.append((self._cupy.empty(states.shape, states.dtype), streams))
         return self.draws[-1][0]
 
     def check(self) -> Any:
-        """Return a flag for a kernel that checks something; it is 0 when the graph begins.
+        """Return a flag for a kernel with checks; the flag is 0 when the graph begins.
 
         Raises: NotCaptured: a variable was changed, which could not be undone if the check failed.
         """
@@ -115,7 +115,7 @@ class Capture:
 
 
 class _Current(threading.local):
-    """The current thread's capture, and its number of CuPy matrix products."""
+    """The capture of the current thread, and the number of its calls of CuPy's matrix product."""
 
     capture: Capture | None = None
     products = 0
@@ -125,7 +125,7 @@ current = _Current()
 
 
 def forbid(what: str) -> None:
-    """Reject an operation that a graph cannot contain.
+    """Raise an error for an operation that a graph cannot contain.
 
     Raises: NotCaptured: this thread captures a graph.
     """

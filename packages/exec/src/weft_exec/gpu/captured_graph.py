@@ -1,8 +1,8 @@
 """A run of instructions captured into a CUDA graph, for the current values of its slots.
 
-Inputs are copied to fixed addresses before each launch, and results are copied out. Constants stay
-where they are. Variables are changed in place under their locks, provided that they have not moved
-and nobody holds a snapshot.
+Inputs are copied to fixed addresses before each launch, and results are copied from there.
+Constants are not copied. Variables are changed in place under their locks, provided that their
+memory is still the same and no snapshot is held.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from weft_exec.resources.resources import ResourceHandle, VariableState
 
 
 class Comes(NamedTuple):
-    """Sources of a graph's inputs, mostly as slots.
+    """Sources of a graph's inputs, as slots.
 
     Attributes:
       taken: all input slots.
-      fixed: arrays that were the same in the previous call.
-      varying: values of the host that differ from call to call.
-      dead: slots without later users; may include others.
-      multiplies: whether there are matrix products.
+      fixed: the slots of arrays that were the same in the previous call.
+      varying: the slots of host values that differ from call to call.
+      dead: the slots without later users, possibly with others.
+      multiplies: True if there are matrix products.
     """
 
     taken: Sequence[int]
@@ -74,7 +74,7 @@ class CapturedGraph:
     # ------------------------------------------------------------------ capturing
 
     def _places(self, line: Segment, slots: Slots, comes: Comes) -> Slots:
-        """Return the slots for the capture of instructions."""
+        """Return the slots with which the instructions are captured."""
         mine = list(slots)
         bound = [getattr(function, "__self__", None) for function, *_ in line.instructions]
         for state in filter(None, map(state_in, [*bound, *(slots[s] for s in comes.taken)])):
@@ -84,7 +84,7 @@ class CapturedGraph:
         return mine
 
     def _place(self, slot: int, value: Any, comes: Comes) -> Any:
-        """Return the replacement of a value during the capture."""
+        """Return the value that replaces another one during the capture."""
         device, state = self._device, state_in(value)
         if state is not None:
             self._objects[slot] = value
@@ -104,7 +104,7 @@ class CapturedGraph:
         return made
 
     def _holding(self, array: Any) -> Shadow | None:
-        """Return the variable whose value an array is."""
+        """Return the variable that has an array as its value."""
         result = [s for s in self._shadows.values() if self._has_place(s, array)]
         return result[0] if result and array.size else None
 
@@ -184,7 +184,7 @@ class CapturedGraph:
     # ------------------------------------------------------------------ launching
 
     def fits(self, slots: Slots) -> bool:
-        """Return True if the slots hold what the graph was captured for."""
+        """Return True if the graph is valid for the values in the slots."""
         device = self._device
         for slot, array in self._inputs.items():
             value = slots[slot]
@@ -205,7 +205,7 @@ class CapturedGraph:
         )
 
     def _is_there(self, shadow: Shadow) -> bool:
-        """Return True if a variable has not moved."""
+        """Return True if the memory of a variable is still the same."""
         if not shadow.of.is_initialized:
             return False
         array = shadow.of.read()
@@ -215,7 +215,9 @@ class CapturedGraph:
         return bool(array.data.ptr == shadow.place and array.shape == shadow.shape)
 
     def launch(self, slots: Slots) -> bool:
-        """Launch the graph and write the results to the slots; return True if that was done.
+        """Launch the graph and write the results to the slots.
+
+        Return False if that was not possible.
 
         Raises: FailedPreconditionError: a variable has no value.
         """
@@ -234,9 +236,9 @@ class CapturedGraph:
         return True
 
     def _forget(self, slots: Slots) -> dict[int, weakref.ref[Any]]:
-        """Clear dead slots, since a snapshot would prevent in-place changes of a variable.
+        """Clear dead slots, because a snapshot would prevent in-place changes of a variable.
 
-        Returns: weak references to the values, in case they have other owners.
+        Returns: weak references to the values.
         """
         result = {}
         for slot in self._dead.intersection((*self._inputs, *self._snapshots)):
@@ -254,7 +256,7 @@ class CapturedGraph:
             slots[slot] = self._snapshots[slot].of.read() if value is None else value
 
     def _enqueued(self) -> bool:
-        """Launch the graph if all variables are still in place; return True if so."""
+        """Launch the graph if all variables still have the same memory; return True if so."""
         shadows = list(self._shadows.values())
         changed = [shadow for shadow in shadows if shadow.changed]
         others = [shadow for shadow in shadows if not shadow.changed]
@@ -273,7 +275,7 @@ class CapturedGraph:
         return done
 
     def _failed(self) -> bool:
-        """Wait for the checks, if any; return True if one failed."""
+        """Wait for the checks, if there are any; return True if one failed."""
         return any([int(self._device.to_host(flag)[0]) for flag in self._capture.checks])
 
 
@@ -282,7 +284,7 @@ def _is_same(value: Any, known: Any) -> bool:
 
 
 def is_equal(value: Any, known: Any) -> bool:
-    """Return True if two values of the host have the same type, shape and bits."""
+    """Return True if two host values have the same type, shape and bits."""
     if not is_of_host(value) or not is_of_host(known):
         return value is known
     same = value.dtype == known.dtype and value.shape == known.shape

@@ -1,10 +1,10 @@
-"""Nodes compiled to generated GPU kernels, which are loaded through CuPy.
+"""Compiled nodes as generated GPU kernels, which are loaded through CuPy.
 
 A function launches its kernels one after the other on the kernels' stream. If its arrays have the
-same addresses as in an earlier call, which is common in training loops with pooled memory, several
-launches become one launch of a captured CUDA graph.
+same addresses as in an earlier call, one launch of a captured CUDA graph replaces the launches;
+this is common in training loops with pooled memory.
 
-A program with checks, such as of indices, sets a flag, and the call waits for it.
+A program with checks, for example of indices, sets a flag, for which the call waits.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_tensor import errors
 
 _GRAPHS: Final = 4
-"""Maximum number of graphs of a function: one for each set of addresses."""
+"""Maximum number of graphs of a function, one for each set of addresses."""
 _TRIES: Final = 64
-"""Number of calls with new addresses after which no more graphs are captured."""
+"""Number of calls with new addresses after which no further graphs are captured."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -82,16 +82,16 @@ class GpuFunction:
 
     @property
     def enter(self) -> Callable[..., Any]:
-        """Return a call without any fast path; see `Generated`."""
+        """A call without a fast path; see `Generated`."""
         return self
 
     @property
     def enter_briefly(self) -> Callable[..., Any]:
-        """Return the same call, since nothing interrupts it."""
+        """The same call, because nothing interrupts it; see `Generated`."""
         return self
 
     def __call__(self, *arrays: Any) -> None:
-        """Compute; see `Generated`. Arrays in the host's memory are copied to the GPU."""
+        """Compute the nodes; see `Generated`. Arrays in the host's memory are copied to the GPU."""
         device, count = self._device, len(self.updates)
         if current.capture is not None:
             self._capture(current.capture, arrays)
@@ -140,7 +140,7 @@ class GpuFunction:
             launch()
 
     def _raise_what_failed(self) -> None:
-        """Wait for the flag, if there are checks.
+        """Wait for the flag if there are checks, and raise the error of a failed one.
 
         Raises: InvalidArgumentError: a check failed.
         """
@@ -184,12 +184,12 @@ class GpuFunction:
         """Do nothing; see `interrupt`."""
 
     def copy(self) -> GpuFunction:
-        """Return the object itself, since calls are serialized and never interrupted."""
+        """Return the function itself, because calls are serialized and never interrupted."""
         return self
 
 
 class Graphs:
-    """Launches as CUDA graphs, for arrays with addresses seen before.
+    """Launches as CUDA graphs, for arrays whose addresses were seen before.
 
     Args:
       what: a description of the launches, for the log.
@@ -237,10 +237,10 @@ class Graphs:
 
 
 class GpuGenerator:
-    """Makes functions of nodes on one GPU: a `CodeGenerator`.
+    """Generator of functions of nodes for one GPU: a `CodeGenerator`.
 
     Args:
-      inner: makes the kernels.
+      inner: generates the kernels.
     Attributes:
       profiles: see `CodeGenerator`.
     """
@@ -281,7 +281,7 @@ class GpuGenerator:
         return replace(result, kernels=kernels, seconds=sum(seconds), limits=self.roofline())
 
     def _ways(self) -> tuple[tuple[int, int], bool]:
-        """Return the compute capability, and whether all runs must give the same bits."""
+        """Return the compute capability, and True if all runs must give the same bits."""
         device = self._device
         return device.properties.compute_capability, device.config.deterministic
 
@@ -291,7 +291,7 @@ class GpuGenerator:
 
 
 def _region(request: Request) -> RegionRequest:
-    """Return a request that is for a region.
+    """Return the request if it is for a region.
 
     Raises: NotGenerated: it is for a loop.
     """

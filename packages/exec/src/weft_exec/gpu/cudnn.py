@@ -1,4 +1,4 @@
-"""cuDNN through the graphs of nvidia-cudnn-frontend, and convolutions by it.
+"""Convolutions by cuDNN, through the graphs of nvidia-cudnn-frontend.
 
 A graph is built for sizes, type and direction when they first occur, and cached. cuDNN chooses the
 engine by its heuristics. The availability of cuDNN is checked and logged once for each GPU. Without
@@ -32,7 +32,7 @@ Sizes = tuple[int, ...]
 
 
 class Cudnn:
-    """CuDNN on one GPU: a handle bound to the kernels' stream, and the cached graphs."""
+    """CuDNN on one GPU: a handle that is bound to the kernels' stream, and cached graphs."""
 
     def __init__(self, module: Any, hardware: Any) -> None:
         self.module = module
@@ -49,7 +49,10 @@ class Cudnn:
         build: Callable[[Any], dict[str, Any]],
         values: dict[str, Any],
     ) -> None:
-        """Execute the graph of a key on arrays by the names of its tensors."""
+        """Execute the graph with a key on arrays, by the names of its tensors.
+
+        Build it if necessary.
+        """
         with self.lock:
             result = self._graphs.get(key)
             if result is None:
@@ -92,7 +95,7 @@ def either(
     """Return `preferred`, with `plain` as the fallback if it is None or cuDNN has no engine.
 
     Args:
-      what: description of the fallback for the log.
+      what: a description of the fallback, for the log.
     """
     if preferred is None:
         return plain
@@ -112,7 +115,7 @@ def either(
 
 
 def library_of(device: Device) -> Cudnn | None:
-    """Return cuDNN on a device, or None if it is not available."""
+    """Return cuDNN on a device; None if it is not available."""
     hardware = getattr(device, "hardware", None)
     if hardware is None:
         return None
@@ -124,7 +127,7 @@ def library_of(device: Device) -> Cudnn | None:
 
 
 def forget() -> None:
-    """Clear the choices, for tests."""
+    """Clear the cached libraries and choices, for tests."""
     with _lock:
         _chosen.clear()
 
@@ -165,7 +168,7 @@ def _strides(sizes: Sizes) -> Sizes:
 
 
 class _Convolving:
-    """One convolution in the layout (N, ..., C), with filters (O, ..., C)."""
+    """One convolution with the layout (N, ..., C) and filters (O, ..., C)."""
 
     def __init__(self, library: Cudnn, conv: Convolution, device: Device) -> None:
         self.library = library
@@ -186,7 +189,7 @@ class _Convolving:
         )
 
     def tensor(self, graph: Any, name: str, sizes: Sizes) -> Any:
-        """Return an input of a graph."""
+        """Add an input to a graph, and return it."""
         return graph.tensor(
             name=name, dim=list(_nchw(sizes)), stride=list(_strides(sizes)), data_type=self.dtype
         )

@@ -1,8 +1,8 @@
-"""Gradients of batch normalization by cuDNN, similar to `cudnn.py`.
+"""Gradients of batch normalization by cuDNN; see `cudnn.py` for graphs.
 
-Only gradients use cuDNN: its engines read an image once, the generated kernels twice. Its forward
-graph returns only 1 / sqrt(variance + epsilon), from which the op's variances cannot be computed
-accurately enough. Applying given statistics takes one pass either way.
+Only gradients use cuDNN, because its engines read an image once and the generated kernels twice.
+The forward graph of cuDNN returns only 1 / sqrt(variance + epsilon), from which the variances
+cannot be computed accurately enough. With given statistics, both ways take one pass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _in_order(shape: Sizes, data_format: str) -> tuple[list[int], list[int]]:
 
 
 class _Gradients:
-    """The graphs of one node."""
+    """The gradient graphs of one node."""
 
     def __init__(self, library: Cudnn, data_format: str, dtype: np.dtype[Any]) -> None:
         self.library = library
@@ -76,12 +76,13 @@ class _Gradients:
 def gradients(
     device: Device, data_format: str, dtype: np.dtype[Any], kind: np.dtype[Any]
 ) -> Callable[..., None] | None:
-    """Return the function of training gradients, or None if cuDNN is not available.
+    """Return the function of gradients in training mode; None if cuDNN is not available.
 
     Args:
-      dtype: element type of the image; `kind` is that of the vectors.
-    Returns: a function of arrays in C order: the inputs grad, x, scale, mean and inverse, which is
-    1 / sqrt(variance + epsilon), and the outputs by_x, by_scale and by_offset.
+      dtype: the element type of the image.
+      kind: the element type of the vectors.
+    Returns: a function of arrays in C order. Its inputs are grad, x, scale, mean and inverse, which
+      is 1 / sqrt(variance + epsilon); its outputs are by_x, by_scale and by_offset.
     """
     if dtype not in (np.dtype(np.float16), _FLOAT) or kind != _FLOAT:
         return None

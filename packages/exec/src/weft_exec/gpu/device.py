@@ -1,6 +1,6 @@
-"""The device type GPU, which this entry point registers.
+"""Registration of the device type GPU, by an entry point.
 
-Only sessions with a GPU load the class of their devices.
+The class of the devices is loaded only if there is a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPE: Final = "GPU"
 
 
 def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
-    """Return the GPUs of a session; none, at no cost, if CuPy is not installed."""
+    """Return the GPUs of a session; empty, at no cost, if CuPy is not installed."""
     count = config.device_count.get(TYPE)
     if count is not None and count < 0:
         raise errors.InvalidArgumentError(f"device_count of GPU must be at least 0, got {count}")

@@ -35,15 +35,15 @@ def modules() -> tuple[Any, Any] | None:
 
 
 def nccl_module() -> Any:
-    """Return CuPy's module for NCCL, whose `available` tells if the library exists.
+    """Return CuPy's module for NCCL, whose `available` is true if the library exists.
 
-    CuPy itself does not load it.
+    CuPy itself does not import this module.
     """
     return importlib.import_module("cupy.cuda.nccl")
 
 
 def forget() -> None:
-    """Clear the cache, for tests that replace CuPy."""
+    """Clear the cached modules, for tests that replace CuPy."""
     with _lock:
         _state.clear()
         _gpus.clear()
@@ -95,14 +95,14 @@ def details(index: int) -> dict[str, Any]:
 
 
 def allocator(index: int) -> Any:
-    """Return the allocator of a GPU; None until a session has used it."""
+    """Return the allocator of a GPU; None if no session has used the GPU."""
     with _lock:
         made = _gpus.get(index)
     return None if made is None else made.allocator
 
 
 def visible(options: GpuOptions) -> list[int]:
-    """Return CUDA's numbers of the GPUs of a session, in the order of its devices.
+    """Return CUDA's numbers of the GPUs that a session uses, in the order of its devices.
 
     Raises: InvalidArgumentError: visible_device_list is malformed, repeats a number or names a GPU
     that does not exist.
@@ -123,7 +123,7 @@ def visible(options: GpuOptions) -> list[int]:
 
 
 def gpu(index: int, options: GpuOptions) -> Gpu:
-    """Return a GPU of the process, whose memory options are those of the first call.
+    """Return a GPU of the process; its memory options are those of the first call.
 
     Raises: ResourceExhaustedError: it has less memory than the options request.
     """

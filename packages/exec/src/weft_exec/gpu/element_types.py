@@ -1,4 +1,4 @@
-"""The element types that CuPy computes with, as sets for registrations."""
+"""Sets of the element types that CuPy supports, for registrations of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA kernels of scalar definitions, as text; each thread computes one element.
+"""CUDA source of kernels for scalar definitions; each thread computes one element.
 
 Values of float16 are computed in float32 and rounded once at the end.
 """
@@ -54,7 +54,7 @@ _TABLES: Final = {"i": _OF_INTEGERS, "b": _OF_BOOLS, "f": _OF_FLOATS}
 
 
 def _formula(part: Scalar) -> str | None:
-    """Return the CUDA formula of an application, over `{0}` and so on; None if there is none."""
+    """Return a CUDA formula with operands `{0}`, `{1}`, ...; None if the primitive has none."""
     if any(kind(arg.dtype) not in _TABLES for arg in (part, *part.args)):
         return None
     return _TABLES[kind(part.args[-1].dtype)].get(part.name) or _OF_ALL.get(part.name)
@@ -68,7 +68,7 @@ def can_be_written(expression: Scalar, inputs: Sequence[DType]) -> bool:
 
 
 def _computed_in(dtype: DType) -> str:
-    """Return CUDA's name of the type in which values of an element type are computed."""
+    """Return the CUDA type in which values of an element type are computed."""
     return (
         "bool"
         if dtype.is_bool
@@ -102,7 +102,10 @@ class Elements(Source):
         self._attrs = attrs
 
     def text(self, types: Mapping[str, str], index: str) -> str:
-        """Return the source for positions of type `index`; the expression gives other types."""
+        """Return the source for positions of type `index`.
+
+        Other types follow from the expression.
+        """
         result = self._expression.dtype
         lines = [f"typedef {NAMES[index]} I;", f"typedef {_computed_in(result)} W;"]
         if any(dtype.name == "float16" for dtype in (*self._inputs, result)):

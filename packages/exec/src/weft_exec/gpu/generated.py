@@ -1,9 +1,9 @@
-"""CUDA kernels as text, instantiated for the element types of a node.
+"""CUDA kernels as source text, instantiated for the element types of a node.
 
-The sources are in `cuda/`, one file for each family, over names of types: `I` for sizes and
-positions, `W` for the computation type, and those that a `Source` names, such as `T` for elements.
-A text begins with typedefs of these names. CuPy compiles it at the first launch, and caches the
-code in memory and on disk.
+The sources are in `cuda/`, one file for each family. They use type names: `I` for sizes and
+positions, `W` for the computation type, and those that a `Source` declares, such as `T` for
+elements. Typedefs of these names are added in front. CuPy compiles the text at the first launch,
+and caches the code in memory and on disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THREADS: Final = 256
 
 _FOLDER: Final = Path(__file__).parent / "cuda"
 _LARGE: Final = 1 << 30
-"""Sizes from which on positions have 64 bits."""
+"""Size from which positions have 64 bits."""
 _ROW_BLOCKS: Final = 1 << 20
 _INCLUDE: Final = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 NAMES: Final = {
@@ -40,19 +40,19 @@ NAMES: Final = {
     "uint32": "unsigned int",
     "uint64": "unsigned long long",
 }
-"""CUDA's names of element types."""
+"""CUDA's names of the element types."""
 _INDICES: Final = ("int32", "int64")
 
 
 @cache
 def text_of(file: str) -> str:
-    """Return a source of `cuda/` with its includes."""
+    """Return a source file of `cuda/` with its includes expanded."""
     text = (_FOLDER / file).read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda result: text_of(result[1]), text)
 
 
 def _wide(types: Sequence[str]) -> str:
-    """Return the computation type: float32 for float16, float64 if any type is, else the type."""
+    """Return the computation type: float32 for float16, float64 if any is, else the type."""
     floating = [name for name in types if name.startswith("float")]
     if not floating:
         return types[0]
@@ -64,8 +64,8 @@ class Source:
 
     Args:
       file: its name, without the suffix.
-      types: names of element types by the name in the file; the first one and other floating types
-        determine the computation type.
+      types: the possible element types of each type name in the file. The computation type follows
+        from the first type name and other floating types.
     """
 
     every: Final[list[Source]] = []
@@ -76,7 +76,7 @@ class Source:
         Source.every.append(self)
 
     def text(self, types: Mapping[str, str], index: str) -> str:
-        """Return the source for some types, and for positions of type `index`."""
+        """Return the source for some element types, and for positions of type `index`."""
         named = {**types, "W": _wide(list(types.values())), "I": index}
         lines = [f"typedef {NAMES[dtype]} {name};" for name, dtype in named.items()]
         if "float16" in types.values():
@@ -90,7 +90,7 @@ class Source:
             yield " ".join([self.file, *chosen]), self.text(types, chosen[-1])
 
     def program(self, xp: Any, **types: Any) -> Program:
-        """Return the kernels for element types, given as dtypes."""
+        """Return the kernels for some element types, given as dtypes."""
         names = {name: np.dtype(types[name]).name for name in self.types}
         return Program(xp, self, names)
 
@@ -118,7 +118,10 @@ class Program:
             self.launch(name, (-(-size // THREADS),), THREADS, *args, size)
 
     def rows(self, name: str, rows: int, length: int, *args: Any) -> None:
-        """Launch blocks that share `rows` rows; the last arguments are rows and length."""
+        """Launch blocks that divide `rows` rows.
+
+        The last arguments are the number of rows and their length.
+        """
         if rows and length:
             grid = (min(rows, _ROW_BLOCKS),)
             self.launch(name, grid, threads_for(length), *args, rows, length)
@@ -135,7 +138,7 @@ class Program:
         function(grid, (threads,), tuple(given))
 
     def _index(self, name: str, args: Sequence[Any]) -> str:
-        """Return the type that can hold all sizes and positions."""
+        """Return the smallest index type that can represent all sizes and positions."""
         index = "int32"
         for value in args:
             size = value
@@ -156,5 +159,5 @@ class Program:
 
 
 def threads_for(length: int) -> int:
-    """Return the threads of a block for a row: a power of two, at least 32."""
+    """Return the number of threads of a block for a row: a power of two, at least 32."""
     return min(THREADS, max(32, 1 << (length - 1).bit_length()))

@@ -1,7 +1,7 @@
-"""A run of instructions as CUDA graphs, one for each set of captured conditions.
+"""A piece of a segment as CUDA graphs, one for each set of captured conditions.
 
-A graph is captured for shapes and for values of the host. If something differs, or if a check of
-the graph has failed, the instructions run one by one.
+A graph is captured for certain shapes and host values. If one of them differs, or if a check of the
+graph has failed, the instructions run one by one.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from weft_exec.gpu.shadows import state_in
 from weft_tensor import errors
 
 GRAPHS: Final = 4
-"""Maximum number of graphs of a run."""
+"""Maximum number of graphs of a piece."""
 TRIES: Final = 64
-"""Number of calls with new conditions after which no more graphs are captured."""
+"""Number of calls with new conditions after which no further graphs are captured."""
 _COST: Final = 4
-"""Number of such calls that a capture counts as if variables keep moving."""
+"""Number of such calls that a capture counts as, if variables keep changing their memory."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class GraphPiece:
-    """Instructions without host involvement, preceded by interleaved host instructions.
+    """Instructions that need no host between them; interleaved host instructions run before them.
 
     Args:
       inner: the segment of the instructions.
-      run: the recorded traces of the instructions.
+      run: the traces that were recorded of the instructions.
       refuse: called with the position of an instruction that cannot be captured, and the reason.
     """
 
@@ -78,7 +78,7 @@ class GraphPiece:
         self._lock = threading.Lock()
 
     def cancel(self) -> None:
-        """End at the next instruction, and do not begin again."""
+        """End at the next instruction, and reject further runs."""
         self._before.cancel()
         self._line.cancel()
 
@@ -94,7 +94,7 @@ class GraphPiece:
             slots[slot] = None
 
     def _launched(self, slots: Slots) -> bool:
-        """Return True if a graph was launched for the slots."""
+        """Launch a graph that fits the slots; return False if there is none."""
         if not self._line.instructions:
             return False  # closed; the caller reports it
         graph = next((item for item in list(self._graphs) if item.fits(slots)), None)
@@ -113,7 +113,7 @@ class GraphPiece:
             raise_located(located(error, node, device, ()))
 
     def _new(self, slots: Slots) -> CapturedGraph | None:
-        """Return a graph for conditions that occur for the second time."""
+        """Capture a graph if its conditions occur for the second time; return it or None."""
         with self._lock:
             if self._tries > TRIES:
                 return None
@@ -151,9 +151,9 @@ class GraphPiece:
         return [*taken, *filter(state_in, bound)]
 
     def _note_varying(self, slots: Slots) -> None:
-        """Find host values that vary between calls and that regions copy to the GPU.
+        """Find host values that vary between calls and that regions copy to the GPU anyway.
 
-        They are copied before each launch. A graph is captured for fixed values of all others.
+        These are copied before each launch. All other host values are part of a graph's conditions.
         """
         before, self._host = self._host, {s: slots[s] for s in self._taken if is_of_host(slots[s])}
         for slot, value in self._host.items():
@@ -165,13 +165,13 @@ class GraphPiece:
         self._varying.intersection_update(self._host)
 
     def _same(self, slot: int, value: Any) -> bool:
-        """Return True if an array is the same as in the previous call."""
+        """Return True if an array is the same one as in the previous call."""
         before = self._arrays.get(slot)
         return before is not None and before() is value
 
 
 class _Shaped(NamedTuple):
-    """A value whose shape and type alone matter."""
+    """A value of which only the shape and the type matter."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -182,7 +182,7 @@ def _is_bringable(value: Any) -> bool:
 
 
 def _known_by_value(lines: Sequence[Instruction], run: Sequence[InstructionTrace]) -> set[int]:
-    """Return the slots whose values, on the host, instructions of a GPU depend on."""
+    """Return the slots of host values on which instructions of the GPU depend."""
     result: set[int] = set()
     for trace in run:
         if trace.kind is Kind.DEVICE:
@@ -197,7 +197,7 @@ def _segment(inner: Segment, instructions: Iterable[Any], ats: Sequence[int]) ->
 
 
 def _description(device: BaseGpuDevice, value: Any) -> Any:
-    """Return the properties of a value for which a graph is captured."""
+    """Return the properties of a value that are part of a graph's conditions."""
     state = state_in(value)
     if state is not None:
         array: Any = state.read() if state.is_initialized else None

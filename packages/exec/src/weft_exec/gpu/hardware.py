@@ -1,16 +1,16 @@
-"""One GPU of the process: its pool, a stream for kernels, and one for copies in each direction.
+"""One GPU of the process: a pool, a stream for kernels, and a stream for copies in each direction.
 
 Kernels run on `compute`. The host never waits for a stream; streams wait for each other's events.
 
 - A copy to the GPU goes from pinned memory to a staging buffer of the copy-in stream. The compute
-  stream waits for it, and copies it to a block of its own. So copies never wait for kernels, and a
-  block of the compute stream is written by that stream alone. The copy within the device is fast
-  compared with the one over the bus.
+stream waits for it, and copies the data to a block of its own. So copies never wait for kernels,
+and only the compute stream writes its blocks. The copy within the device is fast compared with the
+one over the bus.
 - A copy to the host waits for an event of the compute stream, and goes to pinned memory; a thread
   waits for its end.
 
-Buffers in use by a stream are held until its event has passed. The streams are blocking ones, so
-they are ordered with work that others enqueue on CUDA's default stream.
+A buffer that a stream uses is held until the event of its use has passed. The streams are blocking,
+so they are ordered with work on CUDA's default stream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from weft_exec.resources.resources import Done
 
 
 class _Held:
-    """Objects in use by streams, each with the event that ends its use."""
+    """Objects that streams use, each with the event that ends its use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -92,9 +92,9 @@ class Gpu:
     # ------------------------------------------------------------------ copies in
 
     def bring_in(self, value: Any) -> Any:
-        """Return a copy of a value of the host, which may be changed after the return.
+        """Copy a value of the host to the GPU; the value may be changed after the return.
 
-        Raises: ResourceExhaustedError: it does not fit.
+        Raises: ResourceExhaustedError: the value does not fit.
         """
         if not value.size:
             return self._empty(value)
@@ -109,9 +109,9 @@ class Gpu:
         return self._land(value, fill, staged)
 
     def bring_over(self, value: Any, source: Gpu) -> Any:
-        """Return a copy of an array of another GPU.
+        """Copy an array of another GPU to this GPU.
 
-        Raises: ResourceExhaustedError: it does not fit.
+        Raises: ResourceExhaustedError: the array does not fit.
         """
         forbid("a value of another GPU")
         if not value.size:
@@ -144,7 +144,7 @@ class Gpu:
         return result
 
     def bring_in_aside(self, value: Any, done: Done) -> None:
-        """Call `done` with a copy of a value of the host, from a thread of the GPU."""
+        """Copy a value of the host to the GPU, and call `done` with it from a thread of the GPU."""
 
         def bring() -> None:
             try:
@@ -159,11 +159,11 @@ class Gpu:
     # ------------------------------------------------------------------ copies out
 
     def take_out(self, value: Any) -> Any:
-        """Return a value of the GPU in the host's memory; waits for it."""
+        """Wait for a value of the GPU, and return a copy in the host's memory."""
         return self._begin(value)()
 
     def take_out_aside(self, value: Any, done: Done) -> None:
-        """Call `done` with a value of the GPU in the host's memory, from a thread of the GPU."""
+        """Copy a value to the host's memory, and call `done` with it from a thread of the GPU."""
         finish = self._begin(value)
 
         def wait() -> None:
@@ -177,7 +177,7 @@ class Gpu:
         self._sender.submit(wait)
 
     def _begin(self, value: Any) -> Callable[[], Any]:
-        """Enqueue a copy to the host, and return a function that waits for it."""
+        """Enqueue a copy to the host; return a function that waits for it and returns it."""
         forbid("a value that the host looks at")
         if not value.size:
             return lambda: np.empty(value.shape, value.dtype)

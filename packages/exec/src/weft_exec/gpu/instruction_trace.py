@@ -1,4 +1,4 @@
-"""Traces of instructions: the slots that they read and write, and where they work.
+"""Traces of instructions: the slots that they read and write, and the processor that runs them.
 
 `trace_instructions` runs a segment once and records a trace of each instruction.
 """
@@ -23,7 +23,7 @@ from weft_graph.ir.node import Node
 
 
 class Kind(Enum):
-    """The processor on which an instruction works."""
+    """The processor that runs an instruction."""
 
     HOST = "takes values of the host alone"
     DEVICE = "takes and gives values of the GPU, and the host looks at none"
@@ -37,7 +37,7 @@ class InstructionTrace(NamedTuple):
       position: its index in the segment.
       reads: the slots that it reads, with their values.
       writes: the slots that it writes.
-      multiplies: whether it computes matrix products.
+      multiplies: True if it computes matrix products.
     """
 
     position: int
@@ -110,7 +110,7 @@ def _classify(
     reads: dict[int, Any],
     written: Iterable[Any],
 ) -> Kind:
-    """Return the processor on which an instruction has worked."""
+    """Return the processor that has run an instruction."""
     function, is_own = instruction[0], device.is_own
     is_region = isinstance(function, RegionCall)
     if isinstance(function, Compound) and not is_region:
@@ -131,13 +131,13 @@ def _classify(
 
 
 def _bound_variables(function: Callable[..., Any]) -> list[VariableState]:
-    """Return the variable that a function reads if it is a bound method of one."""
+    """Return the variable that a function reads if it is a bound method of a variable."""
     owner = getattr(function, "__self__", None)
     return [owner] if isinstance(owner, VariableState) else []
 
 
 def _is_small(value: Any) -> bool:
-    """Return True if a value of the host is small enough to be part of a graph's conditions."""
+    """Return True if a host value is small enough to be part of a graph's conditions."""
     if not is_of_host(value) or value.dtype.hasobject:
         return False
     return stays(value) or value.nbytes <= np.dtype(np.complex128).itemsize

@@ -1,13 +1,13 @@
-"""Wrapping of a GPU kernel's function: copies, streams, result types and the host fallback.
+"""Wrapper of a GPU kernel's function: copies, streams, result types and the host fallback.
 
 The function of a kernel receives arrays of the GPU, except for the inputs that its registration
-names in `host`. The wrapper copies values to the side where the kernel needs them, makes CuPy use
-the device's streams and pool, and converts results to exactly the declared types. It copies a
-single bool to the host, where a branch reads it.
+names in `host`. The wrapper copies values to where the kernel needs them, makes CuPy use the
+device's streams and pool, and converts results to exactly the declared types. Single bools are
+copied to the host, because branches read them there.
 
-Host fallback: a node runs in the host's memory, by the CPU's kernel, in three cases: all of its
-data is on the host, its variable is on the host, or the op is registered for it (`host=ALL`).
-Results are stored where their kind belongs.
+Host fallback: a node runs by the CPU's kernel in three cases: all of its data is on the host, its
+  variable is on the host, or the op is registered for it (`host=ALL`). Results are stored where
+  values of their kind belong.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def launching(
     device: BaseGpuDevice, factory: KernelFactory, node: Node, host: Collection[str]
 ) -> KernelFunction:
-    """Return a function that runs a node on a GPU, as described above."""
+    """Return a function that runs a node on a GPU, as the module docstring describes."""
     if tuple(host) == ALL:
         return _HostFallback(device, node)
     of_host = host_inputs(node, host)
@@ -63,7 +63,7 @@ def launching(
 
 
 def host_inputs(node: Node, names: Collection[str]) -> frozenset[int]:
-    """Return the positions of the inputs of a node that belong to arguments of its op."""
+    """Return the positions of a node's inputs that belong to some arguments of its op."""
     result: list[int] = []
     start = 0
     for arg in node.op_def.inputs:
@@ -79,7 +79,7 @@ def host_inputs(node: Node, names: Collection[str]) -> frozenset[int]:
 
 
 def _results(node: Node) -> list[np.dtype[Any] | None]:
-    """Return the exact types of the results; None for references and handles."""
+    """Return the exact types of a node's results; None for references and handles."""
     return [
         None if out.dtype.is_ref or out.dtype.numpy.kind == "O" else out.dtype.numpy
         for out in node.outputs
@@ -121,7 +121,7 @@ def settled(device: BaseGpuDevice, value: Any, dtype: np.dtype[Any] | None) -> A
 
 
 class _HostFallback:
-    """Computes a node in the host's memory; its function is made at the first run."""
+    """The host fallback of a node, whose function is created at the first run."""
 
     __slots__ = ("_device", "_node", "_work")
 
@@ -147,7 +147,7 @@ def _has_handle(node: Node) -> bool:
 
 
 def _by_variable(run: KernelFunction, there: KernelFunction) -> KernelFunction:
-    """Return a function that selects one of two by the location of the variable at input 0."""
+    """Return a function that selects one of two by the location of the variable that is input 0."""
 
     def choose(first: Any, *others: Any) -> Any:
         state = first.resource if type(first) is ResourceHandle else first

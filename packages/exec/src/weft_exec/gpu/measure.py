@@ -1,4 +1,4 @@
-"""Times by a GPU's clock, and its limits."""
+"""Measurement of times by a GPU's clock, and of its limits."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from weft_exec.gpu.properties import peak
 from weft_graph.ir.compiled_function import Roofline
 
 _SECONDS: Final = 0.1
-"""Minimum total time of runs from which the fastest is taken."""
+"""Minimum total duration of repeated runs, of which the fastest counts."""
 _RUNS: Final = 5
 _MOST_RUNS: Final = 200
 _COPIED: Final = 256 << 20
-"""Bytes of the array whose copy is timed; less if less memory is free."""
+"""Size in bytes of the array whose copy is timed; less if less memory is free."""
 
 _lock = threading.Lock()
 _known: dict[tuple[int, int], Roofline] = {}
-"""Cached limits by the number and identity of the GPU; tests make several objects."""
+"""Cached limits by the number and identity of the GPU, because tests create several objects."""
 
 
 def fastest(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) -> list[float]:
-    """Return the seconds of each launch in its fastest run, between events of the stream.
+    """Return the seconds of each launch in its fastest run, measured by events of the stream.
 
-    Called while the device is active.
+    The device must be active.
     """
     if not launches:
         return []
@@ -50,7 +50,7 @@ def fastest(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) -> lis
 
 
 def roofline(device: BaseGpuDevice) -> Roofline:
-    """Return a GPU's limits: bandwidth measured by a copy, operations from its properties."""
+    """Return a GPU's limits: bandwidth from a timed copy, operations from its properties."""
     key = device.hardware.index, id(device.hardware)
     with _lock:
         if key not in _known:
@@ -71,7 +71,7 @@ def _roofline(device: BaseGpuDevice) -> Roofline:
 
 
 class Clock:
-    """The GPU time of work enqueued from now on."""
+    """Clock of the GPU time of the work that is enqueued after its creation."""
 
     def __init__(self, device: BaseGpuDevice) -> None:
         self._device = device

@@ -1,7 +1,7 @@
 """Matrix products during the capture of a CUDA graph, by direct calls of cuBLAS.
 
-CuPy refuses to call cuBLAS while a stream is captured. So this module has its own handle, and a
-workspace that belongs to the graph. It uses a single cuBLAS function.
+CuPy refuses to call cuBLAS while a stream is captured. Therefore this module creates its own
+handle, and a workspace that belongs to the graph. It uses a single function of cuBLAS.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from weft_exec.gpu.capture import Capture, NotCaptured, current
 
 _WORKSPACE: Final = 4 << 20
 _LARGE_WORKSPACE: Final = 32 << 20
-"""Workspace bytes that NVIDIA recommends, from compute capability 9.0 on and before."""
+"""Workspace sizes in bytes that NVIDIA recommends, from compute capability 9.0 on and for older
+GPUs.
+"""
 _TYPES: Final = {"float32": (0, 68, ctypes.c_float), "float64": (1, 70, ctypes.c_double)}
-"""For each element type: cudaDataType, cublasComputeType, and the type of factors."""
+"""For each element type: cudaDataType, cublasComputeType, and the C type of scale factors."""
 _DEFAULT_ALGORITHM: Final = -1
 _NAMES: Final = ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11", "libcublas.so")
 
 
 def load() -> Any:
-    """Return cuBLAS as CuPy has loaded it.
+    """Return the cuBLAS library that CuPy has loaded.
 
     Raises: NotCaptured: it was not found under any of its names.
     """
@@ -65,7 +67,7 @@ class Cublas:
             raise NotCaptured(f"{name} gives status {status}")
 
     def multiply(self, a: Any, b: Any, out: Any) -> None:
-        """Compute `out[i] = a[i] @ b[i]` for arrays of three dimensions with a valid `_layout`."""
+        """Compute `out[i] = a[i] @ b[i]` for 3-D arrays with a valid `_layout`."""
         kind, compute, scalar = _TYPES[out.dtype.name]
         one, zero = scalar(1), scalar(0)
         count, rows, columns = out.shape
@@ -91,8 +93,9 @@ class Cublas:
 
 
 Layout = tuple[Any, bool, int, int]
-"""An array, whether it is transposed, and the strides in elements between its lines and between its
-matrices."""
+"""An array, True if it is transposed, and the strides between its rows and between its matrices, in
+elements.
+"""
 
 
 def _layout(x: Any) -> Layout | None:
@@ -115,7 +118,7 @@ def _operand(layout: Layout, kind: int) -> list[Any]:
 
 
 def prepare(capture: Capture, device: BaseGpuDevice) -> None:
-    """Make the handle of a capture before it begins, since cuBLAS allocates memory for it.
+    """Create the cuBLAS handle of a capture before it begins: cuBLAS allocates memory for it.
 
     Raises: NotCaptured: cuBLAS was not found, or reports an error.
     """
@@ -158,7 +161,7 @@ def matmul_of(device: BaseGpuDevice) -> Callable[..., Any]:
 
 
 def _captured(capture: Capture, cupy: Any, a: Any, b: Any, out: Any) -> Any:
-    """Add a product to a graph.
+    """Add a matrix product to a graph.
 
     Raises: NotCaptured: the operands are not float32 or float64 matrices.
     """

@@ -16,7 +16,7 @@ _OVERHEAD: Final = 1e-5
 _REACHED: Final = 0.6
 """The fraction of peak performance that kernels typically reach."""
 _CORES: Final = {5: 128, 6: 64, 7: 64, 8: 64, 9: 128, 10: 128, 12: 128}
-"""Float32 units of a multiprocessor, by the major compute capability."""
+"""Number of float32 units of a multiprocessor, by the major compute capability."""
 _OTHER_CORES: Final = {(6, 1): 128, (6, 2): 128, (8, 6): 128, (8, 7): 128, (8, 9): 128}
 
 
@@ -28,9 +28,9 @@ class GpuProperties(NamedTuple):
     """Properties of a GPU as reported by CUDA.
 
     Attributes:
-      name: the product's.
-      compute_capability: major, minor.
-      memory: bytes.
+      name: the name of the product.
+      compute_capability: the major and the minor number.
+      memory: its size in bytes.
       multiprocessors: their number.
       clock, memory_clock: in Hz; 0 if CUDA does not report them.
       bus: width of the memory bus in bits.
@@ -46,7 +46,7 @@ class GpuProperties(NamedTuple):
 
 
 def read_properties(cupy: Any, index: int) -> GpuProperties:
-    """Return the properties of a GPU; CUDA 13 reports clocks only as device attributes."""
+    """Query the properties of a GPU; CUDA 13 reports clocks only as device attributes."""
     result = cupy.cuda.runtime.getDeviceProperties(index)
     attributes = cupy.cuda.Device(index).attributes
     name = result["name"]
@@ -70,7 +70,7 @@ def peak(found: GpuProperties) -> tuple[float, float]:
 
 
 def performance_of(found: GpuProperties) -> DevicePerformance:
-    """Return the float32 operations and bytes per second that kernels may reach."""
+    """Return the float32 operations and the bytes per second that kernels are expected to reach."""
     usual = DEVICES["GPU"]
     flops = peak(found)[0] * _REACHED if found.clock else 0
     bandwidth = 2.0 * found.memory_clock * found.bus / 8 * _REACHED
@@ -78,14 +78,17 @@ def performance_of(found: GpuProperties) -> DevicePerformance:
 
 
 def link_to_host(found: GpuProperties) -> LinkPerformance:
-    """Return the link of the GPU's PCI Express generation; pinned memory reaches most of it."""
+    """Return the link for the GPU's PCI Express generation.
+
+    Pinned memory reaches most of its speed.
+    """
     generation = {6: 1.0, 7: 1.0, 8: 2.0, 9: 4.0, 10: 4.0, 12: 4.0}
     factor = generation.get(found.compute_capability[0], 1.0)
     return LinkPerformance(1.2e10 * factor, SAME_PROCESS.latency)
 
 
 def link_between_gpus(source: Any, target: Any) -> LinkPerformance:
-    """Return the link between two GPUs: direct, or through the host's memory."""
+    """Return the link between two GPUs, which is direct or through the host's memory."""
     if source.index == target.index:
         return SAME_MEMORY
     if source.cupy.cuda.runtime.deviceCanAccessPeer(target.index, source.index):

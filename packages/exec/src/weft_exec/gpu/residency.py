@@ -1,8 +1,9 @@
-"""Residency rules: which values of a GPU's kernels stay in the host's memory.
+"""Residency rules: the values of GPU kernels that stay in the host's memory.
 
-Strings, handles and other objects do, as do small arrays of integers and bools, such as shapes,
-axes, predicates and loop counters. Otherwise kernels would have to wait for the device to read
-them. Kernels accept either; `launch.py` copies values to where a kernel needs them.
+These are strings, handles and other objects, and small arrays of integers and bools, such as
+shapes, axes, predicates and loop counters. To read them from the device, kernels would have to wait
+for it. Kernels accept values in both memories; `launch.py` copies them to where a kernel needs
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from weft_tensor.dtypes import DType
 
 STAYING_BYTES: Final = 1024
-"""Integers and bools of up to this many bytes stay on the host."""
+"""Maximum size in bytes of arrays of integers and bools that stay on the host."""
 
 
 def is_of_host(value: Any) -> bool:

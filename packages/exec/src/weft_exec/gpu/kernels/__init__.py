@@ -1,1 +1,1 @@
-"""The kernels of GPUs, one family per module, over CuPy's functions."""
+"""Kernels of GPUs, one module for each family, based on CuPy's functions."""

@@ -1,4 +1,4 @@
-"""GPU kernels of convolutions: by cuDNN if it is available, else those over the array module."""
+"""GPU kernels of convolutions: by cuDNN if it is available, else by the array module."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """GPU kernels of elementwise ops, derived from scalar definitions.
 
-A single primitive is a CuPy function. Several primitives are one CUDA kernel if the inputs have the
-same shape and CUDA supports their types; else CuPy functions one after another.
+A single primitive is a call of a CuPy function. Several primitives become one CUDA kernel if the
+inputs have the same shape and CUDA supports their types; otherwise they are calls of CuPy functions
+in sequence.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 Compute = Callable[..., Any]
-"""`compute(xp, *inputs)`, which returns an array of the module `xp`."""
+"""A function `compute(xp, *inputs)` that returns an array of the module `xp`."""
 
 # -------------------------------------------------------------------------- primitives
 
@@ -89,7 +90,7 @@ _NAMED: Final = {
     "shift_left": "left_shift", "shift_right": "right_shift", "where": "where",
     "conj": "conjugate", "angle": "angle",
 }  # fmt: skip
-"""Functions of the array module."""
+"""The functions of the array module, by primitive."""
 _BY_KIND: Final[dict[tuple[str, str], str | Compute | None]] = {
     ("div", "i"): _truncated_quotient,
     ("sign", "f"): _real_sign,
@@ -114,7 +115,7 @@ _SPECIAL: Final = {
     "igamma": "gammainc", "igammac": "gammaincc", "bessel_i0e": "i0e", "bessel_i1e": "i1e",
     "erfinv": "erfinv", "ndtri": "ndtri", "betainc": "betainc",
 }  # fmt: skip
-"""Functions of `cupyx.scipy.special`."""
+"""The functions of `cupyx.scipy.special`, by primitive."""
 
 
 def _is_known(part: Scalar) -> bool:
@@ -124,7 +125,7 @@ def _is_known(part: Scalar) -> bool:
 
 
 def _function(part: Scalar, xp: Any) -> Callable[..., Any]:
-    """Return the function that computes an application."""
+    """Return the function that computes one application of a primitive."""
     name, source = part.name, part.args[-1].dtype
     if name == "cast":
         return _conversion(source, part.dtype)
@@ -154,7 +155,7 @@ def _conversion(source: DType, target: DType) -> Callable[[Any], Any]:
 
 
 def derived(definition: Definition) -> KernelFactory:
-    """Return a factory for the kernel of a definition."""
+    """Return the kernel factory for a scalar definition."""
 
     def make(node: Node, device: Device) -> KernelFunction:
         inputs = [value.dtype.base_dtype for value in node.inputs]
@@ -184,12 +185,12 @@ def _name(op: str) -> str:
 
 
 def _value(part: Scalar, node: Node, inputs: Sequence[Any]) -> Any:
-    """Return an input, or the number of a constant or attribute."""
+    """Return the value of an input, a constant or an attribute."""
     return inputs[part.value] if part.name == "input" else leaf(part, node)
 
 
 def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
-    """Return a chain of functions of the array module."""
+    """Return a function that calls functions of the array module in sequence."""
     functions = [_function(part, xp) for part in parts]
 
     def run(*inputs: Any) -> Any:
@@ -203,7 +204,7 @@ def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
 
 
 def _written(source: Elements, chain: KernelFunction, node: Node, device: Device) -> KernelFunction:
-    """Return a CUDA kernel, with `chain` as the fallback for broadcasting."""
+    """Return a CUDA kernel; `chain` is the fallback for broadcasting and unsupported types."""
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
     definition = node.op_def.traits.scalar
     one_shape = definition is not None and definition.one_shape
@@ -228,7 +229,7 @@ def _written(source: Elements, chain: KernelFunction, node: Node, device: Device
 
 
 def _expressions(op_def: OpDef) -> Iterator[tuple[dict[str, DType], list[DType], Scalar]]:
-    """Yield element types by attribute, the input types, and the expression, where defined."""
+    """Yield the supported element types by attribute, with input types and the expression."""
     definition = op_def.traits.scalar
     assert definition is not None
     names = [name for name, attr in op_def.attrs.items() if attr.type == "type"]

@@ -1,4 +1,4 @@
-"""GPU kernels of softmax and the fused losses: one launch each, which reads each row once."""
+"""GPU kernels of softmax and the fused losses: one launch each, which reads every row once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_ROWS: Final = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}
 
 
 def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return the number of rows, and of the elements of each."""
+    """Return the number of rows, and the number of elements of a row."""
     return prod(shape[:-1]), shape[-1]
 
 
@@ -46,7 +46,7 @@ def _softmax(node: Node, device: Device) -> KernelFunction:
 def _losses(
     xp: Any, shape: tuple[int, ...], dtype: np.dtype[Any], of_none: float
 ) -> tuple[Any, Any]:
-    """Return arrays for the losses, `of_none` for empty rows, and for the gradients."""
+    """Return arrays for the losses, which are `of_none` for empty rows, and for the gradients."""
     loss = xp.empty(shape[:-1], dtype) if shape[-1] else xp.full(shape[:-1], of_none, dtype)
     return loss, xp.empty(shape, dtype)
 

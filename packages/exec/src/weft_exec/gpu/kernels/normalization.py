@@ -1,6 +1,7 @@
 """GPU kernels of fused batch normalization and local response normalization.
 
-Each takes two or three launches; the array module would need one for each step of a formula.
+Each uses two or three launches, while the array module would launch a kernel for each step of a
+formula.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _FORWARD: Final = Source("batch_norm", T=REAL, U=REAL[1:])
 _BACKWARD: Final = Source("batch_norm_grad", T=REAL, U=REAL[1:])
 _LRN: Final = Source("lrn", T=REAL)
 _LANES: Final = 32
-"""Adjacent channels that a block handles: their elements are read together."""
+"""Number of adjacent channels that a block processes, so that their elements are read together."""
 _HEIGHT: Final = 8
 """Minimum number of elements of a channel for each thread."""
 _PARTS: Final = 128
-"""Maximum number of blocks that share the elements of a channel."""
+"""Maximum number of blocks that divide the elements of a channel."""
 
 
 class _Layout:
-    """The memory layout of channels: (outer, channels, inner)."""
+    """The shape of a tensor around its channels: (outer, channels, inner)."""
 
     def __init__(self, shape: tuple[int, ...], data_format: str) -> None:
         axis = channel_axis(data_format) % len(shape)
@@ -52,7 +53,7 @@ class _Layout:
 def _statistics(
     program: Program, name: str, xp: Any, layout: _Layout, width: int, *arrays: Any
 ) -> Any:
-    """Return the partial statistics of each block and channel, `width` numbers each."""
+    """Return `width` partial statistics for each block and channel."""
     result = xp.empty((layout.parts, layout.channels, width), program.wide)
     if layout.channels:
         grid = (-(-layout.channels // layout.lanes), layout.parts)
@@ -73,7 +74,7 @@ class _BatchNorm:
         self.program = source.program(device.xp, T=types["T"].numpy, U=self.kind)
 
     def vectors(self, count: int, channels: int, dtype: np.dtype[Any]) -> list[Any]:
-        """Return vectors with a number for each channel."""
+        """Return vectors with one number for each channel."""
         return [self.xp.empty(channels, dtype) for _ in range(count)]
 
     def nothing(self, count: int) -> tuple[Any, ...]:
@@ -122,7 +123,7 @@ class _BatchNormGrad(_BatchNorm):
         self.library = result if self.training else None
 
     def check(self, grad: Any, x: Any, *vectors: Any) -> tuple[Any, Any, _Layout]:
-        """Return the images in C order, and the layout of their channels."""
+        """Return the images in C order, with the layout of their channels."""
         if grad.shape != x.shape:
             raise errors.InvalidArgumentError(
                 f"{self.op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
@@ -133,7 +134,7 @@ class _BatchNormGrad(_BatchNorm):
         return self.xp.ascontiguousarray(grad), self.xp.ascontiguousarray(x), layout
 
     def by_library(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
-        """Compute by cuDNN, which does not support empty images."""
+        """Compute the gradients by cuDNN, which does not support empty images."""
         assert self.library is not None
         if not x.size:
             return self.by_launches(grad, x, scale, mean, variance)
@@ -148,7 +149,7 @@ class _BatchNormGrad(_BatchNorm):
         return by_x, by_scale, by_offset, *self.nothing(2)
 
     def by_launches(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
-        """Compute by three launches: partial sums, sums, and the gradient of each element."""
+        """Compute the gradients by three launches: partial sums, sums, and elements."""
         grad, x, layout = self.check(grad, x, scale, mean, variance)
         if not x.size:
             none = self.xp.zeros(layout.channels, self.kind)

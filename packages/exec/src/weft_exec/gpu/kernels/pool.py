@@ -1,6 +1,6 @@
 """GPU kernels of pools: one launch each, with a thread for each element of the result.
 
-The CPU's kernels iterate over the positions in a window, which would take a launch each.
+The CPU's kernels iterate over the positions of a window, each of which would be a launch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES: Final = {"T": (*REAL, *INTEGERS)}
 
 
 def _numbers(fit: Fit) -> list[int]:
-    """Return the numbers that the sources call WINDOWS: the parameters of a pool of five axes."""
+    """Return the numbers that CUDA sources call WINDOWS: the parameters of a pool of five axes."""
     pool, lead = fit.pool, _AXES - len(fit.shape)
     return [
         *(1,) * lead, *fit.shape, *(1,) * lead, *fit.counts, *(1,) * lead, *pool.ksize,
@@ -49,7 +49,7 @@ class _Pooling:
         return [self.xp.ascontiguousarray(array) for array in arrays]
 
     def new(self, shape: tuple[int, ...]) -> Any:
-        """Return an array for the results of a kernel."""
+        """Return an uninitialized array for the result of a kernel."""
         return self.xp.empty(shape, self._dtype)
 
     def run(self, name: str, fit: Fit, size: int, *args: Any) -> None:

@@ -1,8 +1,8 @@
 """The streams of `weft_exec.kernels.philox`, made on the GPU, for the kernels of random ops.
 
-A thread for each block of words has no counterpart among the functions of the array module.
-Integers and uniform numbers have the same bits as on the CPU; normal ones are equal up to the
-rounding of log and tan.
+The kernel has one thread for each block of words, which functions of the array module cannot
+express. Integers and uniform numbers have the same bits as on the CPU; normal numbers are equal up
+to the rounding of log and tan.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ extern "C" __global__ void weft_philox(
     }
 }
 """
-"""Philox4x64-10, in CUDA."""
+"""Philox4x64-10 as CUDA source."""
 
 
 class DeviceWords:
@@ -60,8 +60,9 @@ class DeviceWords:
 
     Args:
       xp: CuPy.
-      key: two numbers of 64 bits.
-      execution, tag: the upper half of the counter.
+      key: two 64-bit numbers.
+      execution, tag: the number of the execution and the tag of the iteration, the upper half of
+        the counter.
     """
 
     def __init__(self, xp: Any, key: tuple[int, int], execution: int, tag: int) -> None:
@@ -72,7 +73,7 @@ class DeviceWords:
         self._next = 0
 
     def __call__(self, count: int) -> Any:
-        """Return the next words, an array of uint64."""
+        """Return the next words as an array of uint64."""
         out = self._xp.empty(count, np.uint64)
         if count:
             first = self._next

@@ -1,4 +1,4 @@
-"""GPU kernels of sums by segment: the CPU's are NumPy's `reduceat`, which CuPy does not have."""
+"""GPU kernels of sums by segment; the CPU's use NumPy's `reduceat`, which CuPy does not have."""
 
 from __future__ import annotations
 

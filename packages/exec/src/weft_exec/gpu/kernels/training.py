@@ -1,7 +1,7 @@
 """GPU kernels of dense updates of optimizers: one launch each, over a variable and its slots.
 
-Those of complex types, and sparse ones, are those over the array module, which take a launch for
-each step of a formula.
+Updates of complex types and sparse updates use the array module, with a launch for each step of a
+formula.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMES: Final = {
 
 
 def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
-    """Return a factory of one launch for a rule."""
+    """Return the kernel factory of an update rule, which launches one kernel."""
     count = len(rule.states)
     of_grad = next(name for name in rule.dense if name in ("grad", "delta"))
     names = (*rule.states, of_grad)
