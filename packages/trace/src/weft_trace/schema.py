@@ -121,7 +121,8 @@ class Node(NamedTuple):
       device: full name of the device, or "".
       line: "file:line" of the user's line that created it, or "".
       inputs: ids of the nodes whose outputs or control edges it waits for. They may be added later
-        than the node itself.
+        than the node itself. Those of a Receive include its transfer, or its Send if no transfer is
+        recorded; the input of a transfer is its Send.
       origins: names of the nodes of the user's graph that it computes; empty if it is just `name`.
       crossing: iteration of the inputs.
       members: ids of the nodes inside a region or a generated kernel.
@@ -140,7 +141,9 @@ class Node(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """An iteration of a loop. Id 0 stands for "outside of loops" and needs no record.
+    """An iteration of a loop, with one id for all steps.
+
+    Id 0 stands for "outside of loops" and needs no record.
 
     Attributes:
       frame: name of the loop's frame.
