@@ -122,7 +122,8 @@ class Node(NamedTuple):
       line: "file:line" of the user's line that created it, or "".
       inputs: ids of the nodes whose outputs or control edges it waits for. They may be added later
         than the node itself. Those of a Receive include its transfer, or its Send if no transfer is
-        recorded; the input of a transfer is its Send.
+        recorded; the input of a transfer is its Send. A node that never has an event (a constant, a
+        feed, a Merge that needs no kernel) stands for its own inputs; its `crossing` counts, too.
       origins: names of the nodes of the user's graph that it computes; empty if it is just `name`.
       crossing: iteration of the inputs.
       members: ids of the nodes inside a region or a generated kernel.
