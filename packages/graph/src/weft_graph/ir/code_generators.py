@@ -308,7 +308,7 @@ class CodeGenerator(Choosing, Protocol):
         Args:
           request: the nodes, and the shapes and values to compile them for.
           like: functions of the same nodes for other shapes, whose code may be shared.
-          Raises: NotGenerated: the nodes cannot be compiled for these shapes and values.
+        Raises: NotGenerated: the nodes cannot be compiled for these shapes and values.
         """
         ...
 

@@ -281,7 +281,7 @@ def get_collection_ref(key: Any) -> list[Any]:
 
     Args:
       key: name of the collection.
-      Returns: the list itself; changes to it change the collection.
+    Returns: the list itself; changes to it change the collection.
 
     Examples:
       >>> wf.get_collection_ref("kept").append(1)

@@ -76,8 +76,8 @@ class Edits(Collections):
 
         Args:
           keep: consumers to leave unchanged.
-          Returns: the number of changed consumers.
-          Raises: as `set_inputs`; the graph is then unchanged.
+        Returns: the number of changed consumers.
+        Raises: as `set_inputs`; the graph is then unchanged.
         """
         changed = {old: new for old, new in replacements.items() if old is not new}
         moved_uses: dict[Output, dict[Node, int]] = {}

@@ -496,8 +496,8 @@ class Graph(Edits):
             used.
           name: name of the node; the op type by default.
           attrs: values or `AttrValue` messages; attributes inferred from inputs may be omitted.
-          Raises: InvalidArgumentError, InvalidTypeError: inputs, attributes or types do not match
-            the op.
+        Raises: InvalidArgumentError, InvalidTypeError: inputs, attributes or types do not match
+          the op.
         """
         del input_types, op_def, compute_shapes, compute_device
         with self.as_default():

@@ -123,7 +123,7 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     Args:
       structure: any nesting of sequences and mappings.
       expand_composites: also expand IndexedSlices and SparseTensor.
-      Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
+    Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
 
     Examples:
       >>> wf.nest.flatten({"a": [1, 2], "b": 3})
@@ -437,7 +437,7 @@ def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure:
       traverse_fn: function of a part of the structure that returns True to expand it; for a
         container it may return a structure of depth 1 with one bool per item.
       structure: any nested structure.
-      Returns: False for parts that are not expanded, and the answers for the leaves.
+    Returns: False for parts that are not expanded, and the answers for the leaves.
     Raises: InvalidTypeError, InvalidArgumentError: an answer is not of these forms.
     """
     answer = traverse_fn(structure)

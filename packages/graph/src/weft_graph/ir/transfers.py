@@ -31,7 +31,7 @@ def lossy_transfers(
       value: float32, any shape.
       devices: full or partial names of the receiving devices that may get compressed values
         ("/gpu:0", "/job:worker"); all by default.
-      Returns: the same value on the device of `value`, regardless of the current device scope.
+    Returns: the same value on the device of `value`, regardless of the current device scope.
     Raises:
       InvalidTypeError: it is not float32.
       InvalidArgumentError: a device's name is malformed.

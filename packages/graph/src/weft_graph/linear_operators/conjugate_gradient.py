@@ -56,7 +56,7 @@ def conjugate_gradient(
       x: initial solution, shape (..., N); 0 by default.
       tol: relative tolerance of the residuals.
       max_iter: largest number of iterations.
-      Returns: the final state; its `x` is the solution.
+    Returns: the final state; its `x` is the solution.
     Raises: InvalidArgumentError: an operator is not known to be self-adjoint and positive definite.
 
     Examples:

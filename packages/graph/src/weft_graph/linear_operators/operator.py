@@ -269,7 +269,7 @@ class LinearOperator:
           rhs: of the operator's dtype, shape (..., M, K); or an operator.
           adjoint: use the conjugate transpose of A.
           adjoint_arg: use the conjugate transpose of `rhs`.
-          Returns: shape (..., N, K); an operator if `rhs` is an operator.
+        Returns: shape (..., N, K); an operator if `rhs` is an operator.
         Raises: UnimplementedError: the hints say that A is singular or not square.
         """
         if self.is_non_singular is False or self.is_square is False:

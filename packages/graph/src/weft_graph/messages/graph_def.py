@@ -34,7 +34,7 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
     Args:
       from_version: write only the nodes after the first `from_version`.
       add_shapes: write the static shapes of outputs to the attribute `_output_shapes`.
-      Raises: InvalidArgumentError: the message would have 2 GiB or more.
+    Raises: InvalidArgumentError: the message would have 2 GiB or more.
     """
     message = proto.GraphDef(versions=versions_of(graph))
     size = 0

@@ -38,7 +38,7 @@ def confusion_matrix(
       num_classes: one more than the largest value by default.
       dtype: element type of the result.
       weights: weights of the examples, shape (N,); 1 by default.
-      Returns: shape (num_classes, num_classes): rows are labels, columns are predictions.
+    Returns: shape (num_classes, num_classes): rows are labels, columns are predictions.
     Raises: InvalidArgumentError: at run time, a class out of range.
 
     Examples:
