@@ -850,7 +850,7 @@ export function besselY0(scope: Scope, x: Value): Output;
 export function besselY1(scope: Scope, x: Value): Output;
 
 /**
- * The regularised incomplete beta function of a and b at x.
+ * The regularized incomplete beta function of a and b at x.
  * Inputs: a: float32 or float64; b: float32 or float64; x: float32 or float64.
  * Outputs: z: float32 or float64.
  */
@@ -1936,7 +1936,7 @@ export function deserializeSparse(
 ): { operation: Operation; sparseIndices: Output; sparseValues: Output; sparseShape: Output };
 
 /**
- * Deletes the resource; later uses find it uninitialised.
+ * Deletes the resource; later uses find it uninitialized.
  * Inputs: resource: resource.
  */
 export function destroyResourceOp(

@@ -54,7 +54,7 @@ class ConsumeMutexLock : public OtherOutputs {
   }
 };
 
-/// Deletes the resource; later uses find it uninitialised.
+/// Deletes the resource; later uses find it uninitialized.
 /// Inputs: resource: resource.
 class DestroyResourceOp : public OtherOutputs {
  public:

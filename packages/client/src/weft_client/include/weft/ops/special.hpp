@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The regularised incomplete beta function of a and b at x.
+/// The regularized incomplete beta function of a and b at x.
 /// Inputs: a: float32 or float64; b: float32 or float64; x: float32 or float64.
 /// Outputs: z: float32 or float64.
 class Betainc : public SingleOutput {
