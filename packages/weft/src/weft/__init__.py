@@ -200,6 +200,7 @@ if _typing.TYPE_CHECKING:
         nest as nest,
         nn as nn,
         onnx as onnx,
+        porting as porting,
         profiler as profiler,
         python_io as python_io,
         quantization as quantization,

@@ -1,0 +1,283 @@
+"""A sub-graph that is fed activations recorded in another system, compared node by node."""
+
+from __future__ import annotations
+
+__all__ = ["ActivationComparison", "ActivationMatch", "compare_activations", "record_activations"]
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_exec.costs.work import cost_of
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_io.porting.parameter_files import Array, read_parameters
+from weft_io.porting.tables import format_table
+from weft_io.porting.tolerances import Difference, compare_arrays, rounding_tolerance
+from weft_tensor import errors
+
+_DEPTH: Final = 8.0
+"""Factor of the tolerance of values that were computed through unrecorded nodes."""
+
+_MAX_RANK: Final = 5
+
+
+class ActivationMatch(NamedTuple):
+    """A recorded value, compared with the one computed from the recorded values before it.
+
+    Attributes:
+      tensor: the tensor of our graph.
+      recorded: the name of the recorded value.
+      difference: None if the shapes are not permutations of each other.
+      shape: the recorded shape.
+      axes: `np.transpose(recorded, axes)` has the axes of ours; () if the order is the same.
+      tolerance: accepted relative difference.
+      inputs: names of the recorded values that it was computed from.
+    """
+
+    tensor: Output
+    recorded: str
+    difference: Difference | None
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    tolerance: float
+    inputs: Sequence[str]
+
+    @property
+    def agrees(self) -> bool:
+        """Return True if rounding explains the difference."""
+        return self.difference is not None and self.difference.relative <= self.tolerance
+
+
+class ActivationComparison(NamedTuple):
+    """The comparison of all recorded values.
+
+    Attributes:
+      matches: in the order of the graph.
+    """
+
+    matches: Sequence[ActivationMatch]
+
+    @property
+    def agrees(self) -> bool:
+        """Return True if all values agree."""
+        return all(match.agrees for match in self.matches)
+
+    @property
+    def differing(self) -> list[ActivationMatch]:
+        """The values that differ although their inputs are the recorded ones: the faults."""
+        return [match for match in self.matches if not match.agrees]
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                "" if match.agrees else "✗",
+                match.tensor.name,
+                match.tensor.node.type,
+                str(list(match.shape)),
+                "shape" if match.difference is None else f"{match.difference.relative:.2e}",
+                f"{match.tolerance:.2e}",
+                match.tensor.node.line,
+            )
+            for match in self.matches
+        ]
+        header = ("", "tensor", "op", "shape", "difference", "accepted", "line")
+        return format_table(header, rows)
+
+
+def record_activations(
+    session: Any, feed_dict: Mapping[Any, Any] | None = None, outputs: Sequence[Output] = ()
+) -> dict[str, Array]:
+    """Return the values of all tensors that `outputs` are computed from, by name.
+
+    `np.savez(path, **values)` saves them for `compare_activations`.
+
+    Args:
+      session: a session.
+      feed_dict: as for `Session.run`.
+      outputs: by default all tensors of the graph that depend on a feed.
+    """
+    fed = {session.graph.as_graph_element(key) for key in feed_dict or {}}
+    tensors = _upstream(outputs) if outputs else _downstream(session.graph, fed)
+    fetchable = [t for t in tensors if session.graph.is_fetchable(t) and not t.dtype._is_ref_dtype]
+    values = session.run(fetchable, feed_dict)
+    return {tensor.name: value for tensor, value in zip(fetchable, values, strict=True)}
+
+
+def compare_activations(
+    session: Any,
+    recorded: Mapping[str, Any] | str | os.PathLike[str],
+    names: Mapping[str, str] | None = None,
+    tolerance: float | None = None,
+) -> ActivationComparison:
+    """Compare nodes with values that another system recorded for the same inputs.
+
+    Each recorded value is computed from the nearest recorded values before it, which are fed. So a
+    fault shows at the node that has it, and not at those after it.
+
+    Args:
+      session: a session with the ported graph and its weights.
+      recorded: values by name, or an npz file of them: of the inputs and of as many nodes as
+        possible. Sources: `record_activations`, or intermediate outputs of ONNX Runtime, TensorFlow
+        or PyTorch.
+      names: recorded names by the names of our tensors. Without an entry, a tensor `scope/op:0` is
+        compared with a recorded `scope/op:0` or `scope/op`.
+      tolerance: accepted relative difference; by default what rounding explains for the node's type
+        and number of added terms.
+    Raises:
+      InvalidArgumentError: no recorded value belongs to a tensor of the graph.
+      NotFoundError: `names` has an unknown name.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [2], name="x")
+      >>> y = wf.nn.relu(wf.add(x, 1.0, name="sum"), name="relu")
+      >>> theirs = {"x": [1.0, -3.0], "sum": [3.0, -1.0], "relu": [3.0, 0.0]}  # added 2
+      >>> result = wf.porting.compare_activations(wf.Session(), theirs)
+      >>> [match.tensor.name for match in result.differing]
+      ['sum:0']
+    """
+    values = {name: p.read() for name, p in read_parameters(recorded).items() if p.read}
+    graph = session.graph
+    known = _known(graph, values, names or {})
+    feeds = _Feeds(session, known)
+    matches = [
+        match for tensor in list(known) if (match := feeds.compare(tensor, tolerance)) is not None
+    ]
+    return ActivationComparison(matches)
+
+
+class _Recorded(NamedTuple):
+    name: str
+    value: Array
+
+
+def _known(
+    graph: Graph, values: Mapping[str, Array], names: Mapping[str, str]
+) -> dict[Output, _Recorded]:
+    """Return the recorded values by tensor, in the order of the graph."""
+    theirs: dict[Output, str] = {}
+    for ours, recorded in names.items():
+        if recorded not in values:
+            raise errors.NotFoundError(
+                f"names has {recorded!r}, which is not among the {len(values)} recorded values"
+            )
+        tensor = graph.as_graph_element(ours if ":" in ours else f"{ours}:0")
+        assert isinstance(tensor, Output)
+        theirs[tensor] = recorded
+    result = {}
+    for node in graph.nodes:
+        for tensor in node.outputs:
+            short = node.name if tensor.index == 0 else tensor.name
+            candidates = theirs.get(tensor), tensor.name, short
+            name = next((n for n in candidates if n in values), None)
+            if name is not None:
+                result[tensor] = _Recorded(name, np.asarray(values[name]))
+    if not result:
+        examples = ", ".join(list(values)[:5])
+        raise errors.InvalidArgumentError(
+            f"no recorded value has the name of a tensor of the graph; recorded are {examples}; "
+            "pass names"
+        )
+    return result
+
+
+class _Feeds:
+    """Computes tensors from recorded values, in the axes' order of our graph."""
+
+    def __init__(self, session: Any, known: Mapping[Output, _Recorded]) -> None:
+        self._session = session
+        self._known = known
+        self._values: dict[Output, Array] = {}
+
+    def compare(self, tensor: Output, tolerance: float | None) -> ActivationMatch | None:
+        """Compare a tensor; return None if there is nothing to compute it from.
+
+        That is so for inputs, and for users of a recorded value whose shape does not fit.
+        """
+        name, theirs = self._known[tensor]
+        cut, is_direct = _cut(tensor, self._known)
+        if not tensor.node.inputs or not all(feed in self._values for feed in cut):
+            if tensor.shape.is_compatible_with(theirs.shape):
+                self._values[tensor] = theirs
+            return None
+        ours = np.asarray(self._session.run(tensor, {feed: self._values[feed] for feed in cut}))
+        accepted = tolerance
+        if accepted is None:
+            shapes = [self._values[i].shape for i in tensor.node.inputs if i in self._values]
+            accepted = _tolerance(tensor.node, ours, shapes)
+            if not is_direct:
+                accepted *= _DEPTH
+        axes, difference = _best(ours, theirs)
+        if difference is not None:
+            self._values[tensor] = theirs.transpose(axes)
+        order = () if axes == tuple(range(theirs.ndim)) else axes
+        inputs = [self._known[feed].name for feed in cut]
+        return ActivationMatch(tensor, name, difference, theirs.shape, order, accepted, inputs)
+
+
+def _cut(tensor: Output, known: Mapping[Output, Any]) -> tuple[list[Output], bool]:
+    """Return the nearest recorded tensors before one, and whether it uses them directly."""
+    feeds: dict[Output, None] = {}
+    seen = {tensor.node}
+    pending = [tensor.node]
+    while pending:
+        for source in pending.pop().inputs:
+            if source in known:
+                feeds[source] = None
+            elif source.node not in seen:
+                seen.add(source.node)
+                pending.append(source.node)
+    is_direct = all(not node.inputs or node is tensor.node for node in seen)
+    return list(feeds), is_direct
+
+
+def _tolerance(node: Node, value: Array, shapes: Sequence[tuple[int, ...]]) -> float:
+    terms = 1.0
+    if len(shapes) == len(node.inputs):
+        try:
+            work = cost_of(node, shapes, [value.shape] * len(node.outputs)).flops
+            terms = work / max(1, value.size)
+        except (errors.OpError, TypeError, ValueError, IndexError):
+            terms = 1000.0  # a cost rule that needs more than the shapes
+    else:
+        terms = 1000.0
+    return rounding_tolerance(value.dtype, terms)
+
+
+def _best(ours: Array, theirs: Array) -> tuple[tuple[int, ...], Difference | None]:
+    """Return the order of axes in which their value is nearest to ours, and the difference."""
+    identity = tuple(range(theirs.ndim))
+    if sorted(ours.shape) != sorted(theirs.shape):
+        return identity, None
+    orders: Iterator[tuple[int, ...]] = iter([identity])
+    if theirs.ndim <= _MAX_RANK:
+        orders = permutations(identity)
+    best: tuple[tuple[int, ...], Difference] | None = None
+    for axes in orders:
+        if tuple(theirs.shape[i] for i in axes) == ours.shape:
+            difference = compare_arrays(ours, theirs.transpose(axes))
+            if best is None or difference.absolute < best[1].absolute / 2:
+                best = axes, difference
+    return best if best is not None else (identity, None)
+
+
+def _upstream(outputs: Sequence[Output]) -> list[Output]:
+    seen: set[Node] = set()
+    pending = [output.node for output in outputs]
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += [source.node for source in node.inputs]
+    return [t for node in outputs[0].graph.nodes if node in seen for t in node.outputs]
+
+
+def _downstream(graph: Graph, fed: set[Any]) -> list[Output]:
+    reached: set[Output] = set(fed)
+    for node in graph.nodes:
+        if any(source in reached for source in node.inputs):
+            reached.update(node.outputs)
+    return [t for node in graph.nodes for t in node.outputs if t in reached]
