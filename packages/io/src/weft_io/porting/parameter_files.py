@@ -15,6 +15,8 @@ import numpy as np
 
 from weft_graph import proto
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.op_def import traits_of
+from weft_graph.ir.traits import Role
 from weft_graph.messages.tensor_proto import make_ndarray
 from weft_graph.variables.reference import global_variables
 from weft_io.checkpoint.index import INDEX_SUFFIX
@@ -27,7 +29,6 @@ from weft_tensor import dtypes, errors
 Array: TypeAlias = np.ndarray[Any, Any]
 
 _BOOKKEEPING = frozenset({"_CHECKPOINTABLE_OBJECT_GRAPH", "global_step"})
-_VARIABLE_OPS = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 
 
 @dataclass(frozen=True)
@@ -189,11 +190,12 @@ def _of_graph_def(path: str) -> Parameters:
     message: Any = read_message(path, proto.GraphDef)
     result = []
     for node in message.node:
-        if node.op in _VARIABLE_OPS:
+        role = traits_of(node.op).role
+        if role is Role.VARIABLE:
             shape = tuple(dim.size for dim in node.attr["shape"].shape.dim)
             dtype = dtypes.as_dtype(node.attr["dtype"].type)
             result.append(Parameter(node.name, shape, dtype.name))
-        elif node.op == "Const":
+        elif role is Role.CONSTANT:
             dtype = dtypes.as_dtype(node.attr["dtype"].type)
             tensor = node.attr["value"].tensor
             shape = tuple(dim.size for dim in tensor.tensor_shape.dim)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Final, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from weft_io.porting.parameter_files import Array
+from weft_tensor import dtypes
 
 _SAFETY: Final = 16.0
 """Factor above the expected rounding error: systems add in other orders and approximate functions
@@ -67,11 +67,10 @@ def rounding_tolerance(dtype: Any, num_terms: float = 1.0) -> float:
     dtype = np.dtype(dtype)
     if dtype.kind == "c":
         dtype = np.empty(0, dtype).real.dtype
-    try:
-        limits: Any = ml_dtypes.finfo
-        epsilon = float(limits(dtype).eps)
-    except ValueError:
+    if not dtypes.as_dtype(dtype).is_floating:
         return 0.0
+    one, two = dtype.type(1), dtype.type(2)
+    epsilon = float(np.nextafter(one, two)) - 1.0
     return _SAFETY * epsilon * math.sqrt(max(1.0, num_terms))
 
 
