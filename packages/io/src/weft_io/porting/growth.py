@@ -122,8 +122,8 @@ def measure_growth(
 
     The time of a step, and of each name scope, should grow at a rate between those of its
     floating-point operations and of the bytes that its nodes read and write; memory, between those
-    of the parameters and of the bytes. The loss after the same number of steps should be finite, and
-    should not grow.
+    of the parameters and of the bytes. The loss after the same number of steps should be finite,
+    and should not grow.
 
     Args:
       build: builds the model of a size in the default graph, with static shapes. If a fetch is
