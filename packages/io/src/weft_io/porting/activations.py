@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ActivationComparison", "ActivationMatch", "compare_activations", "record_activations"]
+__all__ = ["compare_activations", "record_activations"]
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,6 +99,12 @@ def record_activations(
       session: a session.
       feed_dict: as for `Session.run`.
       outputs: by default all tensors of the graph that depend on a feed.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [], name="x")
+      >>> y = wf.square(x, name="y")
+      >>> wf.porting.record_activations(wf.Session(), {x: 3.0})
+      {'x:0': np.float32(3.0), 'y:0': np.float32(9.0)}
     """
     fed = {session.graph.as_graph_element(key) for key in feed_dict or {}}
     tensors = _upstream(outputs) if outputs else _downstream(session.graph, fed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Departure", "Growth", "SizeMeasurement", "measure_growth"]
+__all__ = ["measure_growth"]
 
 import math
 import statistics
@@ -85,7 +85,7 @@ class Departure(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """How a model grows.
+    """The growth of a model with its size.
 
     Attributes:
       sizes: the measurements, from small to large.
@@ -133,6 +133,16 @@ def measure_growth(
       steps: number of training steps of each size.
       tolerance: factor by which a ratio may leave the expected range.
     Raises: InvalidArgumentError: fewer than two sizes, or no steps, or `tolerance` is below 1.
+
+    Examples:
+      >>> def build(size):
+      ...     x = wf.placeholder(wf.float32, [size, size], name="x")
+      ...     return wf.porting.Program({"loss": wf.reduce_sum(x @ x)}, {"x": x})
+      >>> def batch(size):
+      ...     return {"x": np.zeros([size, size])}
+      >>> growth = wf.porting.measure_growth(build, batch, [4, 8], steps=2)
+      >>> growth.sizes[1].flops > growth.sizes[0].flops
+      True
     """
     if len(sizes) < 2 or steps < 1 or not tolerance >= 1:
         raise errors.InvalidArgumentError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NonFiniteError", "NumericsGuard", "ValueStatistics"]
+__all__ = ["NonFiniteError", "NumericsGuard"]
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -42,9 +42,20 @@ class ValueStatistics(NamedTuple):
 class NonFiniteError(errors.InvalidArgumentError):
     """A step computed NaN or infinity. No variable was updated by it.
 
+    `NumericsGuard.run` raises it, so programs do not create it.
+
+    Args:
+      node: the node that made NaN or infinity from finite inputs.
+      step: value of the global step, or None.
+      inputs, outputs: statistics of the node's floating-point values.
+
     Attributes:
       input_statistics, output_statistics: of the floating-point values of the node that made it.
       step: the value of the global step; None if the guard has none.
+
+    Examples:
+      >>> issubclass(wf.porting.NonFiniteError, wf.errors.InvalidArgumentError)
+      True
     """
 
     def __init__(

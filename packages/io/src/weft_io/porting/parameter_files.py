@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Parameter", "read_parameters"]
+__all__ = ["read_parameters"]
 
 import os
 from collections.abc import Callable, Mapping
@@ -72,6 +72,11 @@ def read_parameters(source: Any, session: Any = None) -> Parameters:
       NotFoundError: the file does not exist.
       InvalidArgumentError, DataLossError: it cannot be read, or `source` is of another kind.
       ImportError: a package that reads such files is missing.
+
+    Examples:
+      >>> np.savez("model.npz", weights=np.ones([2, 3]))
+      >>> wf.porting.read_parameters("model.npz")["weights"].shape
+      (2, 3)
     """
     if isinstance(source, Graph):
         return _of_graph(source, session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ParameterComparison", "ParameterMatch", "Status", "compare_parameters"]
+__all__ = ["Status", "compare_parameters"]
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,15 @@ _MAX_RANK: Final = 5
 
 
 class Status(Enum):
-    """The result of a comparison of two parameters."""
+    """The result of a comparison of two parameters.
+
+    Args:
+      value: the words for it.
+
+    Examples:
+      >>> wf.porting.Status.MISSING.value
+      'missing'
+    """
 
     EQUAL = "equal"
     """Equal shapes, and equal values where both sides have values."""

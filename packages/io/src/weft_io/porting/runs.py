@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Program",
-    "RunComparison",
-    "SessionRun",
-    "StepDifference",
-    "compare_runs",
-    "compare_targets",
-]
+__all__ = ["Program", "SessionRun", "compare_runs", "compare_targets"]
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -195,8 +188,13 @@ def _accepted(value: Array, exact: bool, tolerance: float | None) -> float:
 class Program(NamedTuple):
     """A program as `compare_targets` runs it, built into the default graph.
 
-    Attributes:
+    Args:
       fetches, inputs, then: as for `SessionRun`.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [])
+      >>> wf.porting.Program({"double": 2.0 * x}, {"x": x}).then
+      ()
     """
 
     fetches: Mapping[str, Output]
@@ -224,6 +222,14 @@ def compare_targets(
         than the other.
       seed: the graphs' random seed.
     Raises: InvalidArgumentError: the variables of the two programs differ.
+
+    Examples:
+      >>> def build(target):
+      ...     x = wf.placeholder(wf.float32, [])
+      ...     return wf.porting.Program({"double": 2.0 * x}, {"x": x})
+      >>> server = wf.train.Server.create_local_server()
+      >>> wf.porting.compare_targets(build, ("", server.target), [{"x": 1.0}]).agrees
+      True
     """
     graphs = [Graph(), Graph()]
     sessions: list[Any] = []

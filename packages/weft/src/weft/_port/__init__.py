@@ -1,4 +1,4 @@
-"""`weft port`: report uses of TensorFlow's API that weft lacks or that behave differently."""
+"""`weft port`: what a program of TensorFlow needs to run, and where a port departs from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from weft._port.aids import add_actions
 from weft._port.rewriting import rewritten
 from weft._port.source import Source, Use, read
 from weft_tensor import errors
@@ -15,18 +17,56 @@ MISSING, TROUBLE = 1, 2
 """The exit codes when something is missing, and when a file cannot be read."""
 
 
+class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """Subparsers that take a first argument without a subparser as an argument of `names`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.choices = None  # type: ignore[assignment]  # all words are accepted
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if values[0] not in self._name_parser_map:
+            values = ["names", *values]
+        super().__call__(parser, namespace, values, option_string)
+
+
 def add(parser: argparse.ArgumentParser) -> None:
-    """Report uses of TensorFlow's API that weft lacks or that behave differently."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a program, or a folder of them")
-    parser.add_argument(
-        "-w", "--write", action="store_true", help="change the imports, and nothing else"
+    """Report uses of TensorFlow's API that differ, and compare a port with its original."""
+    _add_options(parser)
+    actions = parser.add_subparsers(action=_Actions, metavar="ACTION", required=True)
+    names = actions.add_parser(
+        "names",
+        help="report uses of TensorFlow's API that weft lacks or that behave differently (default)",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="the summary alone")
-    parser.set_defaults(run=run)
+    names.add_argument("paths", nargs="+", metavar="PATH", help="a program, or a folder of them")
+    _add_options(names)
+    names.set_defaults(run=run)
+    add_actions(actions)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `names`, which may also stand before the action."""
+    parser.add_argument(
+        "-w",
+        "--write",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="change the imports, and nothing else",
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="the summary alone"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Report on all files; returns the exit code."""
+    write = getattr(arguments, "write", False)
     uses: list[Use] = []
     trouble = changed = 0
     for path in _files(arguments.paths):
@@ -38,12 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
             continue
         file_uses = source.uses()
         uses += file_uses
-        if not arguments.quiet:
+        if not getattr(arguments, "quiet", False):
             for use in file_uses:
                 if use.words:
                     sys.stdout.write(f"{path}:{use.line}: {use.words}\n")
-        changed += arguments.write and _write(path, source)
-    sys.stdout.write(_summary(uses, trouble, changed, arguments.write))
+        changed += write and _write(path, source)
+    sys.stdout.write(_summary(uses, trouble, changed, write))
     return TROUBLE if trouble else MISSING if any(use.missing for use in uses) else 0
 
 
