@@ -1,8 +1,8 @@
-"""Progress messages, which programs that have not configured logging show too.
+"""Progress messages, which are also shown in programs that have not configured logging.
 
-They report where training resumes, saved checkpoints, progress, and compilation. If a program has
-configured logging or the level of the logger "weft", its settings apply. Otherwise the messages go
-to stderr unformatted.
+They report where training resumes, saved checkpoints, progress, and compilation. If the program has
+configured logging or the level of the logger "weft", its settings apply. Otherwise the messages are
+written to stderr without formatting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ log: Final = logging.getLogger("weft.progress")
 
 
 class _Stderr(logging.Handler):
-    """Shows messages if no other handler does."""
+    """Handler that shows messages on stderr if no other handler does."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not _is_set_up():
@@ -27,7 +27,7 @@ def _is_set_up() -> bool:
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:
-    """Return True if the program's logging settings let a message through."""
+    """Return True if the program's logging settings permit a message."""
     logger = logging.getLogger("weft")
     if logger.level == logging.NOTSET and not _is_set_up():
         return True

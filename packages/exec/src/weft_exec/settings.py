@@ -1,4 +1,4 @@
-"""Process-wide settings: defaults of sessions whose ConfigProto does not set them."""
+"""Process-wide settings, which sessions use if their ConfigProto does not set them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def set_intra_op_parallelism_threads(num_threads: int) -> None:
 
 
 def get_soft_device_placement() -> bool:
-    """Return True if soft placement is on by default: unsupported requests use another device.
+    """Return True if nodes may by default run on another device than requested.
 
     Examples:
       >>> wf.config.get_soft_device_placement()
@@ -138,11 +138,12 @@ def set_log_device_placement(enabled: bool) -> None:
 def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
     """Make steps fail at the first infinity or NaN, with the node and line that computed it.
 
-    This applies to steps that sessions run for the first time after the call, and slows them down.
+    This applies to steps that sessions run for the first time after the call, and makes them
+    slower.
 
     Args:
       stack_height_limit, path_length_limit: accepted for compatibility; errors show the line that
-        made the node.
+        created the node.
 
     Examples:
       >>> wf.debugging.enable_check_numerics()
@@ -216,7 +217,10 @@ _PASSES = {
     "shape_optimization",
     "use_plugin_optimizers",
 }
-"""TensorFlow's options for single passes; results do not depend on them."""
+"""TensorFlow's options for single passes.
+
+They are accepted, because results do not depend on them.
+"""
 _CHANGING = {"auto_mixed_precision", "auto_mixed_precision_mkl", "debug_stripper"}
 
 

@@ -1,4 +1,4 @@
-"""The text by which step statistics name an execution, its inputs and its iteration."""
+"""Labels of executions in step statistics: the node, its inputs and its iteration."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class NodeLabel(NamedTuple):
     """The `timeline_label` of a NodeExecStats message.
 
     Attributes:
-      name, op: of the node.
-      inputs: names of the nodes whose outputs it takes.
-      iteration: tag of the iteration, with those of the loops around it; 0 outside of loops, and
-        in the first iteration of an outermost one.
-      estimated: the time is a share of that of a compiled region, and not measured.
-      waited: nanoseconds from when a Receive asked for its value until it was sent.
-      note: anything more, such as the bytes and the link of a transfer.
+      name, op: the name and op type of the node.
+      inputs: the names of the nodes whose outputs it reads.
+      iteration: the tag of the iteration, which includes those of enclosing loops; 0 outside of
+        loops, and in the first iteration of an outermost loop.
+      estimated: True if the time is an estimated share of the time of a compiled region.
+      waited: the nanoseconds from the request of a Receive until its value was sent.
+      note: further information, such as the bytes and the link of a transfer.
     """
 
     name: str
@@ -37,7 +37,7 @@ class NodeLabel(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, name: str) -> NodeLabel:
-        """Read a label; of one in another form the node's name is all that is known."""
+        """Parse a label; if it has another form, only the name of the node is known."""
         match = _LABEL.fullmatch(text)
         if match is None:
             return cls(name, name)

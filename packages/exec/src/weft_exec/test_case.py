@@ -37,10 +37,10 @@ _SEED = 87654321
 
 
 class TestCase(unittest.TestCase):
-    """A test case in which each test starts with an empty default graph and the same random seeds.
+    """A test case whose tests each start with an empty default graph and the same random seeds.
 
     Args:
-      methodName: of the test to run.
+      methodName: the name of the method to run.
 
     Examples:
       >>> class SquareTest(wf.test.TestCase):
@@ -67,7 +67,7 @@ class TestCase(unittest.TestCase):
         set_random_seed(_SEED)
 
     def get_temp_dir(self) -> str:
-        """Return a directory of this test, which is removed after it."""
+        """Return a directory of this test, which is removed at its end."""
         if self._directory is None:
             self._directory = tempfile.mkdtemp()
             self.addCleanup(shutil.rmtree, self._directory, ignore_errors=True)
@@ -93,9 +93,9 @@ class TestCase(unittest.TestCase):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> Iterator[Session]:
-        """Enter the session shared by all such blocks of one test; the first sets its options.
+        """Enter the session that all such blocks of a test share; the first block sets its options.
 
-        Raises: InvalidArgumentError: `graph` is not the one that session is on.
+        Raises: InvalidArgumentError: the session was opened on another graph.
         """
         if self._cached is None:
             self._cached = Session(graph=graph, config=config)
@@ -113,7 +113,7 @@ class TestCase(unittest.TestCase):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> AbstractContextManager[Session]:
-        """Open a `session` if `graph` is given, else enter the `cached_session`."""
+        """Open a new `session` if `graph` is set, else enter the `cached_session`."""
         make = self.cached_session if graph is None else self.session
         return make(graph, config, use_gpu, force_gpu)
 
@@ -141,7 +141,7 @@ class TestCase(unittest.TestCase):
     def assertAllClose(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
     ) -> None:
-        """Assert that structures and shapes are the same and elements are within the tolerance."""
+        """Assert that structures and shapes are equal and elements are within the tolerance."""
         if isinstance(a, Mapping):
             self.assertEqual(set(a), set(b), msg)
             for key in a:
@@ -157,7 +157,7 @@ class TestCase(unittest.TestCase):
     def assertNotAllClose(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
     ) -> None:
-        """Assert that some element is outside the tolerance, or that structures differ."""
+        """Assert that an element is outside the tolerance, or that the structures differ."""
         with self.assertRaises(AssertionError, msg=msg):
             self.assertAllClose(a, b, rtol, atol)
 
@@ -175,7 +175,7 @@ class TestCase(unittest.TestCase):
         bfloat16_atol: float = 1e-2,
         msg: str | None = None,
     ) -> None:
-        """Call `assertAllClose` with the widest tolerance of the two element types."""
+        """Call `assertAllClose` with the wider of the tolerances of the two element types."""
         a, b = self._pair(a, b, msg)
         types = {a.dtype.name, b.dtype.name}
         for names, wider in (
@@ -190,7 +190,7 @@ class TestCase(unittest.TestCase):
     def assertArrayNear(  # noqa: N802
         self, farray1: Any, farray2: Any, err: float, msg: str | None = None
     ) -> None:
-        """Assert that two vectors have the same size and elements that differ by at most `err`."""
+        """Assert that two vectors have the same size and elements within `err` of each other."""
         self.assertEqual(len(farray1), len(farray2), msg)
         for f1, f2 in zip(farray1, farray2, strict=True):
             self.assertNear(float(f1), float(f2), err, msg)
@@ -260,7 +260,7 @@ class TestCase(unittest.TestCase):
 
 
 def _is_structure(value: Any) -> bool:
-    """Return True if a list holds tensors or items of different shapes, so it is not one array."""
+    """Return True if a list is not one array: it has tensors, or items of different shapes."""
     if not isinstance(value, list | tuple):
         return False
     if any(hasattr(v, "graph") or isinstance(v, Mapping) or _is_structure(v) for v in value):
@@ -371,8 +371,8 @@ def main(argv: list[str] | None = None) -> None:
     """Run the tests of the program's main module, and exit.
 
     Args:
-      argv: the command line, `sys.argv` by default: the program's name, then options and names of
-        tests, as for `python -m unittest`.
+      argv: the command line, by default `sys.argv`: the name of the program, then options and names
+        of tests as for `python -m unittest`.
     Raises: SystemExit: always; its status is 0 if all tests passed.
 
     Examples:

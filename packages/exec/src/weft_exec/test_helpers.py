@@ -1,4 +1,4 @@
-"""Test utilities besides `TestCase`: stubs, conditional skipping, benchmarks."""
+"""Test utilities in addition to `TestCase`: stubs, conditional skipping, benchmarks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StubOutForTesting:
     SmartSet = Set
 
     def UnsetAll(self) -> None:  # noqa: N802
-        """Restore all replaced attributes, the last replaced first."""
+        """Restore all replaced attributes, in reverse order."""
         while self._replaced:
             setattr(*self._replaced.pop())
 
@@ -76,7 +76,7 @@ class StubOutForTesting:
 
 
 def _get_stored(parent: Any, name: str) -> Any:
-    """Return an attribute as stored in its owner, which preserves static and class methods."""
+    """Return an attribute as its owner stores it, which preserves static and class methods."""
     return vars(parent)[name] if name in getattr(parent, "__dict__", ()) else getattr(parent, name)
 
 
@@ -190,7 +190,7 @@ class Benchmark:
           burn_iters: number of warm-up runs, which are not measured.
           min_iters: number of measured runs.
           store_trace: store a trace of one more run in the extras, as "full_trace_chrome_format".
-          store_memory_usage: accepted for compatibility; the peak of a pool is not that of one
+          store_memory_usage: accepted for compatibility; the peak of a pool does not belong to one
             step.
           name: name of the benchmark.
           extras: additional values to report.
@@ -233,7 +233,7 @@ class Benchmark:
           extras: additional values.
           name: name of the benchmark; the class's name by default.
           metrics: additional metrics.
-        Returns: the arguments that were given, by name.
+        Returns: the arguments that are set, by name.
         """
         results = {
             "name": name or type(self).__name__,

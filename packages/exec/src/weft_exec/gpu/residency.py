@@ -24,7 +24,7 @@ def is_of_host(value: Any) -> bool:
 
 
 def stays(value: Any) -> bool:
-    """Return True if a value of the host stays there."""
+    """Return True if a host value stays on the host instead of being copied to the GPU."""
     if not is_of_host(value):
         return True
     if value.dtype.hasobject:

@@ -25,7 +25,7 @@ class GpuDevice(BaseGpuDevice):
     def make_kernel(
         self, factory: KernelFactory, node: Node, host: Collection[str]
     ) -> KernelFunction:
-        """Return a function that runs a node on the kernels' stream and copies its inputs.
+        """Return a function that runs a node on the kernels' stream and copies its inputs there.
 
         See `launch.py`.
         """
@@ -33,7 +33,7 @@ class GpuDevice(BaseGpuDevice):
 
     @property
     def matmul(self) -> Callable[..., Any]:
-        """CuPy's matrix product; cuBLAS itself while a graph is captured."""
+        """The matrix product: CuPy's, or cuBLAS called directly while a graph is captured."""
         return matmul_of(self)
 
     def clock(self) -> Clock:
@@ -41,13 +41,13 @@ class GpuDevice(BaseGpuDevice):
         return Clock(self)
 
     def graphed(self, segment: Segment) -> None:
-        """Launch a segment as CUDA graphs if that is safe and enabled."""
+        """Replace the instructions of a segment by CUDA graphs, if that is safe and enabled."""
         graphed(self, segment)
 
     def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
-        """Return a code generator for functions of this GPU's arrays."""
+        """Return a code generator for functions over arrays of this GPU."""
         return GpuGenerator(inner, self)
 
     def launched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of GPU values for a function that works on this GPU's arrays."""
+        """Return a function of GPU values that calls a function over arrays of this GPU."""
         return launched(self, function)

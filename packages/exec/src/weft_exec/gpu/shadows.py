@@ -10,11 +10,11 @@ from weft_exec.resources.resources import ResourceHandle, VariableState
 
 
 class Shadow(VariableState):
-    """Stand-in for a variable during a capture: it shares the memory but not the state.
+    """Stand-in for a variable during a capture, with the variable's memory but its own state.
 
     Attributes:
       of: the variable.
-      changed: whether the variable is changed.
+      changed: True if the capture changes the variable.
     """
 
     def __init__(self, of: VariableState, array: Any, empty: Callable[..., Any]) -> None:
@@ -58,7 +58,7 @@ class Shadow(VariableState):
     def put_back(self) -> None:
         """Copy the value back to the variable's memory at the end of the graph.
 
-        Raises: NotCaptured: its shape has changed.
+        Raises: NotCaptured: the shape of the value has changed.
         """
         value = self._value
         if value.data.ptr != self.place:
@@ -68,7 +68,7 @@ class Shadow(VariableState):
 
 
 def state_in(value: Any) -> VariableState | None:
-    """Return the variable that a value is or refers to."""
+    """Return the variable that a value is, or that it refers to."""
     if isinstance(value, ResourceHandle):
         value = value.resource
     return value if isinstance(value, VariableState) else None

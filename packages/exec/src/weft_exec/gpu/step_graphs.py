@@ -1,10 +1,10 @@
 """Segments of a GPU, launched as CUDA graphs.
 
-Instructions run one by one in the first call, so that their regions are compiled. In the second
+In the first call, instructions run one by one, so that their regions are compiled. In the second
 call, their reads and writes are recorded (`instruction_trace.py`). Then they are divided into
-pieces. Runs of instructions that work on the GPU alone become graphs (`graph_piece.py`);
-instructions that involve the host run as before. Instructions on values of the host alone, such as
-counters, and copies to the GPU are moved before a run, since they do not depend on it.
+pieces. Sequences of instructions that work only on the GPU become graphs (`graph_piece.py`);
+instructions that involve the host run as before. Instructions that use only host values, such as
+counters, and copies to the GPU are moved before a sequence, because they do not depend on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST: Final = 2
 
 
 def graphed(device: BaseGpuDevice, segment: Segment) -> None:
-    """Launch a segment as graphs if it has compiled regions; includes loops."""
+    """Replace the instructions of a segment and its loops by graphs if regions are compiled."""
     if not device.in_graphs():
         return
     for function, *_ in segment.instructions:
@@ -43,7 +43,7 @@ def graphed(device: BaseGpuDevice, segment: Segment) -> None:
 
 
 class StepGraph(Compound):
-    """Instructions that become graphs; see the module."""
+    """Instructions that become graphs; see the module docstring."""
 
     def __init__(self, device: BaseGpuDevice, segment: Segment) -> None:
         self._device = device
@@ -86,7 +86,10 @@ class StepGraph(Compound):
             piece.cancel()
 
     def _begin(self, slots: Slots) -> None:
-        """Run the instructions one by one; from the second call on, one thread records them."""
+        """Run the instructions one by one.
+
+        From the second call on, one thread records their traces.
+        """
         with self._lock:
             self._runs += 1
             recording = self._runs == 2
@@ -101,7 +104,7 @@ class StepGraph(Compound):
         self._cut()
 
     def refuse(self, at: int, why: str) -> None:
-        """Exclude an instruction from graphs from now on."""
+        """Exclude an instruction from graphs, and log the reason."""
         if at in self._refused:
             return
         node = self._inner.nodes[at]
@@ -128,7 +131,7 @@ class StepGraph(Compound):
 def _runs(
     traces: Sequence[InstructionTrace], refused: dict[int, str]
 ) -> list[tuple[bool, list[InstructionTrace]]]:
-    """Group consecutive instructions, and tell whether each group becomes a graph."""
+    """Group consecutive instructions; the flag of a group is True if it becomes a graph."""
     groups: list[tuple[bool, list[InstructionTrace]]] = []
     for trace in traces:
         inside = trace.kind is not Kind.BREAK and trace.position not in refused

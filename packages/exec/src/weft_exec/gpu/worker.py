@@ -1,4 +1,4 @@
-"""Threads that wait for copies: each does one thing after the other, and ends when idle."""
+"""Threads that wait for copies; each runs tasks in order and ends when it is idle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Task = Callable[[], None]
 
 
 class Worker:
-    """Runs tasks in order, on a thread that exists while there are any.
+    """Runs tasks in order on a thread that exists only while there are tasks.
 
     Args:
       name: name of the thread.
@@ -26,7 +26,7 @@ class Worker:
         self._running = False
 
     def submit(self, task: Task) -> None:
-        """Run a task after those before it; it must not raise."""
+        """Add a task, which must not raise, to the end of the queue."""
         with self._condition:
             self._tasks.append(task)
             if self._running:

@@ -1,1 +1,4 @@
-"""Kernels by op family; a family is loaded when one of its ops is first run."""
+"""Kernels, one module for each op family.
+
+A module is imported when one of its ops is first used.
+"""

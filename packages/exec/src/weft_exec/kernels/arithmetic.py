@@ -1,4 +1,4 @@
-"""Kernels of sums of many tensors and of clipping; `elementwise` derives all others."""
+"""Kernels of sums of many tensors and of clipping; `elementwise` derives other arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of constants, placeholders, and tensors of one value."""
+"""Kernels of constants, placeholders, and tensors that are filled with one value."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def _with_default(node: Node, device: Device) -> KernelFunction:
 
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a tensor filled with one value; a NumPy scalar for rank 0 if there is one."""
+    """Return a tensor that is filled with one value.
+
+    A NumPy scalar for rank 0 if its type has one.
+    """
     if not shape and dtype.kind != "O" and device.xp is np:
         return dtype.type(value)
     result = new_array(device, shape, dtype)

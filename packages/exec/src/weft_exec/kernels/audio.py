@@ -1,4 +1,4 @@
-"""Kernels of spectrograms and of the coefficients of mel bands; all is computed in float64."""
+"""Kernels of spectrograms and mel-frequency cepstral coefficients, computed in float64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _FLOOR = 1e-12
-"""The least energy of a band, so that it has a logarithm."""
+"""The minimum energy of a band, so that its logarithm is finite."""
 
 
 @kernel("AudioSpectrogram", heavy=True)
@@ -47,7 +47,7 @@ def _mel(frequency: Any) -> Any:
 
 
 def _bands(bins: int, rate: float, low: float, high: float, count: int) -> Array:
-    """Return the weights of bins in bands, (bins, count): overlapping triangles."""
+    """Return the weight of each bin in each band, (bins, count): overlapping triangles."""
     middles = _mel(low) + (_mel(high) - _mel(low)) / (count + 1) * np.arange(count + 2)
     width = 0.5 * rate / (bins - 1)
     # The first bin has no frequency of its own.

@@ -1,7 +1,7 @@
-"""Exponentially scaled modified Bessel functions over arrays of float32 or float64.
+"""Modified Bessel functions, scaled by exponentials, over arrays of float32 or float64.
 
-The coefficients are Chebyshev fits computed for this module in 50 digits: over x / 8 up to 8, and
-of sqrt(x) times the function over 8 / x beyond.
+The coefficients are Chebyshev fits that were computed with 50 digits. Up to 8 they fit the
+function, in x / 8; beyond 8 they fit sqrt(x) times the function, in 8 / x.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft_tensor.expansions import I0E_LARGE, I0E_SMALL, I1E_LARGE, I1E_SMALL
 
 
 def _scaled(x: Array, small: Sequence[float], large: Sequence[float]) -> Any:
-    """Return a fit over |x|: of the function up to 8, of sqrt(|x|) times it beyond."""
+    """Evaluate a fit: of the function for |x| up to 8, of sqrt(|x|) times it beyond."""
     size = np.abs(x)
     near = chebyshev(small, np.minimum(size, 8) / 8, 16 if x.dtype == np.float32 else len(small))
     if not (size > 8).any():
@@ -29,12 +29,12 @@ def _scaled(x: Array, small: Sequence[float], large: Sequence[float]) -> Any:
 
 @blocked
 def i0e(x: Array) -> Any:
-    """exp(-|x|) times the modified Bessel function of order 0."""
+    """Compute exp(-|x|) times the modified Bessel function of order 0."""
     return _scaled(x, I0E_SMALL, I0E_LARGE)
 
 
 @blocked
 def i1e(x: Array) -> Any:
-    """exp(-|x|) times the modified Bessel function of order 1, which is odd."""
+    """Compute exp(-|x|) times the modified Bessel function of order 1, which is odd."""
     value = _scaled(x, I1E_SMALL, I1E_LARGE)
     return np.where(np.abs(x) > 8, np.copysign(value, x), np.clip(x, -8, 8) * value)

@@ -1,8 +1,8 @@
 """Kernels of block LSTMs and of the block GRU, and of their gradients.
 
 The contribution of the inputs to the gates of all steps is one matrix product. The gradients of
-inputs and weights are one product each. A step is one product with the state. Everything
-independent of the previous step is computed for all steps at once. Narrow types are computed in
+inputs and weights are one product each. A step is one product with the state. Everything that does
+not depend on the previous step is computed for all steps together. Narrow types are computed in
 float32 throughout.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Array = Any
 
 _ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "ifco"}
-"""Order of the gates in the columns; c is the cell's input."""
+"""Order of the gates in the columns; c is the cell input."""
 
 
 def _widened(values: Sequence[Array], narrow: bool) -> Sequence[Array]:
@@ -49,14 +49,14 @@ def _refuse_unless(fits: bool, node: Node, values: Sequence[Array]) -> None:
 
 
 class _Steps:
-    """The steps of one run.
+    """The forward pass through the steps of a layer.
 
     Args:
       xp: the array module.
-      weights: (width, 4 * width), of the state, arranged as by `_arranged`.
+      weights: the weights of the state, (width, 4 * width), in the order of `_arranged`.
       peepholes: wci, wcf and wco, or empty.
-      clip: the bound of the cell; none unless positive.
-      outputs: i, cs, f, o, ci, co, h of each step, to be written.
+      clip: the bound of the cell; not clipped unless positive.
+      outputs: arrays for i, cs, f, o, ci, co and h of each step.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class _Steps:
 
         Args:
           index: the number of the step.
-          gates: the contribution of input and bias to the gates, arranged.
+          gates: the contribution of input and bias to the gates, in the order of `_arranged`.
           cs, h: the states; h is None if `gates` includes its contribution.
         """
         xp, space, scratch = self.xp, self.space, self.scratch
@@ -117,7 +117,10 @@ class _Steps:
 
 
 def _arranged(xp: Any, columns: Array, order: str) -> Array:
-    """Return columns of four gates as -i, -f, -o, c: a sigmoid negates its argument first."""
+    """Return the columns of four gates in the order -i, -f, -o, c.
+
+    Negated arguments save work in sigmoids.
+    """
     width = columns.shape[-1] // 4
     result = xp.empty(columns.shape, columns.dtype)
     minus = columns.dtype.type(-1)
@@ -156,7 +159,7 @@ def _lstm_fits(x: Array, cs: Array, h: Array, w: Array, vectors: Sequence[Array]
 def _number_of_steps(node: Node, array: Array, num_steps: int) -> int:
     """Return `seq_len_max`.
 
-    Raises: InvalidArgumentError: it is negative, or x has fewer steps.
+    Raises: InvalidArgumentError: it is negative or larger than the number of steps of x.
     """
     count = int(array)
     if not 0 <= count <= num_steps:
@@ -205,7 +208,7 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
 
 
 class _Backward:
-    """Backpropagation through the steps of one run.
+    """The backward pass through the steps of a layer.
 
     Args:
       xp: the array module.
@@ -265,7 +268,7 @@ class _Backward:
                 xp.dot(rows[index], transposed, out=h)
 
     def by_peepholes(self) -> list[Array]:
-        """Return the gradients of wci, wcf and wco."""
+        """Return the gradients of the peephole weights wci, wcf and wco."""
         xp, gates, cs = self.xp, self.gates, self.values[1]
         if not self.peepholes:
             return [xp.zeros(cs.shape[2:], cs.dtype) for _ in range(3)]

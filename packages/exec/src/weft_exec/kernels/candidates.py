@@ -24,10 +24,10 @@ Array = np.ndarray[Any, Any]
 
 
 class _Distribution:
-    """A distribution over classes: draws from uniform numbers, and probabilities."""
+    """A distribution over classes, with sampling and probabilities."""
 
     def draw(self, uniform: Array) -> Array:
-        """Return one class for each number in [0, 1)."""
+        """Return one class for each uniform number in [0, 1)."""
         raise NotImplementedError
 
     def probability(self, classes: Array) -> Array:
@@ -61,7 +61,7 @@ class _LogUniform(_Distribution):
 
 
 class _Weighted(_Distribution):
-    """Classes with probabilities proportional to weights, by inversion of the cumulative sum."""
+    """Classes with probabilities proportional to weights, sampled by inversion."""
 
     def __init__(self, weights: Array) -> None:
         self._sums = np.cumsum(weights, dtype=np.float64)
@@ -77,7 +77,7 @@ class _Weighted(_Distribution):
 
 
 def _sample_classes(words: philox.Words, count: int, unique: bool, source: _Distribution) -> Any:
-    """Return the sampled classes and the number of draws."""
+    """Return the sampled classes, and the number of draws that were needed."""
 
     def fresh(number: int) -> Array:
         uniform = np.empty(number, np.float64)
@@ -95,7 +95,7 @@ def _sample_classes(words: philox.Words, count: int, unique: bool, source: _Dist
 
 
 def _expected(probability: Array, tries: int, count: int, unique: bool) -> Array:
-    """Return the expected count of classes among `count` samples that took `tries` draws."""
+    """Return the expected count of classes in a sample of `count` that took `tries` draws."""
     if not unique:
         return (probability * count).astype(np.float32)
     return np.asarray(-np.expm1(tries * np.log1p(-probability))).astype(np.float32)
@@ -170,7 +170,7 @@ def _counts_of(file: str) -> list[float]:
 
 
 class _Learned(Resource):
-    """The number of occurrences of each class among the true classes so far."""
+    """The number of occurrences of each class among the true classes of earlier steps."""
 
     kind = "learned class counts"
 
@@ -180,7 +180,7 @@ class _Learned(Resource):
         self._lock = threading.Lock()
 
     def learn(self, true_classes: Array) -> _Weighted:
-        """Return the distribution so far, and then count `true_classes`.
+        """Return the current distribution, and then count `true_classes`.
 
         Raises: InvalidArgumentError: a class is out of range.
         """
@@ -217,11 +217,11 @@ def _make_all(node: Node, device: Device) -> KernelFunction:
 
 
 _TABLE: Final = 1 << 16
-"""Maximum number of pairs of classes for which all pairs are compared."""
+"""Maximum number of pairs of classes up to which all pairs are compared."""
 
 
 def _hits(true_classes: Array, sampled: Array) -> tuple[Array, Array]:
-    """Return the rows of true classes and positions of equal candidates, in the order of both."""
+    """Return the rows of true classes and the positions of equal candidates, in order."""
     if true_classes.size * sampled.size <= _TABLE:
         rows, _, places = np.nonzero(true_classes[:, :, None] == sampled)
         return rows, places

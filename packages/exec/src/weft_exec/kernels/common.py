@@ -1,9 +1,9 @@
-"""Wrappers shared by kernels of several families.
+"""Wrappers of NumPy functions that kernels of several families use.
 
 Most kernels are one NumPy function. The wrappers choose, once per node, the cheapest way to call
-it. For results of rank 0 this is Python's own operator, which NumPy scalars execute ten times
-faster than a ufunc. For small results it is the bare function, and for large ones the function with
-an output array from the device's pool.
+it: Python's own operator for results of rank 0, which is ten times faster on NumPy scalars than a
+ufunc; the bare function for small results; and the function with an output array from the device's
+pool for large ones.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 LARGE: Final = LARGE_BYTES
 new_array = Device.new_array
-"""`new_array(device, shape, dtype)`: an uninitialised array, from the pool when it is large."""
+"""`new_array(device, shape, dtype)`: an uninitialized array, from the pool if it is large."""
 
 NARROW = (dtypes.float16, dtypes.bfloat16)
 """Types whose sums and products are accumulated in float32."""
 
 
 def static_bytes(output: Output) -> int | None:
-    """Return size of an output in bytes where its static shape is known."""
+    """Return the size of an output in bytes; None if its static shape is not known."""
     count = num_elements(output.dims)
     return None if count is None else count * output.dtype.numpy.itemsize
 
 
 def pooled(value: Any, device: Device) -> Any:
-    """Return a copy of a large temporary in the CPU's pool; any other value itself.
+    """Copy a large temporary to the CPU's pool; return any other value itself.
 
-    For kernels whose NumPy function takes no `out`: later steps reuse the block, and the
-    device's statistics see it.
+    This is for NumPy functions without an argument `out`. Later steps reuse the block, and the
+    device's statistics include it.
     """
     if value.nbytes <= LARGE or device.xp is not np:
         return value
@@ -54,7 +54,7 @@ def pooled(value: Any, device: Device) -> Any:
 
 
 def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
-    """Return the shape of an elementwise result; raises ValueError if the shapes mismatch."""
+    """Return the shape to which two shapes broadcast; raise ValueError if they do not."""
     shape: tuple[int, ...] = a.shape
     other: tuple[int, ...] = b.shape
     if shape == other or not other:
@@ -77,7 +77,7 @@ def unary(function: Function, scalar: Function | None = None) -> KernelFactory:
 
     Args:
       function: a ufunc whose result has the output's element type.
-      scalar: a faster function for a NumPy scalar, such as `operator.neg`.
+      scalar: a faster function for NumPy scalars, such as `operator.neg`.
     """
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -133,13 +133,13 @@ def binary(function: Function, scalar: Function | None = None) -> KernelFactory:
 
 SHORT_ROW: Final = 48
 _FOLDED: Final = 512
-"""Elements of short rows side by side, which NumPy takes at once."""
+"""Minimum length of a row after short rows are folded side by side; NumPy loops over rows."""
 
 
 def over_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
     """Compute `function(x, row, out=out)` for each row of `x`, where `out` has the shape of `x`.
 
-    NumPy loops over rows even if they are short, so short rows are folded side by side.
+    NumPy's inner loop is one row long, so short rows are folded side by side to longer ones.
     """
     width, rows = row.size, x.size // max(row.size, 1)
     fold = _FOLDED // max(width, 1)
@@ -165,9 +165,9 @@ def _exceeds(shape: tuple[int, ...], limit: int) -> bool:
 
 
 def exact(function: Function) -> KernelFactory:
-    """Return a factory for a function whose result may have another type than the output's.
+    """Return a factory for a function whose result may have another type than the output.
 
-    It is cast, and moved to the pool when it is large.
+    The result is cast, and copied to the pool if it is large.
     """
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -184,14 +184,14 @@ def exact(function: Function) -> KernelFactory:
 _WORDS: Final = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _FEW: Final = 2048
 _BLOCK: Final = 1 << 14
-"""Elements that are chosen at a time, so that the masks stay in the cache."""
+"""Number of elements that are selected together, so that the masks stay in the cache."""
 
 
 def chosen(condition: Any, t: Any, e: Any, shape: tuple[int, ...], device: Device) -> Any:
-    """`np.where(condition, t, e)`, which has `shape`, of two values of one type; pooled if large.
+    """Compute `np.where(condition, t, e)`, which has the shape `shape`; in the pool if it is large.
 
-    Elements are chosen by masks of bits: branches take ten times as long where the condition cannot
-    be predicted.
+    `t` and `e` have the same type. Elements are selected by bit masks, because branches take ten
+    times as long if the condition is unpredictable.
     """
     dtype = t.dtype
     count = prod(shape)
@@ -203,7 +203,7 @@ def chosen(condition: Any, t: Any, e: Any, shape: tuple[int, ...], device: Devic
 
 
 def choose_into(condition: Array, t: Any, e: Any, out: Array) -> None:
-    """`np.where(condition, t, e)` into an array, which may be one of the three."""
+    """Store `np.where(condition, t, e)` in an array, which may be one of the three."""
     word = _WORDS.get(out.dtype.itemsize)
     plain = out.dtype.kind != "O" and t.dtype == e.dtype == out.dtype
     if word is None or not plain or out.size < _FEW or not condition.ndim:
@@ -249,7 +249,7 @@ def _copy_chosen(condition: Any, t: Any, e: Any, out: Array) -> None:
 
 
 def with_sign_of(number: float, x: Any) -> Any:
-    """`np.copysign(number, x)` of a positive number, by the bits, in half of the time."""
+    """Compute `np.copysign(number, x)` for a positive number by bits, in half the time."""
     word = _WORDS[x.dtype.itemsize].type
     bits = x.view(word) & word(np.iinfo(word).min)
     bits |= x.dtype.type(number).view(word)
@@ -257,7 +257,7 @@ def with_sign_of(number: float, x: Any) -> Any:
 
 
 def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
-    """`value` in `dtype`, in the pool when it is large."""
+    """Convert a value to `dtype`; the result is in the pool if it is large."""
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= LARGE:
         return value if value.dtype == dtype else value.astype(dtype)
     if device.xp is not np:  # it has its own pool, and returns the exact type
@@ -269,12 +269,12 @@ def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
 
 
 def wide(dtype: DType) -> np.dtype[Any]:
-    """Return the type that sums and products of `dtype` are accumulated in."""
+    """Return the type in which sums and products of `dtype` are accumulated."""
     return dtypes.float32.numpy if dtype in NARROW else dtype.numpy
 
 
 def widened(value: Any) -> Any:
-    """Return a float16 or bfloat16 value as float32, any other as it is."""
+    """Convert a float16 or bfloat16 value to float32; return any other value unchanged."""
     if value.dtype.itemsize == 2 and (value.dtype.kind == "f" or value.dtype == _BFLOAT16):
         return value.astype(np.float32)
     return value
@@ -290,7 +290,10 @@ def adjoint(xp: Any, x: Any) -> Any:
 
 
 def constant_input(node: Node, position: int) -> Array | None:
-    """Return the value of a constant input, so that it can be baked in."""
+    """Return the value of a constant input, for kernels that specialize on it.
+
+    None if it is not constant.
+    """
     source = node.inputs[position].node
     if source.role is not Role.CONSTANT:
         return None

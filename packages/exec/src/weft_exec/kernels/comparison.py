@@ -1,4 +1,4 @@
-"""Kernels of the choice between two tensors; `elementwise` derives those of comparisons."""
+"""Kernels of selection between two tensors; `elementwise` derives those of comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step as seen by asynchronous kernels."""
+"""The step that an asynchronous kernel belongs to."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class StepContext:
     """One step.
 
     Attributes:
-      step_id: unique within the process.
+      step_id: a number that is unique within the process.
       cancellation: canceled when the step fails, times out or is canceled.
       deadline: in `time.monotonic()`, or None.
-      container: the container of resources that do not name one.
+      container: the default container of resources.
       owns_rendezvous: True if one thread runs all partitions of the step.
 
     Args:
-      rendezvous: shared with partitions that other processes or threads run; its creator ends it.
-        By default the step has its own.
-      cancellation: shared with others who may cancel the step. By default the step has its own.
+      rendezvous: a rendezvous shared with partitions that other processes or threads run; its
+        creator ends it. By default the step has its own.
+      cancellation: a cancellation shared with others that may cancel the step. By default the step
+        has its own.
     """
 
     __slots__ = (
@@ -70,10 +71,10 @@ class StepContext:
         return rendezvous
 
     def at_end(self, callback: Callable[[], None]) -> int:
-        """Call `callback()` when the step has ended, with or without an error; at once if it has.
+        """Call `callback()` when the step has ended, with or without an error.
 
-        It may be called from any thread. For example, a mutex that a step has locked is unlocked
-        this way.
+        If the step has already ended, `callback` is called immediately. It may run on any thread.
+        For example, this unlocks a mutex that the step has locked.
 
         Returns: a token for `forget`.
         """
@@ -84,11 +85,11 @@ class StepContext:
         return token
 
     def forget(self, token: int) -> None:
-        """Remove a callback of `at_end`, unless it was called or is about to be."""
+        """Remove a callback of `at_end`, unless it has been called or is about to be."""
         self._end_callbacks.pop(token, None)
 
     def end(self) -> None:
-        """Signal that no part of the step runs any more; called by its driver."""
+        """Signal that no part of the step runs any more; the step's driver calls this."""
         self._has_ended = True
         if self._rendezvous is not None and self.owns_rendezvous:
             self._rendezvous.abort(errors.CancelledError("the step has ended"))
@@ -104,7 +105,7 @@ class StepContext:
 class Completion:
     """The `done` of one asynchronous kernel: called exactly once, from any thread.
 
-    It only posts to the step's mailbox; the thread that drives the step does the rest.
+    It only posts to the step's mailbox; the thread that drives the step handles the result.
     """
 
     __slots__ = ("_post", "_token", "_used")
@@ -117,7 +118,7 @@ class Completion:
     def __call__(self, value: Any = None) -> None:
         """Complete with the kernel's result.
 
-        Raises: InternalError: the kernel completed before.
+        Raises: InternalError: the kernel has already completed.
         """
         self._complete_once()
         self._post((self._token, value, None))
@@ -125,7 +126,7 @@ class Completion:
     def fail(self, error: BaseException) -> None:
         """Complete with the kernel's error.
 
-        Raises: InternalError: the kernel completed before.
+        Raises: InternalError: the kernel has already completed.
         """
         self._complete_once()
         self._post((self._token, None, error))

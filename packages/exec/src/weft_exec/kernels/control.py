@@ -1,4 +1,4 @@
-"""Kernels of ops that exist for order and effects."""
+"""Kernels of ops that exist for their order or their effects, such as NoOp, Assert and Print."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _timestamp(node: Node, device: Device) -> KernelFunction:
 
 
 class _Count(Resource):
-    """The number of times a Print has printed, over all steps and signatures of a session."""
+    """Counts how often a Print has printed, over all steps and signatures of a session."""
 
     kind = "print counter"
 
@@ -175,7 +175,7 @@ def _py_func(node: Node, device: Device) -> KernelFunction:
 
 
 def _for_python(value: Any) -> Any:
-    """Return an input for a Python function: read-only, scalar strings as bytes."""
+    """Convert an input for a Python function: arrays are read-only, scalar strings are bytes."""
     if not isinstance(value, np.ndarray):
         return value
     if value.ndim == 0:
@@ -212,7 +212,7 @@ def _to_array(value: Any, dtype: DType, position: int) -> Any:
 
 
 def _unsupported_content(value: Any) -> str | None:
-    """Return the kind of objects in `value` that no tensor can hold; None if there are none."""
+    """Return the type of an object in `value` that no tensor can hold; None if there is none."""
     try:
         array = np.asarray(value)
     except ValueError:  # a list of lists of different lengths
@@ -235,7 +235,7 @@ _CLASSES: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
 
 
 def _wrapped(error: Exception) -> errors.OpError:
-    """Return a user's exception as an OpError that shows its origin."""
+    """Wrap a user's exception in an OpError that shows where it was raised."""
     place = "".join(traceback.format_exception(error)).rstrip()
     for caught, raised in _CLASSES:
         if isinstance(error, caught):

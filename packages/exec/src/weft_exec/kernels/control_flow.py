@@ -1,4 +1,4 @@
-"""Kernels of control-flow ops that do something; the executor itself routes values."""
+"""Kernels of control-flow ops that compute something; the executor itself routes values."""
 
 from __future__ import annotations
 

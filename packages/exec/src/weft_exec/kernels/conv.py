@@ -1,10 +1,10 @@
 """Kernels of convolutions.
 
 A convolution is a matrix product of windows and filters (im2col). Windows are copied block by block
-into a scratch matrix that fits the cache, so that nearly all time is spent in BLAS; on one core the
-whole takes at most a tenth longer than the product alone. The gradient of the input is a product
-that is scattered back over the windows (col2im). With stride 1, it is the convolution of the
-output's gradient with the rotated filter if that is cheaper. The gradient of the filter is a sum
+to a scratch matrix that fits the cache, so that nearly all time is spent in BLAS; on one core this
+takes at most a tenth longer than the product alone. The gradient of the input is a product that is
+scattered back over the windows (col2im). With stride 1, it is the convolution of the output's
+gradient with the rotated filter if that is cheaper. The gradient of the filter is a sum
 over blocks: the transposed windows times the output's gradient.
 
 All kernels use the array module. On a GPU blocks are larger, and most convolutions are computed by
@@ -51,16 +51,17 @@ FEW_CHANNELS: Final = 16
 COPY_COST: Final = 22
 SHARE_COST: Final = 100
 """Costs of copying an element of a window, and of adding one to the image, relative to a
-multiplication inside a product; measured on CPUs."""
+multiplication in a product; measured on CPUs.
+"""
 SHARE_BYTES: Final = 1 << 18
-"""Bytes of the contributions of one tap and the gradient that together fit the cache."""
+"""Bytes of one tap's contributions and of the gradient that fit the cache together."""
 
 
 class Convolution:
-    """The attributes of one convolution, and the geometry that they imply.
+    """The attributes of a convolution, and its geometry.
 
     Args:
-      dtype: the computed type, if it differs from the type of the node's output.
+      dtype: the type to compute in; by default the type of the node's output.
     """
 
     def __init__(self, node: Node, device: Device, dtype: DType | None = None) -> None:
@@ -77,7 +78,7 @@ class Convolution:
         self.wide = wide(dtype)
 
     def geometry(self, inner: Sizes, taps: Sizes) -> tuple[Sizes, Sizes, Sizes]:
-        """Return number of windows, zeros before and zeros after, for each spatial axis."""
+        """Return the number of windows and the zeros before and after, for each spatial axis."""
         result = [
             slide(n, k, stride, dilation, self.padding, pads)
             for n, k, stride, dilation, pads in zip(
@@ -88,12 +89,12 @@ class Convolution:
         return counts, before, after
 
     def is_product(self, inner: Sizes, taps: Sizes, geometry: tuple[Sizes, Sizes, Sizes]) -> bool:
-        """Return True if each window is one position of the input, in the same order."""
+        """Return True if each window is a single position of the input, in the same order."""
         counts, before, after = geometry
         return prod(taps) == 1 and counts == inner and not any(before) and not any(after)
 
     def check(self, x_shape: Sizes, filter_shape: Sizes) -> None:
-        """Raise InvalidArgumentError unless input (N, ..., C) and filter belong together."""
+        """Raise InvalidArgumentError unless input (N, ..., C) and filter match."""
         if x_shape[-1] != filter_shape[-2]:
             raise errors.InvalidArgumentError(
                 f"{self.op} requires input depth {x_shape[-1]} to equal filter depth "
@@ -101,7 +102,7 @@ class Convolution:
             )
 
     def check_grad(self, sizes: Sizes, batch: int, counts: Sizes, depth: int) -> None:
-        """Raise InvalidArgumentError unless out_backprop has the output's shape."""
+        """Raise InvalidArgumentError unless out_backprop has the shape of the output."""
         if sizes != (batch, *counts, depth):
             raise errors.InvalidArgumentError(
                 f"{self.op} requires out_backprop of {[batch, *counts, depth]} "
@@ -109,7 +110,7 @@ class Convolution:
             )
 
     def last_shape(self, sizes: Any) -> Sizes:
-        """Return a shape given in the node's layout as a tuple with the channels last."""
+        """Return a shape in the node's layout as a tuple with the channels last."""
         full = [int(n) for n in sizes]
         axes = spatial_axes(self.data_format)
         channel = next(i for i in range(1, len(full)) if i not in axes)
@@ -124,7 +125,7 @@ def _convolve(
     counts: Sizes,
     device: Device,
 ) -> Array:
-    """Convolve a padded (N, ..., C) with (K..., C, O), to (N, counts..., O)."""
+    """Convolve a padded input (N, ..., C) with filters (K..., C, O) to (N, counts..., O)."""
     depth = filters.shape[-1]
     matrix = filters.reshape(prod(filters.shape[:-1]), depth)
     result = new_array(device, (x.shape[0], *counts, depth), x.dtype)
@@ -142,8 +143,8 @@ class _Sizes:
 
     Attributes:
       shapes: shapes of the input, channels last, and of the filter.
-      counts: number of windows.
-      before: zeros before the input, for each axis.
+      counts: the number of windows along each axis.
+      before: the number of zeros before the input along each axis.
       result: the shape of the result, channels last.
       rows, depth: shape of the matrix of all windows.
       margins: the zero padding of the input.
@@ -168,7 +169,7 @@ class _Sizes:
             self.at_once, self.view = True, self._windows(conv, filters)
 
     def _windows(self, conv: Convolution, filters: Sizes) -> tuple[Sizes, Sizes]:
-        """Return shape and strides of the view (N, counts..., kernel..., C)."""
+        """Return the shape and strides of the view of all windows, (N, counts..., kernel..., C)."""
         steps = [conv.wide.itemsize]
         for size in reversed(self.margins.shape[1:]):
             steps.append(steps[-1] * size)
@@ -290,10 +291,10 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
 
 
 def _can_skip_padding(filters: Array, device: Device) -> bool:
-    """Return True if products of filters with zero padding are 0.
+    """Return True if products of filters with zero padding are known to be 0.
 
-    An infinite weight would produce NaN from a zero that no window contains. On a GPU this is not
-    checked, since reading the result would wait for the device.
+    Infinite weights would turn padding into NaN. On a GPU this is not checked, because reading the
+    result would wait for the device.
     """
     return device.xp is not np or bool(np.isfinite(np.add.reduce(filters, axis=None)))
 
@@ -301,8 +302,8 @@ def _can_skip_padding(filters: Array, device: Device) -> bool:
 def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:
     """Return True if convolving the gradient with rotated filters costs less than scattering it.
 
-    It costs more if there are few windows relative to the positions that they cover, such as those
-    of a text as wide as its embeddings, or if the image has few channels.
+    It costs more if there are few windows relative to the positions that they cover, as for texts
+    with windows as wide as the embeddings, or if the image has few channels.
     """
     channels, depth = filters[-2:]
     rotated = prod(shape[1:-1]) * depth * (channels + COPY_COST)
@@ -310,15 +311,15 @@ def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:
 
 
 class _Runs:
-    """Axes along which a window's contributions are added together instead of tap by tap.
+    """The axes along which a window's contributions are added together instead of tap by tap.
 
     Along an axis with one window, taps are contiguous like channels, so one addition covers them
     all. For example, windows of a text that are as wide as its embeddings are added row by row.
 
     Attributes:
-      taps: number of taps of each axis, 1 if they are added at once.
-      first: True to move the channels first while contributions are added. Then the inner loops run
-        along the windows, which are longer than the channels times the contiguous taps.
+      taps: the number of taps of each axis, or 1 if they are added together.
+      first: True to move the channels to the first axis while contributions are added. Inner loops
+        then run along the windows, if these are longer than the channels times the contiguous taps.
       side_by_side: True to add all taps one by one on the host.
     """
 
@@ -337,7 +338,7 @@ class _Runs:
         self._dilations = conv.dilations
 
     def merged(self, shares: Array, windows: int, taps: int) -> Array:
-        """Return a view of contributions with merged taps instead of the windows.
+        """Return a view of contributions whose merged taps are windows.
 
         Args:
           windows: the first axis of windows.
@@ -363,7 +364,7 @@ def _scatter_side_by_side(
     before: Sizes,
     after: Sizes,
 ) -> Any:
-    """Scatter like `_scatter`, with a block's images side by side for longer additions."""
+    """Scatter like `_scatter`, with the images of a block side by side for longer inner loops."""
     device, counts, (channels, depth) = conv.device, grad.shape[1:-1], filters.shape[-2:]
     taps = filters.shape[:-2]
     result = new_array(device, shape, conv.wide)
@@ -416,7 +417,7 @@ def _scatter(
     before: Sizes,
     after: Sizes,
 ) -> Any:
-    """Compute the input's gradient of any convolution by adding contributions to each window."""
+    """Compute the input gradient of any convolution by adding contributions to their windows."""
     xp, batch, counts, depth = conv.device.xp, grad.shape[0], grad.shape[1:-1], grad.shape[-1]
     taps, channels, axes = filters.shape[:-2], filters.shape[-2], len(counts)
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
@@ -473,7 +474,7 @@ class Depthwise(Convolution):
     def taps(
         self, inner: Sizes, taps: Sizes, counts: Sizes, before: Sizes
     ) -> list[tuple[Sizes, tuple[slice, ...], tuple[slice, ...]]]:
-        """Return each tap that meets the input, with the slices of outputs and inputs."""
+        """Yield each tap that reads the input, with the slices of outputs and of inputs."""
         result = []
         for tap in product(*map(range, taps)):
             places = [
@@ -489,9 +490,9 @@ class Depthwise(Convolution):
 
 
 def _repeat_along_rows(weights: Array, width: int, xp: Any) -> Array:
-    """Repeat the weights of a tap with few channels for each position of a row.
+    """Repeat the weights of a tap with few channels for all positions of a row.
 
-    NumPy's inner loop then covers a row instead of the channels of one position.
+    NumPy's inner loop then covers a row, not only the channels of one position.
     """
     if xp is not np or weights.size >= SHORT_ROW:
         return weights

@@ -1,6 +1,6 @@
 """Kernels of connectionist temporal classification (CTC): loss and decoders.
 
-All are vectorized over the batch and over states or beams; the only loop is over time.
+All are vectorized over the batch and over states or beams. They loop only over time.
 Probabilities are represented by float64 logarithms, so long sequences neither underflow nor lose
 precision.
 """
@@ -61,7 +61,7 @@ def _check_inputs(op: str, x: Any, lengths: Any) -> None:
 
 
 def _trim_to_longest(x: Any, lengths: Any) -> Any:
-    """Return the inputs up to the end of the longest sequence."""
+    """Cut the inputs at the end of the longest sequence."""
     return x[: int(lengths.max(initial=0))]
 
 
@@ -114,7 +114,7 @@ def _labels(op: str, indices: Any, values: Any, batch: int, node: Node, classes:
 
 
 def _strip_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[Array, Array]:
-    """Return labels without the end-of-sequence markers, values from the blank on."""
+    """Return the labels before the end of each sequence: a value of at least `blank`."""
     null = values >= classes - 1
     if not null.any():
         return rows, values
@@ -129,9 +129,10 @@ def _strip_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[Arr
 
 
 def _enough_time(op: str, labels: _Labels, lengths: Array, ignore: bool) -> Array:
-    """Return which sequences are long enough for their labels.
+    """Return a mask of the sequences that are long enough for their labels.
 
-    Equal labels also need a blank between them. If there is no time for it, the loss is infinite.
+    Adjacent equal labels also need a blank between them. Without enough time for it, the loss is
+    infinite.
     """
     fits = np.asarray(labels.counts <= lengths)
     if not fits.all() and not ignore:
@@ -147,12 +148,12 @@ def _enough_time(op: str, labels: _Labels, lengths: Array, ignore: bool) -> Arra
 
 
 class _Lattice:
-    """The states of a batch: blank, label, blank, label, ..., blank; their moves and emissions.
+    """The states of a batch (blank, label, ..., blank), with transitions and emissions.
 
     Attributes:
       symbols: the class that a state emits, shape (B, S).
       stay: 0 for states that may be repeated, else -inf; None if all may be repeated.
-      skip: 0 for states that may be entered from two states before, else -inf.
+      skip: 0 for states that can be entered from two states earlier, else -inf.
       last: True for states in which a sequence may end.
     """
 
@@ -172,7 +173,7 @@ class _Lattice:
         self.last = (state == end) | ((state == end - 1) & (end > 0))
 
     def forward(self, emitted: Array) -> Array:
-        """Return the log-probability of all paths into each state at each time, shape (T, B, S)."""
+        """Return the log-probability of all paths to each state at each time, (T, B, S)."""
         times, batch, states = emitted.shape
         alpha = np.full((times, batch, states + 2), -np.inf)  # two states that no path comes from
         if times:
@@ -187,7 +188,7 @@ class _Lattice:
         return alpha[:, :, 2:]
 
     def backward(self, emitted: Array, lengths: Array) -> Array:
-        """Return the log-probability of all paths from each state to the end, less its emission."""
+        """Return the log-probability of all paths from a state to the end, less its emission."""
         beta = np.empty(emitted.shape)
         end = np.where(self.last, 0.0, -np.inf)
         is_last = lengths == np.arange(1, len(emitted) + 1)[:, None]
@@ -204,12 +205,12 @@ class _Lattice:
         return beta
 
     def _stay_paths(self, before: Array) -> Array:
-        """Return the log-probabilities of repeating a state, from an adjacent time step."""
+        """Return the log-probabilities of staying in a state, from an adjacent time step."""
         return before if self.stay is None else np.add(before, self.stay)
 
 
 def _gradient(lattice: _Lattice, passed: Array, log_y: Array, inside: Array, blank: int) -> Array:
-    """Return the gradient of the logits: class probability less that of states emitting it."""
+    """Return the gradient of the logits: class probability minus that of emitting states."""
     grad = np.exp(log_y)
     times, batch, classes = grad.shape
     flat = grad.reshape(times * batch, classes)
@@ -260,7 +261,7 @@ def _loss(node: Node, device: Device) -> KernelFunction:
 
 
 def _sparse(table: Array, array: Array) -> tuple[Array, Array, Array]:
-    """Return the kept entries of each row as a sparse matrix, moved to the left."""
+    """Return a masked table as a sparse matrix, with the entries of each row moved to the left."""
     rows, columns = np.nonzero(array)
     counts = array.sum(1)
     places = (np.cumsum(array, 1) - 1)[rows, columns]
@@ -299,8 +300,8 @@ class _Beams:
     Attributes:
       blank, label: log-probabilities of all paths to a prefix that end in a blank, or in its last
         label, shape (B, K); -inf for unused beams.
-      last: the last label, -1 for the empty prefix.
-      own, parent: hashes of the prefix, and of the prefix without its last label.
+      last: the last label; -1 for the empty prefix.
+      own, parent: the hashes of the prefix, and of the prefix without its last label.
       origins, appended: for each time, the previous beam and the appended label, or -1.
     """
 
@@ -315,7 +316,10 @@ class _Beams:
         self.appended: list[Array] = []
 
     def step(self, log_y: Array, running: Array) -> None:
-        """Process the log-probabilities of one time, the blank's last, for running sequences."""
+        """Process one time step of the running sequences.
+
+        The blank's log-probability is the last.
+        """
         batch, width = self.blank.shape
         total = _log_sum(self.blank, self.label)
         labels = _best_labels(log_y[:, :-1], 2 * width + 1)
@@ -347,7 +351,7 @@ class _Beams:
         self.appended.append(np.where(running[:, None], added, -1))
 
     def _extend_unchanged(self, log_y: Array, total: Array, child: Array) -> tuple[Array, Array]:
-        """Return the unchanged prefixes: after a blank, or after a repetition of the last label."""
+        """Return log-probabilities of unchanged prefixes: after a blank, or a repeated label."""
         repeated = self.last[:, :, None] == self.last[:, None, :]
         previous = np.where(repeated, self.blank[:, :, None], total[:, :, None])
         previous = np.where(child, previous, -np.inf).max(1)  # a prefix has one parent
@@ -356,7 +360,7 @@ class _Beams:
         return total + log_y[:, -1:], label
 
     def _grow(self, labels: Array, scores: Array, total: Array, child: Array) -> Array:
-        """Return the prefixes extended by each label, except those that are kept anyway."""
+        """Return the prefixes extended by each label, except those that are already in the beam."""
         is_repeat = labels[:, None, :] == self.last[:, :, None]
         before = np.where(is_repeat, self.blank[:, :, None], total[:, :, None])
         grown = before + scores[:, None, :]
@@ -367,7 +371,7 @@ class _Beams:
         return grown
 
     def paths(self, count: int) -> tuple[Array, Array, Array]:
-        """Return the best prefixes, shape (B, count, T), their label mask and logarithms."""
+        """Return the best prefixes, (B, count, T), a mask of labels, and log-probabilities."""
         total = _log_sum(self.blank, self.label)
         order = np.argsort(-total, 1, kind="stable")[:, :count]
         score = np.take_along_axis(total, order, 1)
@@ -389,7 +393,7 @@ def _mixed(array: Array, label: Array) -> Array:
 
 
 def _best_labels(log_y: Array, count: int) -> Array:
-    """Return the most probable labels, enough to extend a beam by labels other than its last."""
+    """Return the most probable labels: enough to extend a prefix by labels unlike its last."""
     if log_y.shape[1] <= count:
         return np.broadcast_to(np.arange(log_y.shape[1]), log_y.shape)
     return np.sort(np.argpartition(-log_y, count - 1, 1)[:, :count], 1)
@@ -433,7 +437,7 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
 
 
 def _repeats(array: Array, kept: Array) -> Array:
-    """Return where a label equals the previous one in its path."""
+    """Return a mask of labels that equal the previous label of their path."""
     times = np.where(kept, np.arange(array.shape[2]), -1)
     before = np.maximum.accumulate(times, 2)[:, :, :-1]
     earlier = np.take_along_axis(array, np.maximum(before, 0), 2)

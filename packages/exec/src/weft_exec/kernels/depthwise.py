@@ -1,8 +1,7 @@
 """Depthwise convolutions on the host, with all taps of a window in one pass.
 
-`einsum` multiplies and adds in one loop, which is as long as the last axis. To make it longer,
-adjacent pixels are merged with the channels, and the weights of a tap are repeated for each of
-them: a step of one pixel along a row is a step of as many elements as there are channels.
+`einsum` multiplies and adds in one inner loop over the last axis. To make it longer, adjacent
+pixels of a row are merged with the channels, and the weights of a tap are repeated for each pixel.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
 _LONG: Final = 1024
-"""Length of an inner loop from which on longer ones are no faster."""
+"""Length of an inner loop from which longer loops are not faster."""
 
 
 class InOnePass:
@@ -40,7 +39,7 @@ class InOnePass:
         self.fits: bool = strides[1] == 1 or dilations[1] == 1
 
     def into(self, result: Array, x: Array, filters: Array) -> None:
-        """Write the convolution of padded images to `result`.
+        """Store the convolution of padded images in `result`.
 
         Args:
           result: shape (N, H', W', C, M), in C order.
@@ -67,7 +66,7 @@ class InOnePass:
                 result[..., m] = total.reshape(result.shape[:-1])
 
     def _weights(self, filters: Array, pixels: int) -> list[Array]:
-        """Return the weights of each phase, (M, K, taps, pixels * C); cached for constants."""
+        """Return the weights for each phase, (M, K, taps, pixels * C); cached for constants."""
         last = self._last
         if last is not None and last[0] is filters and last[1] == pixels:
             return last[2]

@@ -1,4 +1,4 @@
-"""Kernels of devices for placement, of this process or of another one."""
+"""Descriptions of kernels for placement, for devices of this process or of another one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from weft_graph.ir.node import Node
 
 
 def describe_kernels(device_type: str) -> Kernels:
-    """Describe all kernels that this process registers for a device type, for other processes."""
+    """Return descriptions of all kernels that this process has for a device type."""
     ops = sorted({op for op, on in registered_kernels() if on in (device_type, ANY_DEVICE)})
     return {op: _registered(op, device_type) for op in ops}
 
 
 def kernels_on(device: DeviceDescription, op: str) -> Sequence[KernelDescription]:
-    """Return the kernels of an op on a device; empty if there are none."""
+    """Return the descriptions of the kernels of an op on a device; empty if there are none."""
     if device.kernels is None:
         return _registered(op, device.type)
     return device.kernels.get(op, ())
@@ -36,7 +36,7 @@ def runs_on(device: DeviceDescription, node: Node) -> bool:
 
 
 def waits_on(device: DeviceDescription, node: Node) -> bool:
-    """Return True if a node would wait on a device for something other than its inputs."""
+    """Return True if a node on a device may wait for something other than its inputs."""
     if device.kernels is None:
         kernel = find_kernel(node, device.type)
         return kernel is not None and kernel.asynchronous

@@ -1,4 +1,4 @@
-"""Kernels of diagonals and bands of matrices."""
+"""Kernels of diagonals and of bands of matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _filled(function: Function) -> KernelFactory:
-    """Return a factory for `function(device, *inputs)`."""
+    """Return a kernel factory for `function(device, *inputs)`."""
 
     def make(node: Node, device: Device) -> KernelFunction:
         return lambda *inputs: function(device, *inputs)
@@ -71,7 +71,7 @@ def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
 
 
 def _bounds(k: Any) -> tuple[int, int]:
-    """Return the lowest and the highest diagonal.
+    """Return the numbers of the lowest and the highest diagonal.
 
     Raises: InvalidArgumentError: `k` has another shape than [], [1] or [2].
     """
@@ -91,7 +91,7 @@ def _check_rank(value: Any, minimum: int, name: str, limit: int | None = None) -
 def _places(
     rows: int, columns: int, k: Any, align: str
 ) -> tuple[tuple[Any, Any], tuple[Any, Any], tuple[int, ...]]:
-    """Return indices of diagonals' elements in matrices and in rows of diagonals, and the shape."""
+    """Return indices of diagonals in matrices and in their stored form, and its shape."""
     lower, upper = _bounds(k)
     if not (lower == upper == 0 or -rows < lower <= upper < columns):
         raise errors.InvalidArgumentError(
@@ -118,7 +118,7 @@ def _filled_array(device: Device, shape: tuple[int, ...], value: Any) -> Any:
 
 
 def _add_row_axis(diagonal: Any, shape: tuple[int, ...]) -> Any:
-    """Return diagonals with an axis for their number, even if it is one."""
+    """Return diagonals with an axis for their number, also if there is only one."""
     return diagonal[..., None, :] if len(shape) == 1 else diagonal
 
 

@@ -1,4 +1,4 @@
-"""Sums of products in Einstein's convention, which NumPy splits into matrix products."""
+"""The kernel of Einsum, which NumPy splits into matrix products."""
 
 from __future__ import annotations
 

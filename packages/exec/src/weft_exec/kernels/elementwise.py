@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def derived(definition: Definition) -> KernelFactory:
-    """Return a factory for the kernel of a definition."""
+    """Return a kernel factory for a scalar definition."""
     factories: dict[tuple[Any, ...], KernelFactory] = {}
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -53,7 +53,7 @@ def derived(definition: Definition) -> KernelFactory:
 
 
 def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFactory:
-    """Return a factory for nodes of one op with the element types of one of them."""
+    """Return a kernel factory for nodes with the same op and element types as `like`."""
     parts, count = scalar.applications(expression), len(like.inputs)
     used = scalar.inputs_of(expression)
     one_shape = definition.one_shape
@@ -71,7 +71,7 @@ def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFa
 
 
 def _leaf_or_number(expression: Scalar, parts: list[Scalar], node: Node) -> Function:
-    """Return a function for an expression that is an input or number."""
+    """Return a function for an expression that is an input or a number; None for others."""
     if expression.name == "input":
         return lambda *inputs: inputs[expression.value]
     number = _numbered(parts, node)[1][-1] if parts else leaf(expression, node)
@@ -79,9 +79,9 @@ def _leaf_or_number(expression: Scalar, parts: list[Scalar], node: Node) -> Func
 
 
 def spread(node: Node, device: Device, function: Function) -> KernelFunction:
-    """Return a function with new results in the shape to which all inputs broadcast.
+    """Return a function whose result has the shape to which all inputs broadcast.
 
-    For definitions that ignore inputs whose shapes matter nevertheless.
+    It is for definitions that ignore some inputs, whose shapes still affect the result.
     """
     dtype = node.outputs[0].dtype.numpy
     definition = node.traits.scalar
@@ -99,7 +99,7 @@ def spread(node: Node, device: Device, function: Function) -> KernelFunction:
 
 
 def shapes_differ(node: Node, inputs: Sequence[Any]) -> errors.InvalidArgumentError:
-    """Return the error of an op whose inputs must have the same shape."""
+    """Return the error of an op whose inputs must have the same shape but do not."""
     shapes = " and ".join(str(list(value.shape)) for value in inputs)
     return errors.InvalidArgumentError(f"{node.type} requires inputs of one shape, got {shapes}")
 
@@ -123,7 +123,7 @@ def may_alias(definition: Definition) -> bool:
 
 
 def _single(part: Scalar, op: str) -> KernelFactory | None:
-    """Return a factory for one primitive of the inputs in order, or of one input and constants."""
+    """Return a kernel factory for one primitive of the inputs, or of an input and constants."""
     result = computation(part, op)
     args = [(arg.name, arg.value) for arg in part.args]
     if any(arg.dtype.numpy.kind == "O" for arg in part.args):
@@ -157,16 +157,16 @@ def leaf(part: Scalar, node: Node) -> Any:
 
 
 _Step = tuple[Function, int, int | None, int | None]
-"""One application: its function and the registers of its operands."""
+"""The application of one primitive: its function and the registers of its operands."""
 
 FEW = 1 << 10
-"""Number of elements from which on selections and clamps are faster in place."""
+"""Number of elements from which selections and clamps are faster in place."""
 
 
 class _Chain:
-    """The applications of a definition, one after another.
+    """The applications of a definition, one after another, over registers.
 
-    Registers are numbered: first the inputs, then the numbers, then the computed values.
+    The registers are numbered: first the inputs, then the constants, then the computed values.
     """
 
     def __init__(self, node: Node, device: Device, parts: list[Scalar], *, one_shape: bool) -> None:
@@ -195,7 +195,7 @@ class _Chain:
             self._small_count = FEW
 
     def function(self) -> KernelFunction:
-        """Return the function of the node: the general one, or one for known sizes."""
+        """Return the function of the node, specialized if all sizes are known."""
         output = self._node.outputs[0]
         few, in_new, arrays = self._small_count, self._in_new, self._arrays
         of_scalars, numbers, in_place = self._scalar_function, self._numbers, self._filled
@@ -244,7 +244,7 @@ class _Chain:
         return value if value.shape == shape else np.broadcast_to(value, shape).copy()
 
     def _broadcast_into(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
-        """Compute in place for results of the whole shape, in new arrays for smaller results."""
+        """Compute in place where results have the whole shape, in new arrays where smaller."""
         values = [*inputs, *self._arrays, *[None] * len(self._types)]
         arrays: dict[int, Array] = {}
         steps = zip(self._in_place, self._in_new, self._results, strict=True)
@@ -262,7 +262,7 @@ class _Chain:
 
 
 def _computed(steps: list[_Step], values: list[Any]) -> Any:
-    """Return the last result; results are appended to the values of the other registers."""
+    """Run the steps; return the last result."""
     value = None
     for function, a, b, c in steps:
         if b is None:
@@ -276,12 +276,12 @@ def _computed(steps: list[_Step], values: list[Any]) -> Any:
 
 
 def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[Any], list[Scalar]]:
-    """Number all values: the inputs, the numbers of the definition, the parts.
+    """Number all values: the inputs, the constants of the definition, and the parts.
 
-    Parts that depend only on numbers become numbers, too. Conversions of bools that are only
-    multiplied with are removed, since ufuncs do them implicitly.
+    Parts that depend only on constants become constants. Conversions of bools that are only used as
+    factors are removed, because ufuncs convert them implicitly.
 
-    Returns: the operands of each remaining part, the numbers, and those parts.
+    Returns: the operands of each remaining part, the constants, and these parts.
     """
     numbers: list[Any] = []
     place: dict[int, int] = {}
@@ -311,7 +311,7 @@ def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[An
 
 
 def _masks(parts: list[Scalar]) -> dict[int, Scalar]:
-    """Return the bools behind conversions that are only multiplied with, by identity."""
+    """Return the bools that are converted only to be factors, by the identity of the conversion."""
     scalars: dict[int, Scalar] = {}
     for part in parts:
         if part.name == "cast" and part.args[0].dtype.is_bool and part.dtype not in NARROW:
@@ -324,10 +324,10 @@ def _masks(parts: list[Scalar]) -> dict[int, Scalar]:
 def _reused(
     operands: list[list[int]], types: list[np.dtype[Any]], fixed: int
 ) -> tuple[dict[int, int], list[np.dtype[Any]]]:
-    """Allocate few registers for the parts, so that they work in place.
+    """Assign registers to the parts, reusing them so that ufuncs work in place.
 
-    Returns: the register of each number, and the types of those from `fixed` on; the first of these
-    is that of the result.
+    Returns: the register of each value, and the types of the registers from `fixed` on, of which
+      the first is for the result.
     """
     last = {number: index for index, numbers in enumerate(operands) for number in numbers}
     registers = dict(enumerate(range(fixed)))

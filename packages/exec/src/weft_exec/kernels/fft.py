@@ -1,4 +1,4 @@
-"""Kernels of Fourier transforms: NumPy's, which keeps single precision single, or CuPy's."""
+"""Kernels of Fourier transforms by NumPy, which preserves single precision, or by CuPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOST = ("fft_length", "axes")
 
 
 def _register_whole(op: str, rank: int) -> None:
-    """Register the kernel of a transform of all elements of the innermost axes."""
+    """Register the kernel of a transform over the whole innermost axes."""
 
     @kernel(op, device=ARRAY_DEVICE, heavy=True)
     def make(node: Node, device: Device) -> KernelFunction:
@@ -59,7 +59,10 @@ def _apply_by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
 
 
 def _fitted(op: str, rank: int | None) -> None:
-    """Register the kernel of a transform of given lengths; `rank` is None if axes are given too."""
+    """Register the kernel of a transform of given lengths.
+
+    With `rank=None` the axes are an input too.
+    """
 
     @kernel(op, device=ARRAY_DEVICE, host=_HOST if rank is None else _HOST[:1], heavy=True)
     def make(node: Node, device: Device) -> KernelFunction:

@@ -1,7 +1,7 @@
-"""Kernels of pooling over regions of random sizes.
+"""Kernels of pooling over regions of random sizes (fractional pooling).
 
-Regions are products of runs of rows and of columns, so they are folded axis by axis. Gradients
-iterate over the positions of a region, each in all regions at once.
+A region is a range of rows times a range of columns, so regions are reduced axis by axis. Gradients
+iterate over the positions within a region, and process all regions together.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 FIXED_KEY = (123, 456)
-"""Key of the regions that are the same in each run, for nodes without a seed."""
+"""Key of the random stream for nodes whose regions are the same in each run."""
 
 
 def _runs(draw: np.random.Generator, size: int, count: int, pseudo: bool) -> Array:
-    """Return the starts of `count` runs that cover an axis, and the end of the last one."""
+    """Return the starts of `count` ranges that cover an axis, and the end of the last one."""
     if not count:
         return np.zeros(1, np.int64)
     short = size // count
@@ -42,12 +42,12 @@ def _runs(draw: np.random.Generator, size: int, count: int, pseudo: bool) -> Arr
 
 
 def _ends(starts: Array, overlapping: bool) -> Array:
-    """Return the ends of the runs, one past their last position."""
+    """Return the ends of the ranges, one past their last position."""
     return np.asarray(np.minimum(starts[1:] + overlapping, starts[-1]))
 
 
 def _fold(x: Array, axis: int, starts: Array, overlapping: bool, function: Any) -> Array:
-    """Apply `function` (maximum or add) over the runs of an axis."""
+    """Apply `function` (maximum or add) over the ranges of an axis."""
     if len(starts) == 1:
         return np.take(x, np.zeros(0, np.intp), axis)
     result = np.asarray(function.reduceat(x, starts[:-1], axis))
@@ -103,7 +103,7 @@ Region = Any
 
 
 def _positions(rows: Array, columns: Array, overlapping: bool) -> Iterator[tuple[Region, Region]]:
-    """Yield, for each position inside a region, the regions that have it and its index in each."""
+    """Yield for each position in a region the regions that have it, and its index in each."""
     ends = [_ends(starts, overlapping) for starts in (rows, columns)]
     longest = [int((e - s[:-1]).max(initial=0)) for e, s in zip(ends, (rows, columns), strict=True)]
     for dy in range(longest[0]):
@@ -114,7 +114,7 @@ def _positions(rows: Array, columns: Array, overlapping: bool) -> Iterator[tuple
 
 
 def _require(op: str, shape: Any, grad: Any, rows: Any, columns: Any) -> None:
-    """Raise InvalidArgumentError unless the sequences divide the image as the gradient does."""
+    """Raise InvalidArgumentError unless the sequences match the shape of the gradient."""
     fits = len(shape) == 4 and grad.ndim == 4 and rows.ndim == columns.ndim == 1
     fits = fits and grad.shape == (shape[0], len(rows) - 1, len(columns) - 1, shape[3])
     for starts, size in zip((rows, columns), shape[1:3], strict=True):

@@ -1,4 +1,4 @@
-"""Kernels that pick, place and sort elements by index."""
+"""Kernels that gather, scatter and sort elements by index."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _UNSIGNED = {4: np.uint32, 8: np.uint64}
 def checked(indices: Any, size: int) -> None:
     """Raise InvalidArgumentError unless all indices are in [0, size).
 
-    As unsigned numbers the negative ones are the largest, so that one reduction finds both.
+    Interpreted as unsigned, negative indices are the largest numbers, so one maximum finds both
+    kinds.
     """
     if indices.size and indices.view(_UNSIGNED[indices.dtype.itemsize]).max() >= size:
         check_bounds(indices, size)
@@ -121,9 +122,9 @@ def _take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devi
 
 
 def columns_of(indices: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the last axis of `indices` as index arrays into a tensor of `shape`, checked.
+    """Split the last axis of `indices` into checked index arrays for a tensor of `shape`.
 
-    Raises: InvalidArgumentError: too many numbers per vector, or one out of range.
+    Raises: InvalidArgumentError: the vectors are too long, or an index is out of range.
     """
     if indices.ndim < 1 or indices.shape[-1] > len(shape):
         raise errors.InvalidArgumentError(
@@ -158,7 +159,7 @@ def _gather_nd(node: Node, device: Device) -> KernelFunction:
 
 
 def _rows_of(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """Return the numbers of the slices that points address, and how many slices there are."""
+    """Return the numbers of the slices at some points, and the total number of slices."""
     if xp is not np:
         result, count = rows.rows_of_points(xp, indices, shape)
         return result.reshape(-1), count
@@ -171,7 +172,7 @@ def _rows_of(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
 
 
 def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]:
-    """Return the target and updates as rows, and the row of each update."""
+    """Return the target and the updates as rows, and the row number of each update."""
     ids, count = _rows_of(xp, indices, target.shape)
     remaining = target.shape[indices.shape[-1] :]
     expected = (*indices.shape[:-1], *remaining)
@@ -186,7 +187,7 @@ def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, A
 
 
 def _combining(xp: Any, combine: np.ufunc) -> Callable[[Any, Any, Any], None]:
-    """Return a function that combines rows with their updates."""
+    """Return a function that combines rows with updates."""
     if xp is np:
         return scatter.combining(combine)
     if combine is np.add or combine is np.logical_or:

@@ -1,4 +1,4 @@
-"""Hashes of strings that are the same in every process: FarmHash, SipHash and MurmurHash."""
+"""String hashes that are the same in every process: FarmHash, SipHash and MurmurHash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _K2 = 0x9AE16A3B2F90404F
 
 
 def fingerprint64(text: bytes) -> int:
-    """FarmHash's Fingerprint64, an unsigned number of 64 bits."""
+    """Compute FarmHash's Fingerprint64, an unsigned 64-bit number."""
     size = len(text)
     if size <= 16:
         return _hash_up_to_16(text, size)
@@ -37,7 +37,7 @@ def _shift_mix(value: int) -> int:
 
 
 def _mix(u: int, v: int, mul: int) -> int:
-    """Return two words into one."""
+    """Mix two words into one."""
     a = _shift_mix((u ^ v) * mul)
     b = _shift_mix((v ^ a) * mul)
     return (b * mul) & _MASK
@@ -91,7 +91,7 @@ def _hash_up_to_64(text: bytes, size: int) -> int:
 
 
 def _weak(text: bytes, index: int, a: int, b: int) -> tuple[int, int]:
-    """32 bytes into two words."""
+    """Hash 32 bytes to two words."""
     w, x, y, z = (_word(text, index + i) for i in (0, 8, 16, 24))
     a += w
     b = _rotate(b + a + z, 21)
@@ -129,7 +129,7 @@ def _block(
     w: tuple[int, int],
     factors: tuple[int, int],
 ) -> tuple[int, int, int, tuple[int, int], tuple[int, int]]:
-    """64 bytes into the state."""
+    """Add 64 bytes to the state of a hash."""
     x, y, z = state
     mul, nine = factors
     x = _rotate(x + y + v[0] + _word(text, index + 8), 37) * mul
@@ -147,7 +147,7 @@ _MURMUR_SEED = 0xDECAFCAFFE
 
 
 def murmur64(text: bytes) -> int:
-    """MurmurHash64A with TensorFlow's seed, an unsigned number of 64 bits."""
+    """Compute MurmurHash64A with TensorFlow's seed, an unsigned 64-bit number."""
     size = len(text)
     full_bytes = size - size % 8
     h = _MURMUR_SEED ^ (size * _MURMUR & _MASK)
@@ -160,7 +160,7 @@ def murmur64(text: bytes) -> int:
 
 
 def siphash(text: bytes, key: tuple[int, int]) -> int:
-    """SipHash-2-4 with a key of two words, an unsigned number of 64 bits."""
+    """Compute SipHash-2-4 with a key of two words, an unsigned 64-bit number."""
     k0, k1 = key[0] & _MASK, key[1] & _MASK
     state = [
         k0 ^ 0x736F6D6570736575,

@@ -1,4 +1,4 @@
-"""Kernels of the ops that hand their input on."""
+"""Kernels of ops that forward their input."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kernels of products of small integers.
+"""Kernels of matrix products and convolutions of 8-bit integers.
 
-There is a fast product of floats, and none of integers: sums of products are computed with float32
-where that has all integers up to the largest sum, else with float64.
+BLAS multiplies only floats. Sums of products are computed in float32 if it represents all integers
+up to the largest sum, else in float64.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 Array = Any
 
 _LARGEST: Final = 255
-"""Largest magnitude of an 8-bit number less its zero point."""
+"""Maximum magnitude of an 8-bit number minus its zero point."""
 _EXACT: Final = 2**24
-"""Below it float32 has all integers."""
+"""Integers up to this magnitude are exact in float32."""
 
 
 def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
-    """Return the floats in which sums are exact.
+    """Return the floating-point type in which sums of products are exact.
 
     Args:
-      count: terms of a sum.
-      weights: known numbers, without their zero points, that are summed over axes.
+      count: the number of terms of a sum.
+      weights: constant weights, with their zero points subtracted; they are summed over `axes`.
     """
     limit = count * _LARGEST
     if weights is not None:
@@ -44,7 +44,7 @@ def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
 
 
 def _subtract_zero_point(x: Array, zero: Array, dtype: DType) -> Array:
-    """Return numbers without their zero point, as floats."""
+    """Subtract the zero point from numbers, and return them as floats."""
     result = x.astype(dtype.numpy)
     if zero.ndim or zero:
         result -= zero.astype(dtype.numpy)
@@ -81,10 +81,10 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
 def _convolution(
     node: Node, device: Device, make: Callable[[DType], KernelFunction], axes: Sequence[int]
 ) -> KernelFunction:
-    """Make a convolution of integers from that of floats.
+    """Return the kernel of an integer convolution, by a convolution of floats.
 
     Args:
-      make: the convolution of a type.
+      make: returns the convolution for a type.
       axes: the axes of the filters that are summed over.
     """
     filters = constant_value(node.inputs[1])

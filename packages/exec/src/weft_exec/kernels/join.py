@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _concatenate(parts: tuple[Any, ...], axis: int, device: Device) -> Any:
-    """Return parts joined along an axis, in the pool when they are large."""
+    """Concatenate parts along an axis; the result is in the pool if it is large."""
     first = parts[0]
     rank = first.ndim
     if rank == 0:

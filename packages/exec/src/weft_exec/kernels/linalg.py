@@ -1,4 +1,4 @@
-"""Kernels of linear algebra: LAPACK through NumPy, cuSOLVER and cuBLAS through CuPy."""
+"""Kernels of linear algebra: by LAPACK through NumPy, or by cuSOLVER and cuBLAS through CuPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _BLOCK = 48
-"""Rows that substitution takes at a time; the rest of the work is matrix products."""
+"""Number of rows that substitution processes together; the rest of the work is matrix products."""
 
 
 def _square(x: Any) -> None:
@@ -29,7 +29,7 @@ def _singular_error() -> errors.InvalidArgumentError:
 
 
 def _finite(xp: Any, result: Any, error: Callable[[], errors.OpError]) -> Any:
-    """Raise `error()` for non-finite results: CuPy's solvers do not report singular matrices."""
+    """Raise `error()` if a result is not finite: CuPy does not report singular matrices."""
     if xp is not np and not bool(xp.all(xp.isfinite(result))):
         raise error()
     return result
@@ -146,7 +146,7 @@ def _triangular_solve(node: Node, device: Device) -> KernelFunction:
 
 
 def _substitute(a: Array, b: Array, lower: bool, x: Array) -> None:
-    """Forward or backward substitution, a block of rows at a time, into `x`."""
+    """Solve a triangular system by substitution, one block of rows at a time, into `x`."""
     n = a.shape[-1]
     triangle: Function = np.tril if lower else np.triu
     starts = range(0, n, _BLOCK)
@@ -206,7 +206,7 @@ def _exponential(node: Node, device: Device) -> KernelFunction:
 
 
 def _expm(a: Array) -> Any:
-    """Return the Padé approximant of order 13 of a scaled matrix, squared back (Higham, 2005)."""
+    """Compute the matrix exponential by scaling, a Padé approximant and squaring (Higham, 2005)."""
     size = float(np.abs(a).sum(0).max())
     if not np.isfinite(size):
         return np.full_like(a, np.nan)

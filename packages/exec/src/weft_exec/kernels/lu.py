@@ -1,4 +1,4 @@
-"""Kernel of LU factorization with partial pivoting, for all matrices of a batch together."""
+"""The kernel of LU factorization with partial pivoting, for all matrices of a batch together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _BLOCK = 32
-"""Columns that are eliminated one by one; the rest of the work is matrix products."""
+"""Number of columns that are eliminated one by one; the rest of the work is matrix products."""
 
 
 @kernel("Lu", heavy=True)

@@ -1,4 +1,4 @@
-"""Kernels of products of matrices."""
+"""Kernels of matrix products."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Kernels of square roots and logarithms of matrix batches, in double precision.
 
-Self-adjoint matrices are functions of their eigenvalues. Others take Denman and Beavers' iteration
-in its product form, which repeated eigenvalues do not disturb (N. Higham, Functions of Matrices,
-2008, section 6.3); the logarithm is that of a root close to 1, by Gauss and Legendre's quadrature
-(ibid., section 11.4). What has eigenvalues on the negative axis is left to the eigenvectors.
+For self-adjoint matrices the function is applied to the eigenvalues. Other matrices use the
+Denman-Beavers iteration in product form, which repeated eigenvalues do not disturb (N. Higham,
+Functions of Matrices, 2008, section 6.3). The logarithm is that of a root close to the identity, by
+Gauss-Legendre quadrature (ibid., section 11.4). Matrices with eigenvalues on the negative axis use
+their eigenvectors.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 _STEPS = 60
 _NEAR = 0.25
-"""A matrix so near to 1, in norm, has its logarithm by quadrature."""
+"""Maximum distance of a matrix from the identity, in norm, for computing its logarithm by
+quadrature.
+"""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 
 
@@ -67,7 +70,10 @@ def _evaluated(a: Array, general: Callable[[Array], Array], scalar: Callable[[An
 def _apply_to_eigenvalues(
     a: Array, scalar: Callable[[Any], Any], undo: Callable[[Array], Array]
 ) -> Array:
-    """Compute by `np.linalg.eig`; NaN if it cannot be undone or is not real as it should be."""
+    """Compute a function by `np.linalg.eig`.
+
+    NaN if the inverse function does not restore the matrix, or the result is not real.
+    """
     values, vectors = np.linalg.eig(a)
     vectors = vectors.astype(np.complex128)
     real = vectors * scalar(values.astype(np.complex128))[..., None, :]
@@ -87,7 +93,7 @@ def _apply_to_eigenvalues(
 
 
 def _iterated(a: Array) -> tuple[Array, Array]:
-    """Return roots, and for which of them the iteration has converged."""
+    """Return square roots, and a mask of those for which the iteration has converged."""
     unit = np.eye(a.shape[-1], dtype=a.dtype)
     product, root = a.copy(), a.copy()
     done = np.zeros(len(a), bool)
@@ -154,7 +160,10 @@ def _log_by_roots(a: Array) -> tuple[Array, Array]:
 
 
 def _exponential(x: Array) -> Array:
-    """By the power series of a scaled matrix, squared back; only to check a logarithm."""
+    """Compute the exponential by scaling, a power series and squaring.
+
+    Only used to check a logarithm.
+    """
     size = np.abs(np.where(np.isfinite(x), x, 0)).sum(-1).max()
     squarings = max(0, int(np.ceil(np.log2(max(size, 1e-300)))) + 4)
     term = total = np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)

@@ -1,4 +1,4 @@
-"""Kernels of greyscale morphology: one pass for each tap of the filter."""
+"""Kernels of grayscale morphology, with one pass for each tap of the filter."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Place = tuple[Any, ...]
 
 
 class _Dilation:
-    """A dilation of one image: the positions of taps, and the tap with each window's maximum.
+    """The dilation of one image, and the tap with the maximum of each window.
 
     Attributes:
-      places: for each tap its position in the filter, and the indices of windows and inputs.
+      places: for each tap, its position in the filter and the indices of windows and inputs.
       best: the maximum of each window plus the filter.
-      taken: the number of the first tap with the maximum, shape of `best`.
+      taken: the number of the first tap with the maximum, in the shape of `best`.
     """
 
     def __init__(self, node: Node, x: Any, taps: Any) -> None:

@@ -109,7 +109,7 @@ def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
 
 
 _SQUARES: Final = 1 << 14
-"""Squares that one product adds, in the dozens of lanes that BLAS has."""
+"""Number of squares that one dot product adds; BLAS adds in dozens of lanes."""
 
 
 @kernel("L2Loss", device=ARRAY_DEVICE)
@@ -123,7 +123,10 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
         return half if half.dtype == exact else half.astype(exact)
 
     def squares(flat: Any) -> Any:
-        """Return the sum of squares; on the host that of blocks, so that errors do not add up."""
+        """Return the sum of squares.
+
+        On the host it is computed in blocks, which limits rounding errors.
+        """
         if flat.size <= _SQUARES or type(flat) is not np.ndarray:
             return dot(flat, flat)
         blocks = [flat[index : index + _SQUARES] for index in range(0, flat.size, _SQUARES)]
@@ -157,7 +160,10 @@ def row_sums(values: Array) -> Array:
 
 
 def _shifted(logits: Array, device: Device) -> Array:
-    """Return the logits less the maximum of their row, in a new array; float32 for narrow types."""
+    """Return the logits minus the maximum of their row, in a new array.
+
+    Float32 for narrow types.
+    """
     logits = widened(logits)
     result = new_array(device, logits.shape, logits.dtype)
     if logits.size:
@@ -221,7 +227,7 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
 
 
 def shape_of_losses(logits: Any, labels: Any) -> tuple[int, ...]:
-    """Return the shape that logits and labels are broadcast to."""
+    """Return the shape to which logits and labels broadcast."""
     try:
         return np.broadcast_shapes(logits.shape, labels.shape)
     except ValueError:
@@ -254,7 +260,7 @@ def _make_sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
 
 
 def check_label_shapes(logits: Any, labels: Any) -> None:
-    """Raise InvalidArgumentError unless there is a label for each row of a matrix."""
+    """Raise InvalidArgumentError unless there is one label for each row of a matrix."""
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise errors.InvalidArgumentError(
             f"requires logits of shape [batch, classes] and labels of shape [batch], "

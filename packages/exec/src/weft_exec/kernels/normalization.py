@@ -27,14 +27,14 @@ _BACKWARD = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3
 
 
 def _matrix(value: Array, data_format: str, device: Device) -> tuple[Array, tuple[int, ...]]:
-    """(pixels, channels) in C order, and the shape with the channels last."""
+    """Return a matrix (pixels, channels) in C order, and the shape with the channels last."""
     last = widened(channels_last(value, data_format))
     flat = contiguous(last, last.dtype, device).reshape(prod(last.shape[:-1]), last.shape[-1])
     return flat, last.shape
 
 
 def check_vectors(op: str, channels: int, *vectors: Any) -> None:
-    """Refuse vectors that have no element for each channel."""
+    """Raise an error if a vector does not have one element for each channel."""
     for vector in vectors:
         if vector.shape != (channels,):
             raise errors.InvalidArgumentError(
@@ -74,7 +74,7 @@ def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
 
 
 def _moments(flat: Array, centered: Array) -> tuple[Array, Array]:
-    """Return the mean and variance of the columns; leaves the rows less the mean in `centered`."""
+    """Return the mean and variance of the columns; store the rows minus the mean in `centered`."""
     count = flat.dtype.type(flat.shape[0])
     mean = column_sums(flat) / count  # NaN of no rows
     over_rows(np.subtract, flat, mean, centered)
@@ -128,7 +128,7 @@ def _make_batch_norm_grad(node: Node, device: Device) -> KernelFunction:
 
 
 class _Neighbours:
-    """Sums over nearby channels, and powers of them, for one node."""
+    """Sums over nearby channels, and powers of these, for one node."""
 
     def __init__(self, node: Node) -> None:
         attrs = node.attrs
@@ -137,7 +137,7 @@ class _Neighbours:
         self._band: Array | None = None
 
     def sums(self, flat: Array) -> Array:
-        """Return sums over the window of each channel of (pixels, channels)."""
+        """Return sums over the neighbors of each channel of a matrix (pixels, channels)."""
         channels = flat.shape[1]
         if channels <= 256:
             # A product with a band matrix keeps BLAS busy; it spreads an infinity over all
@@ -160,14 +160,14 @@ class _Neighbours:
         return band
 
     def norms(self, flat: Array) -> Array:
-        """bias + alpha * sum of squares."""
+        """Return bias + alpha * the sum of squares."""
         total = self.sums(np.square(flat))
         np.multiply(total, total.dtype.type(self.alpha), out=total)
         np.add(total, total.dtype.type(self.bias), out=total)
         return total
 
     def power(self, norms: Array) -> Array:
-        """norms ** -beta; the usual exponents by square roots, which are much faster."""
+        """Return norms ** -beta; for common exponents by square roots, which are much faster."""
         if self.beta == 0.5:
             return np.asarray(1 / np.sqrt(norms))
         if self.beta == 0.75:

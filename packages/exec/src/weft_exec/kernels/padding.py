@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def margins_of(paddings: Any, rank: int) -> list[tuple[int, int]]:
-    """Return elements before and after, by axis.
+    """Return the number of elements before and after, for each axis.
 
-    Raises: InvalidArgumentError: there is no pair for each axis, or an entry is negative.
+    Raises: InvalidArgumentError: `paddings` does not have a pair for each axis, or an entry is
+      negative.
     """
     if paddings.shape != (rank, 2) or (paddings.size and paddings.min() < 0):
         raise errors.InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Regular expressions by RE2, in time linear in the text for any pattern."""
+"""Regular expressions by RE2, whose time is linear in the length of the text."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Pattern:
 
     Args:
       text: the expression.
-      grouping: True to record the positions of groups, which takes time.
+      grouping: True to record the positions of groups, which takes more time.
     Attributes:
-      text: the expression as given.
-      groups: number of groups.
+      text: the expression.
+      groups: the number of groups.
     Raises:
       InvalidArgumentError: the text is not a regular expression.
       UnimplementedError: RE2 is not installed.
@@ -49,12 +49,15 @@ class Pattern:
         self._anywhere, self._whole = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_BOTH
 
     def search(self, item: bytes, index: int) -> Sequence[Span] | None:
-        """Return the spans of the first match from `index` on and its groups, or None."""
+        """Return the spans of the first match from `index` on and of its groups.
+
+        None if there is no match.
+        """
         spans: Sequence[Span] = self._match(self._anywhere, item, index, len(item))
         return None if spans[0] == _NOWHERE else spans
 
     def matches(self, item: bytes) -> bool:
-        """Return True if the whole string is a match."""
+        """Return True if the pattern matches the whole string."""
         return bool(self._match(self._whole, item, 0, len(item))[0] != _NOWHERE)
 
 
@@ -121,7 +124,7 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
 
 
 def _character_end(item: bytes, index: int) -> int:
-    """Return the end of the character at a position; an invalid byte counts as a character."""
+    """Return the end of the character at a position; an invalid byte counts as one character."""
     lead = item[index]
     size = 1 if lead < 0xC2 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
     try:

@@ -85,7 +85,7 @@ def _reverse_v2(node: Node, device: Device) -> KernelFunction:
 
 
 def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any:
-    """Reverse the elements before each row's length, for all rows in one launch."""
+    """Reverse, in each row, the elements before the row's length, for all rows in one launch."""
     rows = xp.moveaxis(x, (batch, along), (0, 1))
     index = xp.arange(x.shape[along])[None, :]
     ends = lengths.astype(np.int64)[:, None]
@@ -95,10 +95,10 @@ def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any
 
 
 def _sources(lengths: Any, size: int, by_row: bool) -> Any:
-    """Return the source element of each position, over all sequences.
+    """Return the position of the source of each element, over all sequences.
 
     Args:
-      by_row: the sequences are (batch, time) in memory, and not (time, batch).
+      by_row: True if the sequences are stored as (batch, time), False for (time, batch).
     """
     ends, time = lengths.astype(np.intp)[:, None], np.arange(size)
     time = np.where(time < ends, ends - 1 - time, time)

@@ -1,9 +1,10 @@
-"""Windows along one axis, as shifts of arrays that are as long as the whole input.
+"""Windows along one axis, as shifted arrays that are as long as the whole input.
 
-NumPy's loops are as long as the last axis, so with few channels, processing a window tap by tap
-takes many short loops. Instead, positions that are a stride apart are first copied side by side.
-Tap t of every window is then phase t % stride, shifted by t // stride positions, and one call
-covers all windows. Rows are padded, so that shifts past their end only affect unused results.
+NumPy's inner loops are as long as the last axis, so with few channels, processing windows tap by
+tap would take many short loops. Instead, positions that are a stride apart are first copied side by
+side; each such copy is a phase. Tap t of all windows is then phase t % stride, shifted by t //
+stride positions, and one call processes all windows. Rows are padded, so that shifts past their end
+only affect unused results.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 SHORT: Final = 32
-"""Run length up to which this is faster than views of the input."""
+"""Maximum length of a run for which this is faster than views of the input."""
 
 
 class Phases:
-    """Windows sliding along the middle one of three axes.
+    """Windows along the middle one of three axes.
 
     Args:
       size: size of the axis.
       taps: number of taps of a window.
-      stride: positions from one window to the next.
-      before: positions of the first window that are before the input.
-      count: number of windows.
+      stride: the distance between windows.
+      before: the number of positions of the first window that are before the input.
+      count: the number of windows.
 
     Attributes:
-      width: windows of a row, including unused ones.
+      width: the number of windows of a row, including unused ones.
     """
 
     __slots__ = ("_before", "_size", "_stride", "_taps", "width")
@@ -46,7 +47,7 @@ class Phases:
         return [self._phase(x, p, fill, rows, run) for p in range(min(self._stride, self._taps))]
 
     def _phase(self, x: Array, phase: int, fill: Any, rows: int, run: int) -> Array:
-        """Return a phase, in which index j is position j * stride + phase - before."""
+        """Return a phase, whose index j is position j * stride + phase - before."""
         shift = phase - self._before
         low = max(0, -(shift // self._stride))
         high = max(low, min(self.width, (self._size - 1 - shift) // self._stride + 1))
@@ -58,7 +59,7 @@ class Phases:
         return result.reshape(-1)
 
     def shifted(self, phases: list[Array], run: int) -> Iterator[Array]:
-        """Yield the input of every window for each of its taps, all of one length."""
+        """Yield for each tap an array with the inputs of all windows."""
         length = len(phases[0]) - (self._taps - 1) // self._stride * run
         for tap in range(self._taps):
             start = tap // self._stride * run
@@ -78,8 +79,8 @@ def fold(
     Args:
       x: shape (rows, size, run), in C order.
       fill: the neutral element of `function`.
-      block: bytes of `x` at a time.
-    Yields: rows, and their results, shape (rows, width, run).
+      block: the number of bytes of `x` in a block.
+    Yields: a slice of rows, and their results, shape (rows, width, run).
     """
     rows, _, run = x.shape
     step = max(1, block * rows // max(x.nbytes, 1))
@@ -102,10 +103,10 @@ def largest(
 
     Args:
       x: shape (rows, size, run), in C order, without NaNs.
-      codes: codes of the elements of `x`, below `step`, same shape; None if all are 0.
+      codes: the code of each element of `x`, below `step`; None if all are 0.
       step: the increment of the code for each tap.
-      code: the type of codes.
-    Returns: both of shape (rows, width, run).
+      code: the element type of codes.
+    Returns: the maxima and the codes, both of shape (rows, width, run).
     """
     rows, _, run = x.shape
     taps = phases.shifted(phases.split(x, lowest(x.dtype)), run)

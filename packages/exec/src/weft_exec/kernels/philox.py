@@ -1,15 +1,15 @@
-"""The random streams, bit by bit.
+"""Specification and implementation of the random streams.
 
 A stream is Philox4x64-10 as `numpy.random.Philox` has it. Its key is (seed, seed2) of the op, as
 unsigned 64-bit numbers; for an op without seeds, 128 bits of the system's entropy, drawn once per
-session and op. In step number e of those that use it (0 for the first in a container's life) the
+session and op. In the e-th step that uses it (counted from 0 since the container was created) the
 op reads the 64-bit words w[0], w[1], ... of `Philox(key, counter=(0, 0, e, t)).random_raw()`.
 NumPy increments the counter before each block, so w[4j .. 4j+3] is the block of the counter
 (j + 1, 0, e, t). The tag t is 0 outside of loops, i in iteration i of a loop, and in a loop within
 a loop t' · 0x9E3779B97F4A7C15 + i mod 2⁶⁴, where t' is the tag around; see
 `weft_exec.kernels.random_counters`. A stateless op has the key `seed` and e = t = 0.
 
-From words to numbers, n of them:
+n numbers are made from words as follows:
 
 - Halves h[i] are the 32-bit halves of the words, the low one first.
 - Uniform float32: (h[i] >> 8) · 2⁻²⁴. float16: (h[i] >> 21) · 2⁻¹¹. bfloat16: (h[i] >> 24) · 2⁻⁸.
@@ -45,7 +45,7 @@ from weft_tensor import dtypes, errors
 Array = np.ndarray[Any, Any]
 Words = Callable[[int], Any]
 Fill = Callable[[Words, Any, Any], None]
-"""`fill(words, result, xp)`: fills a new array of the module `xp` from words."""
+"""`fill(words, result, xp)`: fills a new array of the module `xp` with numbers made from words."""
 
 _MASK = 2**64 - 1
 _FLOAT16 = dtypes.float16.numpy
@@ -58,8 +58,8 @@ class RandomStream(Resource):
     """The stream of one random op in one session.
 
     Attributes:
-      key: the Philox key, two 64-bit numbers.
-      count: number of steps that have used it.
+      key: the Philox key: two 64-bit numbers.
+      count: the number of steps that have used the stream.
     """
 
     kind = "random stream"
@@ -73,7 +73,7 @@ class RandomStream(Resource):
         self._state = self._bits.state
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return `function(words, *args)` for the next execution; `words(n)` draws n words."""
+        """Return `function(words, *args)` for the next execution; `words(n)` returns n words."""
         with self._lock:
             self._start()
             return function(self._bits.random_raw, *args)
@@ -85,28 +85,28 @@ class RandomStream(Resource):
             return function(np.random.Generator(self._bits), *args)
 
     def resume(self, key: tuple[int, int], count: int) -> None:
-        """Continue a stream with this key that `count` steps have used."""
+        """Continue a stream that has this key and that `count` steps have used."""
         with self._lock:
             self.key = (key[0] & _MASK, key[1] & _MASK)
             self.count = count
 
     def next_counter(self) -> tuple[int, int]:
-        """Return the numbers e and t of the next execution."""
+        """Begin the next execution; return its number e and tag t."""
         with self._lock:
             return next_counter(self)
 
     def next_state(self) -> tuple[int, ...]:
-        """Return counter and key of the next execution, six numbers."""
+        """Begin the next execution; return its counter and key, six numbers."""
         with self._lock:
             number, tag = next_counter(self)
             return 0, 0, number & _MASK, tag, *self.key
 
     def is_begun(self) -> bool:
-        """Return True if the current step of this thread has used it."""
+        """Return True if the current step of this thread has used the stream."""
         return self in (current.executions or ())
 
     def give_back(self, number: int) -> None:
-        """Undo an execution that has drawn nothing, unless it was followed by others."""
+        """Undo an execution that has drawn no numbers, unless others have followed it."""
         with self._lock:
             if self.count == number + 1:
                 self.count = number
@@ -124,7 +124,7 @@ class RandomStream(Resource):
 
 
 def entropy() -> tuple[int, int]:
-    """Return an unpredictable key."""
+    """Return a random key from the system's entropy."""
     bits = int.from_bytes(os.urandom(16), "little")
     return bits & _MASK, bits >> 64
 
@@ -194,7 +194,7 @@ def fill_normal(words: Words, result: Any, xp: Any) -> None:
 
 
 def _polar(xp: Any, radii: Any, angles: Any) -> None:
-    """Transform two vectors of uniform numbers into normal ones in place (Box-Muller)."""
+    """Transform two vectors of uniform numbers to normal numbers in place (Box-Muller)."""
     kind = radii.dtype.type
     xp.subtract(kind(1), radii, out=radii)
     xp.log(radii, out=radii)
@@ -238,11 +238,11 @@ def permutation(words: Words, count: int, xp: Any) -> Any:
 
 
 _CLASSES = 1 << 16
-"""Number of probabilities processed at a time."""
+"""Number of probabilities that are processed together."""
 
 
 def classes(words: Words, logits: Array, result: Array) -> None:
-    """Draw class numbers with the probabilities softmax(logits), row by row, by inversion."""
+    """Draw classes with the probabilities softmax(logits), row by row, by inversion."""
     uniform = np.empty(result.shape, np.float64)
     fill_uniform(words, uniform, np)
     step = max(1, _CLASSES // max(1, logits.shape[1]))

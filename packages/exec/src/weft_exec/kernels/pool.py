@@ -1,9 +1,9 @@
 """Kernels of pooling.
 
-A window may span any axes, so the layout does not matter. The extremum or sum of a window is
-computed axis by axis, each by a few ufuncs over strided views, or over `phases` if there are few
-channels. The gradient of a maximum finds the tap of each window's first maximum, also axis by axis,
-and adds up at those positions.
+A window may extend over any axes, so the layout does not matter. The maximum or sum of a window is
+computed axis by axis, by a few ufuncs over strided views, or over `phases` if there are few
+channels. The gradient of max pooling finds the tap with each window's first maximum, also axis by
+axis, and adds gradients at those positions.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 1 << 20
 _FEW = 1 << 12
-"""Number of elements below which a NumPy call takes longer than its loops."""
+"""Number of elements below which the call overhead of NumPy exceeds the time of its loops."""
 
 
 class Fit:
-    """A pool on inputs of one shape; immutable, since concurrent runs may share a kernel.
+    """The geometry of a pool for inputs of one shape; immutable, because runs share kernels.
 
     Attributes:
       shape: shape of the input.
       counts: the number of windows along each axis, which is the shape of the output.
-      before: positions of the first window that are before the input, along each axis.
+      before: the number of positions of the first window that are before the input, along each
+        axis.
     """
 
     def __init__(self, pool: Pool, shape: Sizes) -> None:
@@ -58,10 +59,10 @@ class Fit:
 
     @cached_property
     def offsets(self) -> tuple[Array, Array]:
-        """Flat positions of taps relative to the window's origin, and of origins in an image.
+        """Flat positions of taps relative to a window's origin, and of origins in an image.
 
         The last entry, for windows without a maximum, is a position inside the input. Origins are
-        per image, or for the whole input if windows span images.
+        relative to an image, or to the whole input if windows extend over several images.
         """
         steps = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
         taps = [*self.pool.taps, self.before]
@@ -76,7 +77,7 @@ class Fit:
     def places(self) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
         """For each tap, the windows in which it is inside the input, and its positions there.
 
-        They cover all images, unless windows span images: these are processed block by block.
+        They are for all images; if windows extend over several images, for one block.
         """
         result = []
         for tap in self.pool.taps:
@@ -129,7 +130,7 @@ class Pool:
         self._last: Fit | None = None
 
     def fit(self, shape: Sizes) -> Fit:
-        """Return the geometry for inputs of this shape, which is usually the cached one."""
+        """Return the geometry for inputs of a shape, which is cached."""
         result = self._last
         if result is None or result.shape != shape:
             result = self._last = Fit(self, shape)
@@ -137,7 +138,10 @@ class Pool:
 
 
 def fold_windows(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
-    """Apply `function` (maximum or add) over windows, axis by axis; a view of x for no axes."""
+    """Apply `function` (maximum or add) over windows, axis by axis.
+
+    Without axes return a view of x.
+    """
     for axis in fit.pool.active:
         x = _fold_axis(fit, x, axis, function)
     return x
@@ -175,7 +179,7 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
 
 
 def _with_window(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
-    """Return a kernel factory whose last two inputs are the window's sizes and strides.
+    """Return a kernel factory for pools whose last two inputs are the window's sizes and strides.
 
     Args:
       make: returns the kernel of a pool; the kernel of the last window is cached.
@@ -203,7 +207,7 @@ def _with_window(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
 
 
 def _with_attributes(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
-    """Return a kernel factory whose window is in the node's attributes."""
+    """Return a kernel factory for pools whose window is in the node's attributes."""
     return lambda node, device: make(Pool(node, device), node, device)
 
 
@@ -229,9 +233,9 @@ class _Winners:
     """Positions of the first maximum of each window in a block of the input.
 
     Attributes:
-      places: flat positions in each image, or in the whole block if windows span images, shape
-        (images or 1, windows).
-      lost: windows whose output equals none of their inputs, same shape; None if there are none.
+      places: flat positions in each image, shape (images, windows), or in the whole block if
+        windows extend over several images, shape (1, windows).
+      lost: a mask of the windows whose output equals none of their inputs; None if there are none.
     """
 
     __slots__ = ("lost", "places")
@@ -255,7 +259,7 @@ class _Winners:
         self.places = places.reshape(rows, -1)
 
     def scatter(self, grad: Array, target: Array) -> None:
-        """Add each window's entry of `grad` to `target` at its maximum."""
+        """Add each window's element of `grad` to `target` at its maximum."""
         places, values = self._flat_positions(target), grad.reshape(-1)
         if self.lost is not None:
             mask = ~self.lost.reshape(-1)
@@ -263,14 +267,14 @@ class _Winners:
         np.add.at(target.reshape(-1), places, values)
 
     def gather(self, source: Array, target: Array) -> None:
-        """Write the entry of `source` at each window's maximum to `target`."""
+        """Copy the element of `source` at each window's maximum to `target`."""
         values = target.reshape(-1)
         np.take(source.reshape(-1), self._flat_positions(source), out=values, mode="clip")
         if self.lost is not None:
             values[self.lost.reshape(-1)] = 0
 
     def _flat_positions(self, images: Array) -> Array:
-        """Return flat positions in all images."""
+        """Return the flat positions in all images."""
         rows = len(self.places)
         if rows == 1:
             return self.places.reshape(-1)
@@ -284,10 +288,10 @@ def _differ(a: Array, b: Array, out: Array) -> None:
 
 
 def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
-    """Return the number of the first tap with the maximum, axis by axis from the last one.
+    """Return the number of the first tap with the maximum, found axis by axis from the last one.
 
-    None if that is ambiguous: some output is not a maximum, is a NaN, or equals the padding value;
-    also if the array is too small for this to pay off.
+    Return None if that is ambiguous, because an output is not a maximum, is a NaN, or equals the
+    padding value, or if the array is too small for this to pay.
     """
     pool = fit.pool
     if pool.device.xp is not np or x.size < _FEW:
@@ -331,7 +335,7 @@ def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tu
 
 
 def _image_blocks(fit: Fit, x: Array) -> list[tuple[slice, slice]]:
-    """Return parts of input and output along the first axis that fit the cache."""
+    """Yield parts of input and output along the first axis that fit the cache."""
     batch = x.shape[0]
     if not fit.pool.per_image or x.nbytes <= _BLOCK_BYTES:
         return [(slice(0, batch), slice(0, fit.counts[0]))]
@@ -437,7 +441,7 @@ def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _window_sizes(fit: Fit, dtype: np.dtype[Any]) -> Any:
-    """Return the number of positions of each window inside the input; broadcasts to the output."""
+    """Return the number of positions of each window that are inside the input."""
     total: Any = dtype.type(1)
     pool, rank = fit.pool, len(fit.shape)
     for axis in pool.active:
@@ -488,7 +492,7 @@ def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _broadcast_windows(fit: Fit, grad: Array, axis: int) -> Array:
-    """Add each window's value to all its positions along one axis."""
+    """Add each window's value to all of its positions along one axis."""
     pool, size = fit.pool, fit.shape[axis]
     shape = (*grad.shape[:axis], size, *grad.shape[axis + 1 :])
     result = new_array(pool.device, shape, grad.dtype)

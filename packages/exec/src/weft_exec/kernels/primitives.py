@@ -15,12 +15,12 @@ from weft_tensor.dtypes import DType
 
 
 class Computation(NamedTuple):
-    """Implementations of one application.
+    """Implementations of the application of a primitive.
 
     Attributes:
-      array: for arrays or NumPy scalars, like a ufunc; `out` may be None.
+      array: for arrays or NumPy scalars; called like a ufunc, where `out` may be None.
       scalar: for NumPy scalars, if that is faster.
-      into: for arrays, writes into `out`.
+      into: for arrays; writes to `out`.
     """
 
     array: Function
@@ -29,7 +29,7 @@ class Computation(NamedTuple):
 
 
 def computation(part: Scalar, op: str) -> Computation:
-    """Return the implementations of an application.
+    """Return the implementations of the application of a primitive.
 
     Args:
       op: the op type, for messages about rejected operands.
@@ -77,7 +77,7 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 MANY: Final = 1 << 12
-"""Number of elements from which on NumPy clamps on both sides faster than on one."""
+"""Number of elements from which clamping at both ends is faster in NumPy than at one end."""
 _INFINITIES: Final = {code: np.array(np.inf, code) for code in "fd"}
 
 
@@ -180,7 +180,7 @@ def _truncated_quotient(x: Any, y: Any, out: Array | None = None) -> Any:
 
 
 def _power(x: Any, y: Any, out: Array | None = None) -> Any:
-    """Compute `np.power`, avoiding negative bases, for which it is fifty times slower."""
+    """Compute `np.power`; negative bases, for which it is fifty times slower, are avoided."""
     if y.ndim or not x.ndim or x.dtype.char not in "fd":
         return np.power(x, y, out=out)
     exponent = float(y)
@@ -233,7 +233,7 @@ _REFUSALS: Final = {
     "reciprocal": _inverting,
     "pow": _raising,
 }
-"""Checks of integer operands that have no result."""
+"""Checks of integer operands for which a primitive has no result."""
 
 # ----------------------------------------------------------------------------- tables
 
@@ -319,4 +319,4 @@ _OF_BOOLS: Final[dict[str, tuple[Function, Function | None]]] = {
     "bit_or": (np.logical_or, operator.or_),
     "invert": (np.logical_not, None),
 }
-"""As ufuncs, with faster functions for NumPy scalars."""
+"""Ufuncs for bools, with faster functions for NumPy scalars."""

@@ -1,4 +1,4 @@
-"""Tensors as short text, for messages and printing."""
+"""Tensors as short text, for messages and for printing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _real(value: Any) -> str:
 
 
 def summarize(value: Any, limit: int) -> str:
-    """Format the first `limit` elements, rows in brackets; all for a negative limit."""
+    """Format the first `limit` elements, with rows in brackets; a negative limit formats all."""
     array = np.asarray(value)
     if array.ndim == 0:
         return element(array[()])
@@ -57,7 +57,10 @@ def _rows(array: Array, budget: int) -> tuple[str, int]:
 
 
 def summarize_ends(value: Any, ends: int) -> str:
-    """`ends` elements at each end of every axis, nested in brackets; all for a negative number."""
+    """Format `ends` elements at both ends of every axis, in nested brackets.
+
+    A negative number formats all.
+    """
     array = np.asarray(value)
     return element(array[()]) if array.ndim == 0 else _nested(array, ends, 1)
 

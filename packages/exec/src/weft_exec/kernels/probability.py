@@ -1,10 +1,10 @@
-"""Special functions of probability over arrays of float32 or float64, computed in double precision.
+"""Special functions of probability for float32 and float64, computed in double precision.
 
-Inverses of the error function and of the normal distribution: Halley's method from a rough formula,
-one step of which leaves a few units in the last place of float32, two of float64. The incomplete
-beta function: the continued fraction of DLMF 8.17.22 by Lentz's method, and beyond `LARGE` the
-expansions for large arguments, DLMF 8.18.9 and that by the incomplete gamma function (Wise, 1950),
-to 7 digits or more.
+The inverses of the error function and of the normal distribution use Halley's method from a rough
+estimate. One step is accurate to a few units in the last place in float32, two steps in float64.
+The incomplete beta function uses the continued fraction DLMF 8.17.22 by Lentz's method. For
+arguments beyond `LARGE` it uses two expansions with at least 7 digits: DLMF 8.18.9, and the one by
+the incomplete gamma function (Wise, 1950).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft_exec.kernels.common import Array
 from weft_exec.kernels.special import blocked, erf, erfc, igamma, igammac, lgamma
 
 _STEPS = {np.dtype(np.float32): 1, np.dtype(np.float64): 2}
-"""Number of steps of Halley's method, each of which cubes an error below 1e-3."""
+"""Maximum number of steps of Halley's method, each of which cubes an error below 1e-3."""
 
 # ------------------------------------------------------------------------------ inverses
 
@@ -34,7 +34,7 @@ def _central(y: Array, steps: int) -> Any:
 
 
 def _tail(p: Array, steps: int) -> Any:
-    """Compute the inverse of the normal distribution for 0 < p <= 0.25, which is negative."""
+    """Compute the quantile of the normal distribution for 0 < p <= 0.25, which is negative."""
     log = np.log(p)
     t = np.sqrt(-2 * log)
     # Abramowitz and Stegun, 26.2.23: within 4.5e-4.
@@ -78,7 +78,7 @@ def ndtri(p: Array) -> Any:
 # ---------------------------------------------------------------------- incomplete beta
 
 LARGE = 1e6
-"""Size of the larger argument from which on the expansion for large arguments is used."""
+"""Size of the larger argument from which the expansions for large arguments are used."""
 
 
 def _safe(value: Array) -> Any:
@@ -86,7 +86,7 @@ def _safe(value: Array) -> Any:
 
 
 def _fraction(a: Array, b: Array, x: Array) -> Any:
-    """Evaluate the continued fraction, which converges fast for x below about a / (a + b)."""
+    """Evaluate the continued fraction, which converges quickly for x below about a / (a + b)."""
     c, d = np.ones_like(x), 1 / _safe(1 - (a + b) * x / (a + 1))
     total = d.copy()
     result = np.empty_like(x)
@@ -138,7 +138,7 @@ def _beta_both_large(a: Array, b: Array, x: Array) -> Any:
 
 
 def _beta(a: Array, b: Array, x: Array) -> Any:
-    """Compute betainc for positive finite a and b, and x in (0, 1)."""
+    """Compute betainc for positive finite a and b and for x in (0, 1)."""
     larger, smaller = np.maximum(a, b), np.minimum(a, b)
     result = np.empty_like(x)
     moderate = larger < LARGE

@@ -1,7 +1,7 @@
 """Kernels of quantization.
 
-The results are integers, or multiples of a scale, so that an ulp may decide between two of them.
-The order of operations is therefore TensorFlow's, in float32 unless stated otherwise.
+The results are integers or multiples of a scale, so a difference of one ulp may change a result.
+Therefore operations are in TensorFlow's order, and in float32 unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 def require_shape(op: str, label: str, actual: Any, expected: tuple[int, ...]) -> None:
-    """Raise InvalidArgumentError for an array of another shape."""
+    """Raise InvalidArgumentError unless an array has the expected shape."""
     if actual.shape != expected:
         raise errors.InvalidArgumentError(
             f"{op} requires {label} of shape {format_dims(expected)}, got "
@@ -53,7 +53,7 @@ def clip(xp: Any, x: Any, low: Any, high: Any, out: Any = None) -> Any:
 
 
 _BLOCK: Final = 1 << 14
-"""Number of elements for which successive passes stay in the cache."""
+"""Number of elements of a block, so that several passes over it stay in the cache."""
 
 
 def _fill_in_blocks(
@@ -61,10 +61,10 @@ def _fill_in_blocks(
 ) -> None:
     """Call `fill(*arrays, *ends)` for blocks of arrays of one shape, the last one contiguous.
 
-    Ends are scalars or have an element for each channel, the last axis of the arrays. They are
-    repeated over a block, since loops over a few channels are slow, and the minimum with a scalar
-    takes three times as long as with an array. On a device, and if the ends are along another axis,
-    there is a single block.
+    Ends are scalars, or have an element for each channel, the last axis of the arrays. They are
+    repeated to the size of a block, because loops over a few channels are slow, and the minimum
+    with a scalar takes three times as long as with an array. On other devices, and if the ends are
+    along another axis, there is a single block.
     """
     size, width = arrays[0].size, max((end.size for end in ends if end.ndim), default=1)
     step = max(1, _BLOCK // max(width, 1)) * width
@@ -82,7 +82,7 @@ def _fill_in_blocks(
 
 
 class _Nudged(NamedTuple):
-    """A range that represents 0 exactly."""
+    """A range in which 0 is exactly representable."""
 
     low: Any
     high: Any
@@ -92,7 +92,7 @@ class _Nudged(NamedTuple):
 
 
 def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _Nudged:
-    """Return the range shifted so that it represents 0 exactly; [0, 0] has a scale of 0."""
+    """Shift a range so that 0 is exactly representable; the range [0, 0] has the scale 0."""
     first = F32(1 if node.attrs["narrow_range"] else 0)
     last = F32(2 ** node.attrs["num_bits"] - 1)
     scale = (high - low) / (last - first)
@@ -199,7 +199,10 @@ def limits(dtype: DType) -> tuple[float, float]:
 
 
 def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
-    """Return the ends of ranges, shaped to broadcast along an axis of x; -1 for a single range."""
+    """Return the ends of ranges, shaped to broadcast along an axis of x.
+
+    Axis -1 means a single range.
+    """
     if axis >= x.ndim:
         raise errors.InvalidArgumentError(
             f"{op} requires an input with axis {axis}, got shape {format_dims(x.shape)}"
@@ -213,7 +216,10 @@ def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
 
 
 def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
-    """Convert floating-point integers to a type, saturating; NaN becomes the lowest."""
+    """Convert integers in a floating-point type to an integer type, saturating.
+
+    NaN becomes the lowest.
+    """
     if dtype.size == 4:  # float32 has no 2 ** 31 - 1
         x = x.astype(np.float64)
     low, high = (_repeated(xp, end, x) for end in limits(dtype))
@@ -221,7 +227,7 @@ def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
 
 
 def _repeated(xp: Any, number: float, like: Any) -> Any:
-    """Return a number repeated over a block; a minimum with a scalar is three times slower."""
+    """Repeat a number to a block's size: a minimum with a scalar is three times slower."""
     if xp is not np or not 1 < like.size <= _BLOCK:
         return number
     return _block_of(number, like.dtype)[: like.size].reshape(like.shape)
@@ -262,8 +268,9 @@ def _quantize(node: Node, device: Device) -> KernelFunction:
 
 
 _Way = tuple[Any, Any, Callable[..., Any], Sequence[Any]]
-"""The ends of the returned range, the function that quantizes elements, and its further arguments,
-which are scalars or rows."""
+"""The ends of the resulting range, the function that quantizes elements, and further arguments of
+the function, which are scalars or rows.
+"""
 
 
 def _combined(xp: Any, node: Node, low: Any, high: Any) -> _Way:
@@ -342,7 +349,7 @@ def _dequantize(node: Node, device: Device) -> KernelFunction:
 def _round_to(
     device: Device, attrs: Any, x: Any, low: Any, high: Any, bits: int, has_range: bool
 ) -> Any:
-    """Round x to the values that `bits`-bit integers represent in a range."""
+    """Round x to values that `bits`-bit integers represent in a range."""
     xp, kind = device.xp, x.dtype.type
     if attrs["signed_input"]:
         minimum, limit = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
@@ -425,12 +432,12 @@ def _round_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def requantize(xp: Any, x: Any, dtype: DType, ends: Any, target: DType, expected: Any) -> Any:
-    """Convert integers of one range to the integers of another range with the nearest values."""
+    """Convert integers of one range to those of another range with the nearest values."""
     return to_integers(xp, integers(xp, numbers(xp, x, dtype, *ends), target, *expected), target)
 
 
 def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
-    """Return the values of integers in a range whose step divides it evenly."""
+    """Return the values that integers represent in a range whose step divides it evenly."""
     minimum, limit = limits(dtype)
     kind = np.float64 if dtype.size == 4 else F32
     low, high = kind(low), kind(high)
@@ -442,7 +449,7 @@ def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
 
 
 def integers(xp: Any, x: Any, target: DType, low: Any, high: Any) -> Any:
-    """Quantize values of a range to floating-point integers."""
+    """Quantize the values of a range to integers in a floating-point type."""
     minimum, limit = limits(target)
     low, high = x.dtype.type(low), x.dtype.type(high)
     if low == high:

@@ -1,7 +1,7 @@
-"""Kernels of arithmetic with quantized tensors: exact sums and products of integers.
+"""Kernels of arithmetic with quantized tensors, by exact sums and products of integers.
 
-Products are summed in float64, which holds every sum of products of 8 bits, and of up to 2 ** 21
-products of 16.
+Products are summed in float64, which is exact for any sum of 8-bit products, and for up to 2 ** 21
+products of 16 bits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 def _to_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
-    """Return the integer that represents a number in a range; it may exceed the type's limits."""
+    """Return the integer that represents a number in a range.
+
+    It may exceed the limits of the type.
+    """
     minimum, limit = limits(dtype)
     low, high = np.float64(low), np.float64(high)
     if low == high:
@@ -42,7 +45,7 @@ def _to_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
 
 
 def _centered(x: Any, dtype: DType, low: Any, high: Any) -> Any:
-    """Return integers less the one that represents 0."""
+    """Return integers minus the integer that represents 0."""
     return x.astype(np.float64) - _to_integer(0.0, dtype, low, high)
 
 
@@ -52,7 +55,7 @@ def _step(dtype: DType, low: Any, high: Any) -> float:
 
 
 def _range_of_products(node: Node, types: tuple[DType, DType], ends: Any) -> tuple[Any, Any]:
-    """Return the range in which one integer step is the product of a step of each operand."""
+    """Return the range in which one integer step is the product of one step of each operand."""
     minimum, limit = limits(node.outputs[0].dtype)
     step = _step(types[0], *ends[:2]) * _step(types[1], *ends[2:])
     return F32(step * minimum), F32(step * limit)
@@ -114,7 +117,7 @@ def _check_broadcast(op: str, x: Any, y: Any) -> None:
 
 
 ROOM = {"QuantizedAdd": 1 << 14, "QuantizedBiasAdd": 1 << 17}
-"""Ratio of the range of a 32-bit sum to the larger of its operands' ranges."""
+"""Ratio of the range of 32-bit sums to the larger range of the operands."""
 
 
 @kernel("QuantizedAdd", "QuantizedBiasAdd")
@@ -208,7 +211,7 @@ def _pool(node: Node, device: Device) -> KernelFunction:
 
 
 def _actual(x: Any, dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
-    """Return the actual range of the numbers; its lower end is at most 0."""
+    """Return the actual range of the numbers, extended so that its lower end is at most 0."""
     if not x.size:
         return F32(0), F32(0)
     ends = numbers(np, np.array([x.min(), x.max()]), dtype, low, high)

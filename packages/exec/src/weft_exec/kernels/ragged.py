@@ -1,4 +1,4 @@
-"""Kernels of ragged tensors, given as flat values and the row splits of each level."""
+"""Kernels of ragged tensors, which are flat values with the row splits of each level."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _MOST = 2.0**62
-"""Limit of counts, below overflow."""
+"""Maximum of counts, so that sums do not overflow."""
 
 # --------------------------------------------------------------------------- what is shared
 
 
 def checked_levels(splits: Sequence[Array], count: int) -> list[Array]:
-    """Return the splits of all levels, checked against each other and the number of values.
+    """Return the splits of all levels, checked against each other and against the number of values.
 
-    Raises: InvalidArgumentError: they do not match.
+    Raises: InvalidArgumentError: the splits do not match.
     """
     for i, item in enumerate(splits):
         inner = splits[i + 1] if i + 1 < len(splits) else None
@@ -46,7 +46,7 @@ def row_ids(lengths: Array) -> Array:
 
 
 def places_of(starts: Array, lengths: Array) -> Any:
-    """Return the numbers from each start on, by lengths, one row after the other."""
+    """Return consecutive positions from each start, as many as the length, row by row."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
@@ -139,12 +139,12 @@ def _gather(node: Node, device: Device) -> KernelFunction:
 
 
 def _outputs(splits: list[Array], values: Array) -> Any:
-    """Return splits and values as a kernel does: a single output is not in a tuple."""
+    """Return splits and values as outputs of a kernel; a single output is not in a tuple."""
     return (*splits, values) if splits else values
 
 
 def _uniform(shape: tuple[int, ...], axis: int) -> Array:
-    """Return the splits of an axis of a dense tensor."""
+    """Return the row splits for an axis of a dense tensor."""
     count = int(np.prod(shape[:axis]))
     return np.arange(count + 1) * shape[axis]
 
@@ -177,7 +177,7 @@ def _to_sparse(node: Node, device: Device) -> KernelFunction:
 
 
 def _places_within(splits: Sequence[Array], count: int) -> list[Array]:
-    """Return the index of each flat value along the first axis and each ragged one."""
+    """Return the indices of each flat value along the first axis and all ragged axes."""
     row = np.arange(count)
     places = []
     for item in reversed(splits):
@@ -225,9 +225,10 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 def _sizes(shape: Any, sizes: list[int], outer: int) -> list[int]:
-    """Return the sizes of the result, by default those of the rows.
+    """Return the sizes of the result; by default those of the rows.
 
-    Raises: InvalidArgumentError: they have another rank, or those of inner values differ.
+    Raises: InvalidArgumentError: the sizes have another rank, or the inner sizes differ from those
+      of the values.
     """
     given = np.asarray(shape)
     if not given.ndim:
@@ -254,7 +255,7 @@ def _sizes(shape: Any, sizes: list[int], outer: int) -> list[int]:
 def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[Array]:
     """Return the splits of all levels from row partitions of any kind.
 
-    Raises: InvalidArgumentError: they are invalid or do not match each other.
+    Raises: InvalidArgumentError: the partitions are invalid or do not match each other.
     """
     for kind, part in zip(kinds, partitions, strict=True):
         if part.size != 1 if kind == FIRST_DIM_SIZE else part.ndim != 1:
@@ -355,7 +356,7 @@ def _to_variant(node: Node, device: Device) -> KernelFunction:
 
 
 def _one_row(splits: list[Array], values: Array, row: int) -> RaggedVariant:
-    """Return one row of a ragged tensor, with one level less."""
+    """Return one row of a ragged tensor, which has one level less."""
     if not splits:
         return RaggedVariant([], values[row].copy())
     begin, end = int(splits[0][row]), int(splits[0][row + 1])
@@ -402,7 +403,7 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
 
 
 def _stacked(rows: list[RaggedVariant], inner: int, dtype: Any, splits_type: Any) -> list[Array]:
-    """Return the concatenated splits and values of variants."""
+    """Concatenate the splits and values of variants."""
     levels = [[row.splits[level] for row in rows] for level in range(inner)]
     counts = [[len(item) - 1 for item in level] for level in levels]
     counts.append([len(row.values) if row.values.ndim else 1 for row in rows])

@@ -1,7 +1,7 @@
 """Kernels of random ops, over the streams of `weft_exec.kernels.philox`.
 
-A device type registers its source of words by `register`. The kernels that use the words are the
-same for all, over the array module.
+A device type registers its source of random words by `register`. The kernels that use the words are
+written over the array module and are the same for all device types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 
 def stream_name(node: str) -> str:
-    """Return the name in a container of the stream of a random op, from that of its node."""
+    """Return the name that the stream of a node has in its container."""
     return f"_random/{node}"
 
 
@@ -44,15 +44,15 @@ def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
 
 
 def _shape_of(node: Node) -> Shape | None:
-    """Return the shape argument if it is known when the kernel is made."""
+    """Return the shape argument if it is constant; None otherwise."""
     constant = constant_input(node, 0)
     return None if constant is None else checked_shape(constant)
 
 
 def checked_shape(value: Any) -> Shape:
-    """Return the sizes in a shape.
+    """Return a shape argument as a tuple of sizes.
 
-    Raises: InvalidArgumentError: one is negative.
+    Raises: InvalidArgumentError: a size is negative.
     """
     shape = tuple(value.reshape(-1).tolist())
     if shape and min(shape) < 0:
@@ -65,11 +65,11 @@ def _finish(result: Array) -> Any:
 
 
 Draw = Callable[..., Any]
-"""`draw(function, *args)` is `function(words, *args)`."""
+"""`draw(function, *args)` returns `function(words, *args)`."""
 Source = Callable[["Node", "Device"], Draw]
-"""Returns, for a node, a function that draws from the next execution of its stream."""
+"""Function from a node to a function that draws from the next execution of its stream."""
 StatelessSource = Callable[["Device", Any], Draw]
-"""Returns, for a seed, a function that draws from the stream of a stateless op."""
+"""Function from a seed to a function that draws from the stream of a stateless op."""
 
 _FILLS: dict[str, philox.Fill] = {
     "RandomUniform": philox.fill_uniform,
@@ -105,9 +105,9 @@ def _stateless_floats(source: StatelessSource, node: Node, device: Device) -> Ke
 
 
 def checked_range(low: Any, high: Any) -> tuple[int, int]:
-    """Return the bounds of integers to draw.
+    """Return the bounds of the integers to draw.
 
-    Raises: InvalidArgumentError: nothing is between them.
+    Raises: InvalidArgumentError: the range is empty.
     """
     first, last = int(low), int(high)
     if first >= last:
@@ -162,7 +162,7 @@ def _shuffle(source: Source, node: Node, device: Device) -> KernelFunction:
 
 
 def register(device: str, source: Source, stateless: StatelessSource) -> None:
-    """Register the kernels of a device type whose arrays are drawn from `source`."""
+    """Register the kernels of a device type whose random words come from `source`."""
 
     def add(factory: Callable[..., Any], source: Any, *ops: str, host: Sequence[str] = ()) -> None:
         kernel(*ops, device=device, host=host, heavy=device == "CPU")(partial(factory, source))
@@ -217,7 +217,7 @@ def _draw_gamma(generator: np.random.Generator, alpha: Any, shape: Shape) -> Arr
 
 
 _LARGEST_RATE = 9.2e18
-"""Numbers are drawn as int64."""
+"""Maximum rate of Poisson numbers, which are drawn as int64."""
 
 
 def _draw_poisson(generator: np.random.Generator, rate: Any, shape: Shape) -> Array:

@@ -1,9 +1,9 @@
-"""Counters that make random ops draw different numbers in each step and iteration.
+"""Counters by which random ops draw different numbers in each step and iteration.
 
-A random kernel has to know its step and iteration, but is the same function in all of them. Code
-that runs such kernels records them for the thread by `in_new_step`, `run_at` and `in_call`. So the
-numbers depend neither on threads and devices nor on the order of iterations. A device that runs
-kernels on threads of its own saves `here` when it starts one, and runs it by `run_at`.
+A random kernel must know its step and iteration, but it is the same function in all of them. Code
+that runs such kernels records step and iteration for the thread, by `in_new_step`, `run_at` and
+`in_call`. So the numbers do not depend on threads, devices, or the order of iterations. A device
+that runs kernels on threads of its own passes the result of `here` to `run_at` on the new thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from weft_graph.passes.whole_loops import STRIDE
 _MASK = 2**64 - 1
 
 Executions = dict[Any, int]
-"""The number of the execution for each stream used in a step."""
+"""The execution number of each stream that the step uses."""
 
 
 class _Current(threading.local):
     """The step and iteration of the current thread.
 
     Attributes:
-      executions: the executions in the current step; None outside steps that draw.
+      executions: the executions in the current step; None outside of steps that draw.
       tag: the tag of the current iteration.
     """
 
@@ -41,15 +41,16 @@ current = _Current()
 
 
 def needs_counters(node: Node) -> bool:
-    """Return True if a node draws random numbers or counts its runs, or calls such nodes."""
+    """Return True if a node draws random numbers or counts its runs, or calls functions that do."""
     return node.role is Role.CALL or draws(node) or node.traits.numbered
 
 
 def next_counter(stream: Any) -> tuple[int, int]:
-    """Return the number of a stream's next execution, and the tag of the iteration.
+    """Begin the next execution of a stream; return its number and the tag of the iteration.
 
     Args:
-      stream: has `count`, the number of the next step that uses it. Locked by the caller.
+      stream: the stream, which the caller has locked; `count` is the number of the next step that
+        uses it.
     """
     executions = current.executions
     number = None if executions is None else executions.get(stream)
@@ -62,7 +63,7 @@ def next_counter(stream: Any) -> tuple[int, int]:
 
 
 def iteration_tag(around: int, index: int) -> int:
-    """Return the tag of a loop iteration, where `around` is the tag at the loop's entry."""
+    """Return the tag of a loop iteration; `around` is the tag of the enclosing iteration."""
     return (around * STRIDE + index) & _MASK
 
 
@@ -74,7 +75,7 @@ def here() -> tuple[Executions | None, int]:
 def run_at(
     executions: Executions | None, tag: int, function: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """Return `function(*arguments)`, run in a given step and iteration."""
+    """Return `function(*arguments)`, run with the given step and iteration."""
     before = current.executions, current.tag
     current.executions, current.tag = executions, tag
     try:
@@ -84,11 +85,11 @@ def run_at(
 
 
 def in_new_step(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return `function(*arguments)`, run in a separate step."""
+    """Return `function(*arguments)`, run as a separate step."""
     return run_at({}, 0, function, *arguments)
 
 
 def in_call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return `function(*arguments)`, run in a call; other calls may share body and iteration."""
+    """Return `function(*arguments)`, run with a tag that distinguishes calls of the same body."""
     tag = iteration_tag(current.tag, 1 + crc32(name.encode()))
     return run_at(current.executions, tag, function, *arguments)

@@ -1,10 +1,10 @@
-"""The kernel of recurrent layers: one loop over the steps, which allocates nothing.
+"""The kernel of recurrent layers: a loop over the steps that does not allocate memory.
 
-All gates of a step are one product with the state. The other NumPy calls dominate the time of small
-layers, so there are as few as possible, all into preallocated arrays:
+All gates of a step are one product with the state. In small layers the overhead of other NumPy
+calls dominates, so there are as few calls as possible:
 
-- If gates are sigmoids and the other activations tanh, as in almost all layers, everything that is
-  multiplied with weights has the opposite sign. A gate is then 1 / (1 + exp(x)), applied by one
+- If gates are sigmoids and the other activations tanh, as in almost all layers, states and inputs
+are stored with the opposite sign. A gate is then 1 / (1 + exp(x)), applied by one
   division by 1 + exp(x); tanh and sums preserve the sign.
 - Two directions of a small layer are computed together, as one layer whose weights between them are
   zero.
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 Array = Any
 Activation = Callable[[Array, Array], Any]
 Step = Callable[[Array, Array, Array], Any]
-"""`step(gates from the inputs, previous state, output for the next state)`."""
+"""`step(gates from the inputs, previous state, array for the next state)`."""
 
 _TOGETHER: Final = 64
-"""Largest width of two directions that are computed together: this doubles the time of the product,
-which dominates in wider layers."""
+"""Maximum width of two directions that are computed together. This doubles the time of the product,
+which dominates in wider layers.
+"""
 
 
 class _Layer:
-    """Shared state of the steps of one run, for one direction or for two side by side.
+    """State that the steps of one run share, for one direction or for two side by side.
 
     Attributes:
       xp: the array module.
@@ -46,10 +47,10 @@ class _Layer:
       bias: bias of the reset gate, (width), or None.
       state: the initial state.
       cell: the second state of an LSTM, which a step changes in place; None for other kinds.
-      opposite: True if states and inputs have the opposite sign.
+      opposite: True if states and inputs are stored with the opposite sign.
       gate: the first function of a gate.
       apply: applies a gate to a value: `apply(x, gate, out)`.
-      zero: zero of the element type.
+      zero: the zero of the element type.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class _Layer:
         return self.xp.empty((*self.state.shape[:-1], width), self.state.dtype)
 
     def _activation(self, name: str) -> Activation:
-        """Return a function that writes an activation of its first argument to the second."""
+        """Return a function that writes an activation of its first argument to its second."""
         activation: Activation = {
             "sigmoid": self._sigmoid,
             "tanh": self.xp.tanh,
@@ -115,7 +116,7 @@ class _Layer:
 
 
 def _is_opposite(names: Sequence[str]) -> bool:
-    """Return True if the steps of a gated cell compute with the opposite sign."""
+    """Return True if the steps of a gated cell use the opposite sign."""
     return names[0] == "sigmoid" and len(names) > 1 and set(names[1:]) == {"tanh"}
 
 
@@ -123,7 +124,7 @@ def _round_trip_int8(xp: Any, x: Array, sign: int, out: Array) -> None:
     """Quantize and dequantize numbers dynamically to 8 bits.
 
     Args:
-      sign: -1 to quantize the numbers of the opposite sign.
+      sign: -1 to quantize the numbers with the opposite sign.
     """
     if not x.size:
         return
@@ -289,7 +290,7 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
 def _parts(directions: int, width: int, quantized: bool) -> list[slice]:
     """Return the groups of directions that are computed together.
 
-    Quantized directions are not grouped, since each has its own scale.
+    Quantized directions are not grouped, because each has its own scale.
     """
     if width <= _TOGETHER and not quantized:
         return [slice(0, directions)]
@@ -297,7 +298,7 @@ def _parts(directions: int, width: int, quantized: bool) -> list[slice]:
 
 
 class _Floats:
-    """Dequantizes weights of 8 bits; the result is cached for constants."""
+    """Dequantizer of 8-bit weights; the result is cached for constants."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
@@ -315,10 +316,9 @@ class _Floats:
 
 
 class _Joined:
-    """The weights of two directions as one matrix, with zeros between the directions.
+    """Joins the weights of two directions to one matrix, with zeros between the directions.
 
-    Its columns are sorted by gate first. The matrix of constants, which are the same array in each
-    step, is cached.
+    The columns are sorted by gate first. If the weights are constant, the matrix is cached.
     """
 
     def __init__(self, xp: Any) -> None:
@@ -340,9 +340,9 @@ class _Joined:
 
 
 class _Order:
-    """The layout of a layer's arguments for steps: directions side by side in each gate.
+    """Layout of a layer's arguments in steps: in each gate, the directions are side by side.
 
-    For a single sequence, everything is a vector, whose products and sums are faster.
+    For a single sequence everything is a vector, because its products and sums are faster.
     """
 
     def __init__(
@@ -363,7 +363,7 @@ class _Order:
         self.count = len(self._directions)
 
     def row(self, x: Array) -> Array:
-        """Return a state (directions, batch, width), or a bias without a batch, side by side."""
+        """Return a state (directions, batch, width), or a bias, with directions side by side."""
         part = x[self._part] * self._sign
         width = self.count * part.shape[-1]
         if part.ndim == 2 or part.shape[1] == 1:
@@ -371,13 +371,13 @@ class _Order:
         return self._xp.ascontiguousarray(part.swapaxes(0, 1)).reshape(part.shape[1], width)
 
     def write_row(self, x: Array, array: Array) -> None:
-        """Write a state back to its position in all directions."""
+        """Copy a state back to an array of all directions."""
         _, batch, width = array.shape
         parts = x.reshape(batch, self.count, width).swapaxes(0, 1)
         self._xp.multiply(parts, self._sign, array[self._part])
 
     def steps(self, rows: Array, width: int) -> Array:
-        """Return the contributions to the gates, (steps, batch, gates), in step order."""
+        """Return the contributions to the gates in step order, (steps, batch, gates)."""
         (steps, batch), gates = rows.shape[:2], self._gates * width
         result = self._xp.empty((steps, batch, self._gates, self.count, width), rows.dtype)
         for index, (direction, is_reversed) in enumerate(self._directions):
@@ -389,7 +389,7 @@ class _Order:
         return flat[:, 0] if batch == 1 else flat
 
     def write(self, array: Array, whole: Array) -> None:
-        """Write the results of all steps, (steps, batch, width), to their positions."""
+        """Copy the results of all steps, (steps, batch, width), to their positions."""
         steps, _, batch, width = whole.shape
         array = array.reshape(steps, batch, self.count, width)
         for index, (direction, is_reversed) in enumerate(self._directions):
@@ -434,10 +434,10 @@ def _masked(
     result: Array,
     array: Array,
 ) -> Array:
-    """Run a step for the sequences that have not ended; the others keep their states.
+    """Run a step for the sequences that have not ended; the other sequences keep their states.
 
     Args:
-      states: the previous states, and their values as the step reads them.
+      states: the previous states, and the forms in which the step reads them.
     """
     state, seen = states
     xp, array = layer.xp, array[:, None] if x.ndim > 1 else array

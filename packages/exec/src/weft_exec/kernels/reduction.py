@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Axes = tuple[int, ...]
 Reduce = Callable[[Any, Axes, bool, "Array | None"], Any]
-"""Reduces a value over axes, with keep_dims and an output array or None."""
+"""Function that reduces a value over axes, with `keep_dims` and an output array or None."""
 
 
 _AXES: Final = ("reduction_indices",)
@@ -42,22 +42,23 @@ def _axes_of(axes: Any, rank: int) -> Axes:
 
 
 SHORT: Final = 16
-"""Size up to which a last axis is folded column by column: NumPy reduces short rows one by one,
-which takes 5 to 30 times as long."""
+"""Maximum size of the last axis for reduction column by column. NumPy reduces short rows one by
+one, which takes 5 to 30 times as long.
+"""
 MANY: Final = 256
-"""Minimum number of such rows."""
+"""Minimum number of such short rows."""
 
 
 def _reducer(
     node: Node, device: Device, reduce: Reduce, ufunc: np.ufunc | None = None
 ) -> KernelFunction:
-    """Return a kernel around `reduce` with constant axes baked in and large results pooled.
+    """Return a kernel around `reduce` for constant axes, with large results in the pool.
 
-    `reduce` computes in float32 for float16 and bfloat16. Without axes a value is its own
-    reduction: gradients find out at run time that nothing was broadcast.
+    For float16 and bfloat16, `reduce` computes in float32. Without axes the input is returned, as
+    in gradients of operands that turn out not to be broadcast.
 
     Args:
-      ufunc: an equivalent function of two elements, if there is one.
+      ufunc: the equivalent ufunc of two elements, or None.
     """
     if device.xp is not np:
         return _reducer_on_device(node.attrs["keep_dims"], reduce)
@@ -100,7 +101,7 @@ def _reduce_static_axes(
     reduce: Reduce,
     short: np.ufunc | None,
 ) -> KernelFunction:
-    """Return a reduction over known axes to a small result; the rank may differ at run time."""
+    """Return a reduction over constant axes to a small result; the rank may differ at run time."""
 
     def run(x: Any, given: Any) -> Any:
         if x.ndim != rank:
@@ -115,7 +116,7 @@ def _reduce_static_axes(
 
 
 def _short_rows(dims: Dims, axes: Axes) -> bool:
-    """Return True if only the last axis is reduced, it is short, and there are many rows."""
+    """Return True if only the last axis is reduced, and there are many short rows."""
     if dims is None or axes != (len(dims) - 1,):
         return False
     rows = num_elements(dims[:-1])
@@ -123,7 +124,7 @@ def _short_rows(dims: Dims, axes: Axes) -> bool:
 
 
 def _reduce_by_columns(ufunc: np.ufunc, x: Array, into: Array) -> Array:
-    """Fold the last axis into an array with or without that axis."""
+    """Reduce the last axis column by column; `into` has that axis with size 1, or not at all."""
     total = into.reshape(x.shape[:-1])
     ufunc(x[..., 0], x[..., 1], out=total)
     for column in range(2, x.shape[-1]):
@@ -155,7 +156,7 @@ def _count(shape: tuple[int, ...], axes: Axes) -> int:
 
 
 def _folding(xp: Any, ufunc: np.ufunc, name: str) -> Any:
-    """Return the reduction over axes: NumPy's ufunc, or a function of another array module."""
+    """Return the reduction over axes: a NumPy ufunc's, or a function of another array module."""
     return ufunc.reduce if xp is np else getattr(xp, name)
 
 
@@ -182,9 +183,9 @@ def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
 
 
 def _sums_over_apart(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
-    """Compute sums over non-adjacent axes in any order, over the last adjacent ones first.
+    """Compute sums over axes that are not adjacent, starting with the last adjacent ones.
 
-    Axes are counted from the end if the rank in the graph was uncertain.
+    Axes are counted from the end if the rank was not known statically.
     """
     axes = tuple(sorted([axis % x.ndim for axis in axes]))
     first = len(axes) - 1
@@ -205,7 +206,9 @@ def _prod(node: Node, device: Device) -> KernelFunction:
 
 
 _WIDE: Final = 1024
-"""Number of products computed side by side: a single one would wait for each multiplication."""
+"""Number of products that are computed side by side; a single one would wait for each
+multiplication.
+"""
 
 
 def _product_of_all(reduce: Reduce) -> Reduce:
@@ -260,7 +263,7 @@ def _extreme(node: Node, device: Device) -> KernelFunction:
 
 
 def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
-    """Return the neutral element of a maximum or minimum."""
+    """Return the neutral element of maximum or minimum."""
     if dtype.kind == "f":
         return -np.inf if largest else np.inf
     limits = np.iinfo(dtype)

@@ -15,11 +15,10 @@ the CPU::
 
     @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",))
 
-Work around each run of a kernel, such as streams and copies between memories, is done by the
-device: `Device.make_kernel` wraps the result of the factory. The information that it needs for that
-is part of the registration, `host`. A device type uses the kernels registered for it first, then
-the shared ones, each for the element types that its devices support. So the order in which modules
-register does not matter.
+`Device.make_kernel` wraps the result of the factory, to do what each run needs, such as streams and
+copies between memories; for this, `host` is part of the registration. A device type uses first the
+kernels that are registered for it, then the shared ones, each for the element types that its
+devices support. So the order of registrations does not matter.
 
 An elementwise op with a scalar definition needs no kernel: a device type derives one unless one is
 registered (`deriving`).
@@ -70,11 +69,11 @@ __all__ = [
 ]
 
 ANY_DEVICE: Final = "*"
-"""In place of a device type: for kernels that only forward values."""
+"""Used as a device type: for kernels that only forward values."""
 ARRAY_DEVICE: Final = "array"
-"""In place of a device type: for kernels that use the array module, `device.xp`."""
+"""Used as a device type: for kernels that use the array module, `device.xp`."""
 ALL: Final = ("*",)
-"""As `host`: for an op that always runs in the host's memory."""
+"""Used as `host`: for an op that always runs in the host's memory."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,13 +86,17 @@ class Kernel:
       op: the op type.
       device_type: a device type, `ARRAY_DEVICE` or `ANY_DEVICE`.
       factory: returns the computing function of a node on a device.
-      dtypes: allowed element types per type attribute; attributes left out allow all.
+      dtypes: the allowed element types of each type attribute; attributes that are not listed allow
+        all.
       host: names of inputs that the function reads in the host's memory on every device, such as
         shapes and axes; or `ALL`.
-      heavy: worth a thread of the pool if something else can run meanwhile.
-      alias: the result may share memory with an input, although the op is not declared as a view.
-      fresh: indices of outputs that never share memory even so.
-      asynchronous: the function is `fn(ctx, inputs, done)`. Lookups set it according to the op's
+      heavy: True if a run is worth a thread of the pool, provided that other nodes can run
+        meanwhile.
+      alias: True if the result may share memory with an input, although the op is not declared as a
+        view.
+      fresh: the indices of outputs that nevertheless never share memory.
+      asynchronous: True if the function is `fn(ctx, inputs, done)`. Lookups set it according to the
+        op's
         traits. A registration sets it only for a kernel that waits although the op does not, such
         as one that enqueues its work to a stream.
     """
@@ -122,7 +125,7 @@ class Kernel:
     def make(self, node: Node, device: Device) -> KernelFunction:
         """Return the function that computes a node on a device.
 
-        Nodes that only forward values or look up a resource run nothing on the device.
+        Nodes that only forward values or look up a resource bypass the device.
         """
         if device.guard is None:
             return self._make(node, device)
@@ -146,9 +149,9 @@ _registered: Registry[list[Kernel]] = Registry(
 """Kernels by "op on device type", including `ARRAY_DEVICE` and `ANY_DEVICE`."""
 
 _tables: dict[str, list[Kernel]] = {}
-"""The same tables, for lookups that must not wait for imports."""
+"""Copies of the kernel tables, for lookups that must not wait for imports."""
 _found: dict[tuple[str, str], tuple[Kernel, ...]] = {}
-"""Cache of `kernels_of` by op and device type; cleared by each registration."""
+"""Cache of `kernels_of` by op and device type, which each registration clears."""
 _lock: Final = threading.Lock()
 _count = 0
 """Number of registered kernels."""
@@ -170,12 +173,12 @@ def kernel(
     """Register a factory for op types on a device type; a decorator.
 
     Args:
-      ops: op types.
+      ops: the op types.
       device: a device type; `ARRAY_DEVICE` for kernels over the array module, which run on the CPU
         and all other types that have one; `ANY_DEVICE` for kernels that are the same on all.
-      dtypes: type attribute to allowed element types; several registrations may share an op.
-      host, heavy, alias, asynchronous: see Kernel.
-    Raises: AlreadyExistsError: a registration of the op already allows some of these types.
+      dtypes: the allowed element types of type attributes; several registrations may share an op.
+      host, heavy, alias, asynchronous: see `Kernel`.
+    Raises: AlreadyExistsError: another registration of the op allows some of these types.
     """
     allowed = {key: frozenset(map(_as_dtype, types)) for key, types in (dtypes or {}).items()}
     frozen = MappingProxyType(allowed)
@@ -211,7 +214,7 @@ def _add(entry: Kernel) -> None:
 
 
 def _overlap(some: Mapping[str, frozenset[DType]], others: Mapping[str, frozenset[DType]]) -> bool:
-    """Return True if some node's element types are allowed by both."""
+    """Return True if two registrations allow the element types of a common node."""
     return all(types & others[name] for name, types in some.items() if name in others)
 
 
@@ -220,7 +223,7 @@ def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None])
 
     Args:
       rule: returns the kernel of an op type and its definition; None if it is not supported.
-    Raises: AlreadyExistsError: the device type has a rule.
+    Raises: AlreadyExistsError: the device type already has a rule.
     """
     if device_type in _rules:
         raise errors.AlreadyExistsError(f"kernels for {device_type} already have a derivation rule")
@@ -231,7 +234,7 @@ def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None])
 
 
 def find_kernel(node: Node, device_type: str) -> Kernel | None:
-    """Return the kernel that runs `node` on a device type, or None.
+    """Return the kernel that runs `node` on a device type, or None if there is none.
 
     Kernels registered for the type come first, then shared ones, then those for any device.
     """
@@ -248,8 +251,8 @@ def require_kernel(node: Node, device_type: str, where: str = "") -> Kernel:
     """Return the kernel that runs `node` on a device type.
 
     Args:
-      where: the end of the message.
-    Raises: UnimplementedError: there is none.
+      where: the device, as the end of the error message.
+    Raises: UnimplementedError: there is no such kernel.
     """
     kernel = find_kernel(node, device_type)
     if kernel is None:
@@ -263,7 +266,7 @@ def require_kernel(node: Node, device_type: str, where: str = "") -> Kernel:
 
 
 def kernels_of(op: str, device_type: str) -> tuple[Kernel, ...]:
-    """Return the kernels of an op on a device type in order, except those for any device."""
+    """Return the kernels of an op on a device type by preference, except those for any device."""
     put_together = _found.get((op, device_type))
     if put_together is None:
         put_together = _put_together(op, device_type)
@@ -290,13 +293,13 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
 
 
 _FAMILIES: Final = {"resource_state": "state", "step": "transfer"}
-"""Families of ops whose kernels are in the module of another family."""
+"""Op families whose kernels are in the module of another family."""
 
 
 def _import_kernels(op: str, keys: Sequence[str]) -> None:
-    """Import the modules that may have kernels of an op: that of its family, or all.
+    """Import the modules that may have kernels of an op: that of its family, or else all.
 
-    An op with derived kernels need not have any.
+    An op whose kernels are derived may have no module.
     """
     package, _, family = declared_in(op).rpartition(".ops.")
     if not package:  # of another package, or unknown
@@ -316,7 +319,10 @@ def _import_all(keys: Sequence[str]) -> None:
 
 
 def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:
-    """Return the derived kernel of an op without registered ones."""
+    """Return the derived kernel of an op that has no registered kernel.
+
+    None if it cannot be derived.
+    """
     definition = traits_of(op).scalar
     rule = next((_rules[origin] for origin in origins if origin in _rules), None)
     if definition is None or definition.by_kernel or rule is None:
@@ -332,7 +338,7 @@ def derivable_ops() -> list[str]:
 
 
 def _origins(device_type: str, known: DeviceType | None) -> list[str]:
-    """Return the device types whose kernels a device type uses, its own first."""
+    """Return the device types whose kernels a device type uses, itself first."""
     if known is None:
         return [device_type]
     if known.kernels is not None:
@@ -346,7 +352,7 @@ def _origins(device_type: str, known: DeviceType | None) -> list[str]:
 
 
 def _on(entry: Kernel, device_type: DeviceType) -> Kernel | None:
-    """Return a kernel as used by a device type; None if it does not support its values."""
+    """Return a kernel as a device type uses it; None if it does not support the type's values."""
     is_own = entry.device_type == device_type.name
     if is_own and device_type.dtypes is None:
         return entry
@@ -375,7 +381,7 @@ _NOT_ARRAYS: Final = frozenset((dtypes.string, dtypes.variant, dtypes.resource))
 
 
 def _computes_with_arrays(entry: Kernel, op_def: OpDef) -> bool:
-    """Return True if a CPU kernel only reads and returns numeric arrays."""
+    """Return True if a CPU kernel reads and returns only numeric arrays."""
     traits = op_def.traits
     if entry.asynchronous or traits.asynchronous or (op_def.stateful and not traits.random):
         return False

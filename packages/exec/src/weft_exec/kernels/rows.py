@@ -1,10 +1,10 @@
 """Gathering and scattering of rows on devices whose memory the host cannot read.
 
-Out-of-range indices raise no error, since checking them would wait for the device: gathered
-elements are 0, and scattered ones are dropped, as on TensorFlow's GPUs. Updates of the same row are
-applied in order, found by a stable sort, so that results are reproducible, unlike those of atomic
-additions. Sums with many updates of the same row use atomic additions nevertheless: thousands of
-rounds would be thousands of launches.
+Indices out of range do not raise an error, because checking them would wait for the device. As on
+TensorFlow's GPUs, gathered elements are then 0, and scattered ones are dropped. Updates of the same
+row are applied in order, by a stable sort, so that results are reproducible. Sums with many updates
+of one row use atomic additions instead, because thousands of rounds would need thousands of
+launches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FUNCTIONS: Final = {
 }
 _ATOMIC: Final = ("float32", "float64", "int32", "uint32", "uint64")
 _MANY: Final = 4096
-"""Updates from which on sums are made by atomic additions."""
+"""Number of updates of one row from which sums use atomic additions."""
 
 
 def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
@@ -46,7 +46,7 @@ def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
 
 
 def take_batched(params: Any, indices: Any, axis: int, batch: int, device: Device) -> Any:
-    """`take` along an axis within each of the batches."""
+    """Take slices along an axis within each batch; zeros for indices out of range."""
     if not batch:
         return take(params, indices, axis, device)
     xp = device.xp
@@ -65,14 +65,14 @@ def take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devic
 
 
 def take_points(params: Any, indices: Any, device: Device) -> Any:
-    """Return slices of `params` at points."""
+    """Return the slices of `params` at some points; zeros for points out of range."""
     rows, count = rows_of_points(device.xp, indices, params.shape)
     depth = indices.shape[-1]
     return take(params.reshape(count, *params.shape[depth:]), rows, 0, device)
 
 
 def rows_of_points(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """Return the slice numbers that points address, -1 if outside, and the number of slices.
+    """Return the numbers of the slices at points, -1 for points outside, and the number of slices.
 
     Raises: InvalidArgumentError: a point has more entries than `shape`.
     """
@@ -93,7 +93,7 @@ def rows_of_points(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, 
 
 
 def _kept(xp: Any, array: Any, rows: Any, updates: Any) -> tuple[Any, Any]:
-    """Return rows that exist, and their updates, as one for each."""
+    """Return the rows that exist, and their updates, one for each row."""
     if updates.shape != (*rows.shape, *array.shape[1:]):
         updates = xp.broadcast_to(updates, (*rows.shape, *array.shape[1:]))
     inside = xp.nonzero((rows >= 0) & (rows < array.shape[0]))[0]
@@ -113,7 +113,7 @@ def set_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
 
 
 def add_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
-    """Add updates to rows, those of equal rows too."""
+    """Add updates to rows; updates of equal rows are all added."""
     if array.dtype.name in _ATOMIC and rows.size > _MANY:
         rows, updates = _kept(xp, array, rows, updates)
         xp.add.at(array, rows, updates)
@@ -142,7 +142,7 @@ def _wide(values: Any) -> Any:
 
 
 def turns(xp: Any, rows: Any) -> list[Any]:
-    """Return lists of positions in `rows`, none with a repeated row, in order."""
+    """Split positions in `rows` into lists without repeated rows, preserving their order."""
     order = xp.argsort(rows, kind="stable")
     ordered = rows[order]
     first = xp.concatenate([xp.ones(1, np.bool_), ordered[1:] != ordered[:-1]])
@@ -155,10 +155,10 @@ def turns(xp: Any, rows: Any) -> list[Any]:
 
 
 def writing(xp: Any, how: str) -> Callable[[Any, Any, Any], None]:
-    """Return a function that writes updates into rows of an array.
+    """Return a function that writes updates to rows of an array.
 
     Args:
-      how: "Update", or what is done to a row with its update, such as "Add".
+      how: "Update", or the name of the operation on a row and its update, such as "Add".
     """
     if how == "Update":
         return partial(set_rows, xp)

@@ -1,4 +1,4 @@
-"""Writing rows into an array in place, with equal indices accumulating."""
+"""In-place scatter of rows to an array, where updates with equal indices accumulate."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _index_error(indices: Array, count: int) -> errors.InvalidArgumentError:
 
 
 def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Array, Any]:
-    """Return the row numbers, and updates as one row for each, or of rank 0.
+    """Return the row numbers, and the updates as one row for each number or as a scalar.
 
-    Raises: InvalidArgumentError: an index is out of range, or the shapes do not fit.
+    Raises: InvalidArgumentError: an index is out of range, or the shapes do not match.
     """
     if array.ndim == 0:
         raise errors.InvalidArgumentError("a scatter needs a variable of rank at least 1, got []")
@@ -55,9 +55,10 @@ def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Arra
 
 
 def slice_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Array, Array, Array]:
-    """Return an N-dimensional scatter as one over rows.
+    """Convert an N-dimensional scatter to a scatter of rows.
 
-    Returns: a view of `array` whose rows are the slices, row numbers, and one update for each.
+    Returns: a view of `array` whose rows are the slices, the row numbers, and an update for each
+      number.
     Raises: InvalidArgumentError: an index is out of range, or the shapes do not match.
     """
     depth = indices.shape[-1]
@@ -95,9 +96,9 @@ def _rows_of_slices(points: Array, outer: tuple[int, ...]) -> tuple[Array, int]:
 
 
 def stable_order(rows: Array, count: int) -> Array:
-    """Return the stable sorting order of row numbers in [0, count), by a radix sort.
+    """Return the stable sorting order of row numbers below `count`, by a radix sort.
 
-    NumPy sorts integers of 16 bits by their digits, ten times as fast as wider ones.
+    NumPy sorts 16-bit integers by a radix sort, ten times as fast as wider ones.
     """
     order = rows.astype(np.uint16).argsort(kind="stable")
     for shift in range(16, count.bit_length(), 16):
@@ -107,7 +108,7 @@ def stable_order(rows: Array, count: int) -> Array:
 
 
 def set_rows(array: Array, rows: Array, updates: Any) -> None:
-    """Replace rows; of equal ones the last update counts."""
+    """Replace rows; of several updates of one row, the last one is used."""
     array[rows] = updates
 
 
@@ -129,15 +130,15 @@ def combining(combine: np.ufunc) -> Scatter:
 
 _WIDENED = [dtype.numpy for dtype in NARROW]
 _SHORT = 64
-"""Number of elements in a row up to which `ufunc.at` is faster than grouping equal rows."""
+"""Maximum number of elements of a row for which `ufunc.at` is faster than grouping equal rows."""
 _TURNS = 8
-"""Number of updates of one row up to which applying them in rounds of whole rows is faster."""
+"""Maximum number of updates of one row for which rounds over whole rows are faster."""
 _BLOCK = 1 << 15
-"""Number of elements whose positions are stored at a time."""
+"""Number of elements whose positions are stored together."""
 
 
 def _combine_in_order(array: Array, rows: Array, updates: Array, combine: np.ufunc) -> None:
-    """Combine element by element, because `ufunc.at` is fast for a single index array."""
+    """Combine element by element: `ufunc.at` is fast only for a single index array."""
     if not array.flags.c_contiguous or not array.size:
         combine.at(array, rows, updates)
         return

@@ -1,4 +1,4 @@
-"""Kernels that find elements."""
+"""Kernels that search for elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 FEW = 8
-"""The k largest are selected rather than sorted out when the row is this many times longer."""
+"""Minimum ratio of a row's length to k for which the k largest are selected, not sorted."""
 
 
 def _vector(x: Any, label: str) -> None:
@@ -129,7 +129,10 @@ def _nth_element(node: Node, device: Device) -> KernelFunction:
 
 
 def _smallest(keys: Array, count: int) -> Array:
-    """Positions of the smallest elements of each row, ascending, the first of equal ones first."""
+    """Return the positions of the smallest elements of each row, in ascending order.
+
+    Equal elements keep their order.
+    """
     result = np.argpartition(keys, count - 1, axis=1)[:, :count]
     limits = np.take_along_axis(keys, result[:, -1:], 1)
     # Where more elements are equal to the last, or some are no numbers, others may come first.
@@ -143,7 +146,7 @@ def _smallest(keys: Array, count: int) -> Array:
 
 
 def _smallest_of(row: Array, count: int) -> Array:
-    """Return the same of one row."""
+    """Return the positions of the smallest elements of one row; see `_smallest`."""
     limit = row[np.argpartition(row, count - 1)[count - 1]]
     candidates = np.flatnonzero(row <= limit)
     if len(candidates) < count:  # not a number: the largest by NumPy's order, unequal to itself

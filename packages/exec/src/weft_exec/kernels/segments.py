@@ -27,7 +27,7 @@ _UFUNCS: dict[str, Any] = {
 
 
 def _check_sorted(ids: Array) -> int:
-    """Return the number of segments of sorted ids."""
+    """Check that ids are sorted; return the number of segments."""
     if not ids.size:
         return 0
     if ids[0] < 0:
@@ -50,7 +50,7 @@ def _starts(ids: Array) -> Array:
 def reduce_sorted(
     ufunc: Any, data: Array, ids: Array, count: int, none: Any, dtype: np.dtype[Any]
 ) -> Array:
-    """Reduce rows of `data` by sorted ids, in `dtype`; missing ids get `none`."""
+    """Reduce rows of `data` by sorted ids, in `dtype`; segments without rows are set to `none`."""
     result = np.full((count, *data.shape[1:]), none, dtype)
     if ids.size:
         starts = _starts(ids)
@@ -64,7 +64,7 @@ def sizes_of_segments(xp: Any, ids: Any, count: int) -> Any:
 
 
 def per_row(values: Any, rank: int) -> Any:
-    """Reshape a vector with a number for each row so that it broadcasts with rows of a rank."""
+    """Reshape a vector with one number per row so that it broadcasts with rows of a rank."""
     return values.reshape(-1, *(1,) * (rank - 1))
 
 
@@ -76,7 +76,7 @@ def _divide(total: Array, counts: Array, dtype: DType) -> Any:
 
 
 def check_rows(data: Any, ids: Any) -> None:
-    """Raise InvalidArgumentError unless there is an id for each row."""
+    """Raise InvalidArgumentError unless there is one id for each row."""
     if data.ndim == 0 or ids.ndim != 1 or len(data) != len(ids):
         raise errors.InvalidArgumentError(
             f"data and segment_ids must have as many rows, got shapes {list(data.shape)} and "
@@ -108,9 +108,9 @@ def _unsorted_none(kind: str, dtype: DType) -> Any:
 
 
 def flat_rows(data: Any, ids: Any, num: Any) -> tuple[int, Any, Any]:
-    """Return the number of segments, the rows that ids of any rank refer to, and the flat ids.
+    """Return the number of segments, and the rows and ids as flat arrays.
 
-    Raises: InvalidArgumentError: the number is negative, or the shapes do not match.
+    Raises: InvalidArgumentError: the number of segments is negative, or the shapes do not match.
     """
     count = int(num)
     if count < 0:
@@ -148,7 +148,7 @@ def _unsorted_segment(node: Node, device: Device) -> KernelFunction:
 
 
 def sum_rows(rows: Array, ids: Array, count: int, device: Device) -> Array:
-    """Sum rows by ids that are in range, into a pooled array."""
+    """Sum rows by segment ids, which are in range, to a pooled array."""
     result = new_array(device, (count, *rows.shape[1:]), rows.dtype)
     result[...] = 0
     _add(result, ids, rows)

@@ -1,4 +1,4 @@
-"""Kernels of values that stay in a session between its steps."""
+"""Kernels of values that a session keeps between its steps, by handle."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ _OPERATIONS: Final[dict[str, Any]] = {
     "union": np.union1d,
 }
 _MOST_AT_ONCE: Final = 1 << 22
-"""Elements of the table of a batch of sequences."""
+"""Maximum number of elements of the table for a batch of sequences."""
 
 
 def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: str) -> Sparse:
-    """Return a sparse tensor of sets.
+    """Return a sparse tensor whose rows are sets.
 
-    Raises: InvalidArgumentError: its parts do not fit, or its indices are not in order where that
-      is wanted.
+    Raises: InvalidArgumentError: its parts do not match, or its indices must be in order and are
+      not.
     """
     sparse = checked(indices, values, shape, what=what)
     if not sparse.sizes:
@@ -49,7 +49,7 @@ def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: st
 
 
 def _to_sparse(values: Any) -> Sparse:
-    """Return a dense tensor as a sparse one with all elements stored."""
+    """Convert a dense tensor to a sparse one that stores all elements."""
     if values.ndim < 2:
         raise errors.InvalidArgumentError(
             f"sets need rank 2 or more, got shape {format_dims(values.shape)}"
@@ -127,7 +127,7 @@ def _set_size(node: Node, device: Device) -> KernelFunction:
 
 
 class _Sequences(NamedTuple):
-    """Codes of the elements of sequences, one after the other."""
+    """The elements of sequences as integer codes, one sequence after the other."""
 
     codes: Array
     starts: Array
@@ -173,7 +173,7 @@ def _sequences(sparse: Sparse, group: Array, codes: Array, count: int) -> _Seque
 
 
 def _batches(a: Array, b: Array) -> Iterator[Array]:
-    """Yield pairs of sequences of similar lengths, limited by the size of a table."""
+    """Yield batches of pairs of sequences with similar lengths; a table limits their size."""
     longest = np.maximum(a, b)
     order = np.argsort(longest, kind="stable")
     start = 0
@@ -197,10 +197,10 @@ def _padded(sequences: _Sequences, array: Array, filler: int) -> Array:
 
 
 def _distances(sequences: _Sequences, meant: _Sequences, array: Array) -> Array:
-    """Compute Levenshtein distances for all pairs together, one element of `sequences` at a time.
+    """Compute Levenshtein distances of all pairs, for one element of `sequences` at a time.
 
-    A row of the table is the minimum of values from above and from the left. The latter grow by one
-    with each step to the right, so they are a running minimum.
+    An element of the table is the minimum of its upper and left neighbors plus costs. Values from
+    the left grow by one with each step, so they are computed as a running minimum.
     """
     a, b = _padded(sequences, array, -1), _padded(meant, array, -2)
     lengths, steps = sequences.lengths[array], np.arange(b.shape[1] + 1)

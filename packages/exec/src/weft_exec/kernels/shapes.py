@@ -90,7 +90,7 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
 
 
 def _fitted(x: Any, expected: Any) -> Any:
-    """Return the reshape that NumPy rejects (a size of -1 with one of 0), or raise its error."""
+    """Return a reshape that NumPy rejects because of sizes -1 and 0, or raise its error."""
     if not isinstance(expected, tuple | list):
         raise errors.InvalidArgumentError(f"the shape must be a vector, got {expected}")
     return x.reshape(reshaped(x.shape, list(expected)))

@@ -1,4 +1,4 @@
-"""Kernels of slices: views of the input, and assignment to slices of variables."""
+"""Kernels of slices: views of the input, and assignments to slices of variables."""
 
 from __future__ import annotations
 
@@ -71,12 +71,15 @@ def _check_box(shape: tuple[int, ...], begin: list[int], size: list[int]) -> Non
 
 
 def key_of(begin: Any, end: Any, strides: Any, masks: Masks) -> Index:
-    """Return the index of a StridedSlice's vectors; at rank 0 it selects an array."""
+    """Convert the vectors of a StridedSlice to an index.
+
+    Indexing with it always returns an array.
+    """
     return index_of(begin.tolist(), end.tolist(), strides.tolist(), masks)
 
 
 def _fixed_key(node: Node, first: int) -> Index | None:
-    """Return the index if begin, end and strides, from position `first` on, are constants."""
+    """Return the index if begin, end and strides, from input `first` on, are constants."""
     constants = [constant_input(node, first + i) for i in range(3)]
     begin, end, strides = constants
     if begin is None or end is None or strides is None:
@@ -191,7 +194,7 @@ def _strided_slice_update(node: Node, device: Device) -> KernelFunction:
 
 
 def _assigned(state: Any, key: Index, value: Any) -> None:
-    """Write to a slice of a variable."""
+    """Assign to a slice of a variable."""
 
     def write(array: np.ndarray[Any, Any]) -> None:
         _store(array, key, value)

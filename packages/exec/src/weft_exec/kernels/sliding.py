@@ -1,4 +1,4 @@
-"""Shared functions of convolutions, pools and normalizations: windows, padding, sums.
+"""Functions that convolutions, pools and normalizations share: windows, padding, sums.
 
 All use the array module.
 """
@@ -22,10 +22,11 @@ Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
 COLUMN_BYTES = 1 << 21
-"""Scratch bytes that one matrix product reads: large enough for BLAS to run at its full rate, small
-enough for the cache to hold what the copy before it wrote."""
+"""Scratch bytes for one matrix product: enough for BLAS to run at full speed, but so few that the
+copied windows stay in the cache.
+"""
 DEVICE_COLUMN_BYTES = 1 << 28
-"""The same for other devices: enough to keep a GPU busy, small compared with its memory."""
+"""The same for other devices: enough to keep a GPU busy, but little compared with its memory."""
 
 
 def channels_last(value: Any, data_format: str) -> Any:
@@ -38,7 +39,7 @@ def channels_last(value: Any, data_format: str) -> Any:
 
 
 def from_channels_last(value: Any, data_format: str, dtype: np.dtype[Any], device: Device) -> Any:
-    """Return a result in the requested layout and type: `value` itself if it has both."""
+    """Convert a channels-last result to a layout and type; return `value` itself if it has both."""
     axis = channel_axis(data_format)
     last = value.ndim - 1
     view = value if axis == last else value.transpose(*range(axis), last, *range(axis, last))
@@ -50,7 +51,7 @@ def from_channels_last(value: Any, data_format: str, dtype: np.dtype[Any], devic
 
 
 def contiguous(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
-    """Return `value` in C order with `dtype`; without a copy if possible."""
+    """Return `value` in C order with type `dtype`, without a copy if possible."""
     if value.dtype == dtype and value.flags.c_contiguous:
         return value
     result = new_array(device, value.shape, dtype)
@@ -63,7 +64,7 @@ class Margins:
 
     Args:
       shape: shape of the images.
-      before, after: numbers of zeros, for each spatial axis.
+      before, after: the number of zeros on both sides of each spatial axis.
 
     Attributes:
       shape: shape of the padded images.
@@ -86,7 +87,10 @@ class Margins:
         self._inside = tuple(where)
 
     def around(self, value: Any, dtype: np.dtype[Any], device: Device) -> Any:
-        """Return padded images in C order; `value` itself if nothing changes."""
+        """Return images with the padding, in C order.
+
+        `value` itself if there is nothing to change.
+        """
         if not self._zeros:
             return contiguous(value, dtype, device)
         result = new_array(device, (len(value), *self.shape[1:]), dtype)
@@ -113,7 +117,7 @@ def windows(
 
 
 def strided(xp: Any, value: Any, shape: Sizes, strides: Sizes) -> Any:
-    """Return a strided view of the elements of `value`."""
+    """Return a strided view of an array."""
     if xp is np and value.flags.c_contiguous and value.dtype.kind in "biufc":
         return np.ndarray(shape, value.dtype, value, 0, strides)  # ten times as fast
     return xp.lib.stride_tricks.as_strided(value, shape, strides)
@@ -122,7 +126,7 @@ def strided(xp: Any, value: Any, shape: Sizes, strides: Sizes) -> Any:
 def blocks(
     xp: Any, batch: int, rows: int, row_bytes: int, limit: int = COLUMN_BYTES
 ) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of images and rows, so that a block's columns fit the scratch memory."""
+    """Yield slices of images and rows, such that the columns of a block fit the scratch memory."""
     limit = limit if xp is np else DEVICE_COLUMN_BYTES
     image_bytes = max(rows * row_bytes, 1)
     if image_bytes <= limit:
@@ -148,8 +152,8 @@ def columns(
 
     Args:
       value: padded, in C order, shape (N, ..., C).
-    Yields: the rows of the (N * counts, ...) output, and their windows, shape (rows, kernel * C);
-    each matrix is overwritten by the next.
+    Yields: a slice of rows of the output (N * counts, ...), and the windows of these rows, shape
+      (rows, kernel * C). The next matrix overwrites the previous one.
     """
     xp, batch, depth = device.xp, value.shape[0], prod(kernel) * value.shape[-1]
     positions = prod(counts)
@@ -171,9 +175,9 @@ def columns(
 
 
 def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tuple[slice, slice]:
-    """Return the range in which one tap of a window is inside the input along an axis.
+    """Return the slices along an axis in which one tap of a window is inside the input.
 
-    Returns: the slice of outputs whose tap is inside, and the slice of inputs at the tap.
+    Returns: the slice of the outputs whose tap is inside, and the slice of the inputs at this tap.
     """
     low = max(0, -((tap - before) // stride))
     high = min(count, (size - 1 + before - tap) // stride + 1)
@@ -191,6 +195,6 @@ def column_sums(matrix: Any) -> Any:
 
 
 def spatial(values: Sequence[int], data_format: str) -> Sizes:
-    """Return the entries of a full attribute that belong to the spatial axes."""
+    """Return the elements of an attribute that belong to the spatial axes."""
     channel = channel_axis(data_format)
     return tuple(v for axis, v in enumerate(values) if axis not in (0, channel))

@@ -1,4 +1,4 @@
-"""Search in rows of sorted values."""
+"""Binary search in the rows of sorted matrices."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 FEW = 16
-"""Rows for which a call for each costs less than steps over all of them."""
+"""Number of rows for which one call per row costs less than steps over all rows."""
 LONG = 256
-"""Number of values of a row from which on NumPy is as fast."""
+"""Length of a row from which NumPy's search is as fast."""
 _BLOCK = 1 << 13
-"""Number of values whose search steps stay in the cache."""
+"""Number of values that are searched together, so that steps stay in the cache."""
 
 
 def search(keys: Array, values: Array, right: bool) -> Array:
@@ -22,7 +22,7 @@ def search(keys: Array, values: Array, right: bool) -> Array:
     Args:
       keys: sorted, shape (R, K); NaNs come last.
       values: shape (R, V), of the same type.
-      right: after equal keys rather than before them.
+      right: True for positions after equal keys, False for positions before them.
     Returns: positions from 0 to K, shape (R, V).
     """
     rows, width = keys.shape
@@ -42,7 +42,7 @@ def search(keys: Array, values: Array, right: bool) -> Array:
 
 
 def _halve(keys: Array, values: Array, right: bool, array: Array) -> None:
-    """Run all binary searches in lockstep, since the rows are equally long."""
+    """Run all binary searches in lockstep, because the rows are equally long."""
     rows, left = keys.shape
     flat, base = np.ascontiguousarray(keys).reshape(-1), np.arange(rows)[:, None] * left
     unknown = values != values

@@ -1,4 +1,4 @@
-"""Kernels that move blocks of space into the batch or the channels and back; patches."""
+"""Kernels that move blocks of pixels to the batch or the channels, and back; patches."""
 
 from __future__ import annotations
 
@@ -160,6 +160,6 @@ def _extract_patches(node: Node, device: Device) -> KernelFunction:
 
 
 def _same_margin(size: int, extent: int, stride: int) -> tuple[int, int]:
-    """Return the margins along one axis that give "SAME" padding to windows of an extent."""
+    """Return the padding before and after an axis for "SAME" windows of an extent."""
     total = max((-(-size // stride) - 1) * stride + extent - size, 0)
     return total // 2, total - total // 2

@@ -52,7 +52,7 @@ def _sparse_to_dense(node: Node, device: Device) -> KernelFunction:
 
 
 def _check_order(table: Any) -> None:
-    """Raise InvalidArgumentError unless the rows ascend and are distinct."""
+    """Raise InvalidArgumentError unless the rows of a table are distinct and in ascending order."""
     rows = [tuple(row) for row in table.tolist()]
     for i, (before, after) in enumerate(pairwise(rows)):
         if before >= after:
@@ -99,16 +99,16 @@ def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
 
 
 _NARROW: Final = 8
-"""Number of columns up to which processing them one by one is faster."""
+"""Number of columns up to which it is faster to process them one by one."""
 _REPAID: Final = 4096
-"""Elements from which on a diagonal repays the calls that add it."""
+"""Number of elements of a diagonal for which adding it as a whole pays."""
 
 
 def _add_products(result: Array, rows: Array, columns: Array, values: Array, dense: Array) -> None:
-    """Add to each row of the result its values times rows of the dense matrix, in their order.
+    """Add values times rows of the dense matrix to the rows of the result, in order.
 
-    Jagged diagonals (Saad 1989): rows are ordered by their number of values, and the first value
-    of each row is added at once, then the second ones, and so on, while diagonals are long.
+    Jagged diagonals (Saad 1989): rows are sorted by their number of values. The first values of all
+    rows are added together, then the second values, and so on, as long as these diagonals are long.
     """
     width = result.shape[1]
     if width > _NARROW:
@@ -125,7 +125,7 @@ def _add_products(result: Array, rows: Array, columns: Array, values: Array, den
 def _add_diagonals(
     result: Array, rows: Array, columns: Array, values: Array, dense: Array
 ) -> Array:
-    """Add the first values of all rows; return the positions of the values that are left."""
+    """Add long jagged diagonals; return the positions of the remaining values."""
     counts = np.bincount(rows, minlength=len(result))
     by_count = np.argsort(-counts, kind="stable")
     fewest = _REPAID // result.shape[1] + 1  # rows of a diagonal

@@ -24,7 +24,7 @@ _MOST_HASH: Final = np.uint64(2**63 - 1)
 
 
 class _Column(NamedTuple):
-    """One input: its features row by row, and the start and number of each row's features."""
+    """One input: its features row by row, and the start and the number of features of each row."""
 
     features: Array
     starts: Array
@@ -32,7 +32,7 @@ class _Column(NamedTuple):
 
 
 def _columns(node: Node, inputs: Any) -> list[_Column]:
-    """Return the inputs of a cross, sparse ones first.
+    """Return the inputs of a cross as columns, sparse ones first.
 
     Raises: InvalidArgumentError: they are not matrices, or have different numbers of rows.
     """
@@ -62,7 +62,7 @@ def _sparse_column(indices: Any, values: Any, shape: Any, *, what: str) -> _Colu
 
 
 def _count_of_rows(rows: Array, size: int) -> Array:
-    """Return the number of occurrences of each row."""
+    """Return how often each row occurs."""
     counts = memory.new_array((size,), np.dtype(np.int64))
     counts[...] = 0
     np.add.at(counts, rows, 1)
@@ -79,7 +79,7 @@ def _dense_column(values: Any) -> _Column:
 
 
 class _Choices(NamedTuple):
-    """All combinations: their positions, the feature of each column, and the shape."""
+    """All combinations of features: their positions, the feature of each column, and the shape."""
 
     places: Array
     picks: list[Array]
@@ -181,7 +181,7 @@ def _ragged_cross(node: Node, device: Device) -> KernelFunction:
 
 
 def _columns_in_order(node: Node, inputs: Any, order: str) -> list[_Column]:
-    """Return the inputs of a ragged cross in order of the letters R, S and D.
+    """Return the inputs of a ragged cross in the order of the letters R, S and D.
 
     Raises: InvalidArgumentError: the order is invalid, or the numbers of rows differ.
     """
@@ -231,7 +231,7 @@ def _hashes(features: Array) -> Array:
 
 
 def _mixed(total: Array, hashes: Array) -> Array:
-    """Combine two hashes, in the manner of MurmurHash64A."""
+    """Combine two hashes in the manner of MurmurHash64A."""
     result = total ^ _MULTIPLIER ^ (_shift_mix(hashes * _MULTIPLIER) * _MULTIPLIER)
     return _shift_mix(_shift_mix(result * _MULTIPLIER) * _MULTIPLIER)
 
@@ -286,7 +286,7 @@ def _check_weights(weights: Any, shape: tuple[int, ...]) -> None:
 def _counted(
     node: Node, rows: Array | None, values: Array, weights: Array, lead: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
-    """Return positions, counts and shape: for each row, or for all values."""
+    """Return positions, counts and shape; counted for each row, or over all values."""
     minimum, limit = node.attrs["minlength"], node.attrs["maxlength"]
     dtype = node.attrs["output_type"].numpy
     if values.size and values.min() < 0:

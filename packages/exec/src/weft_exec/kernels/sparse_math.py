@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def _pair(inputs: Any) -> tuple[Sparse, Sparse]:
-    """Return two checked operands.
+    """Return two operands after checking them.
 
-    Raises: InvalidArgumentError: one is invalid, or their shapes differ.
+    Raises: InvalidArgumentError: an operand is invalid, or their shapes differ.
     """
     a, b = checked(*inputs[:3], what="a_"), checked(*inputs[3:6], what="b_")
     if a.sizes != b.sizes:
@@ -80,7 +80,7 @@ def _add_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _picked(values: Array, array: Array, table: Array) -> Array:
-    """Return values at keys of a table; 0 for missing keys."""
+    """Look up the values of keys in a table; 0 for missing keys."""
     if not len(values):
         return np.zeros(len(array), values.dtype)
     places, result = lookup(array, table)
@@ -120,7 +120,7 @@ def _with_dense(node: Node, device: Device) -> KernelFunction:
 
 
 def _columns(sparse: Sparse, dense: Array) -> tuple[Array, ...]:
-    """Return the positions of stored elements in a dense operand that broadcasts to their shape."""
+    """Return the positions in a dense operand that broadcast to the stored elements."""
     inner = sparse.sizes[len(sparse.sizes) - dense.ndim :]
     if dense.ndim > len(sparse.sizes) or any(
         n not in (1, size) for n, size in zip(dense.shape, inner, strict=True)
@@ -166,7 +166,7 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
 
 
 def _groups(inputs: Any, keep: bool) -> tuple[Sparse, list[int], tuple[int, ...]]:
-    """Return the operand, the remaining axes, and the shape of its reduction."""
+    """Return the operand of a reduction, the remaining axes, and the shape of the result."""
     sparse = checked(*inputs[:3], what="input_")
     rank = len(sparse.sizes)
     axes = np.asarray(inputs[3]).reshape(-1)

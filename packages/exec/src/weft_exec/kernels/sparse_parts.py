@@ -1,4 +1,4 @@
-"""Shared functions of sparse kernels: validation, order and equality of positions."""
+"""Functions that sparse kernels share: validation, order and equality of positions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sparse(NamedTuple):
 
 
 def checked(indices: Any, values: Any, shape: Any, *, what: str = "") -> Sparse:
-    """Return a sparse tensor of its three parts.
+    """Return a sparse tensor made of its three parts, after checking them.
 
     Raises: InvalidArgumentError: the parts do not match, or an index is out of range.
     """
@@ -65,14 +65,14 @@ def _unfit(indices: Any, values: Any, shape: Any, label: str) -> errors.InvalidA
 
 
 def keys(sizes: tuple[int, ...], *tables: Array) -> list[Array]:
-    """Return keys for tables of positions with the same order and equality as the positions."""
+    """Return a function from tables of positions to keys with the same order and equality."""
     if math.prod(sizes) <= _MOST:
         return [flat(table, sizes) for table in tables]
     return ranks(*tables)
 
 
 def flat(table: Array, sizes: tuple[int, ...]) -> Array:
-    """Return row-major flat positions; the product of the sizes must be below 2**63."""
+    """Convert positions to flat row-major ones; the product of the sizes must be below 2**63."""
     steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     result = np.zeros(len(table), np.int64)
     for column, step in zip(table.T, steps, strict=True):
@@ -81,7 +81,7 @@ def flat(table: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def ranks(*tables: Array) -> list[Array]:
-    """Return keys as `keys`, for positions within any sizes, or none."""
+    """Rank the rows of tables together; ranks are keys like those of `keys`, for any sizes."""
     rows = np.concatenate(tables)
     if not rows.shape[1]:
         return [np.zeros(len(table), np.int64) for table in tables]
@@ -94,7 +94,7 @@ def ranks(*tables: Array) -> list[Array]:
 
 
 def row_order(table: Array) -> Array:
-    """Return the stable row-major order of rows."""
+    """Return the stable order that sorts the rows of a table."""
     return np.lexsort(table.T[::-1]) if table.shape[1] else np.arange(len(table))
 
 
@@ -102,8 +102,8 @@ class Union(NamedTuple):
     """The union of the positions of two sparse tensors, in order.
 
     Attributes:
-      rows: indices of representatives among the positions of `a` followed by those of `b`.
-      at_a, at_b: the index in the union of each position of `a` and of `b`.
+      rows: for each position of the union, its index among those of `a` followed by those of `b`.
+      at_a, at_b: for each position of `a` and of `b`, its index in the union.
     """
 
     rows: Array
@@ -115,14 +115,14 @@ class Union(NamedTuple):
 
 
 def union(a: Array, b: Array) -> Union:
-    """Return the union of positions by key; repeated positions are matched in order."""
+    """Return the union of positions, given as keys; repeated positions are matched in order."""
     a, b = _number_occurrences(a, b)
     _, first, inverse = np.unique(np.concatenate((a, b)), return_index=True, return_inverse=True)
     return Union(first, inverse[: len(a)], inverse[len(a) :])
 
 
 def _number_occurrences(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return keys that also distinguish the first, second and later occurrences."""
+    """Return keys that also distinguish first, second and later occurrences."""
     times = [_times(key) for key in (a, b)]
     if times[0] is None and times[1] is None:
         return a, b
@@ -135,7 +135,7 @@ def _number_occurrences(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _times(key: Array) -> Array | None:
-    """Return the number of earlier occurrences of each key; None if all differ."""
+    """Return the number of earlier occurrences of each key; None if all keys differ."""
     if (key[1:] > key[:-1]).all():
         return None
     order = np.argsort(key, kind="stable")
@@ -152,7 +152,8 @@ def _times(key: Array) -> Array | None:
 def lookup(array: Array, table: Array) -> tuple[Array, Array]:
     """Look up keys in a table; repeated keys are matched in order.
 
-    Returns: positions, arbitrary for missing keys, and flags of the keys found.
+    Returns: the position of each key, and a mask of the keys that were found; positions of missing
+      keys are arbitrary.
     """
     if not len(table):
         return np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)

@@ -1,4 +1,4 @@
-"""Kernels that join, cut, reshape and fill up sparse tensors."""
+"""Kernels that concatenate, slice, reshape and fill sparse tensors."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
 
 
 def _filled_in(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
-    """Return the new shape, with the inferred size instead of -1.
+    """Return the new shape with the size for -1 inferred.
 
-    Raises: InvalidArgumentError: it has another number of elements, or negative sizes.
+    Raises: InvalidArgumentError: the new shape has another number of elements, or negative sizes.
     """
     unknown = [i for i, n in enumerate(new) if n == -1]
     if len(unknown) > 1 or any(n < -1 for n in new):

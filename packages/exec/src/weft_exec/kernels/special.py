@@ -1,8 +1,8 @@
 """Special functions over arrays of float32 or float64: error, gamma and zeta functions.
 
-The coefficients are Chebyshev fits computed for this module in 60 digits, or Bernoulli numbers.
-Where a table serves both types, float32 takes its leading terms only.  Results agree with the
-true values to a few units in the last place, near zeros of a function to as much of its scale.
+The coefficients are Chebyshev fits that were computed with 60 digits, or Bernoulli numbers. If a
+table serves both types, float32 uses only its leading terms. Results are accurate to a few units in
+the last place; near zeros of a function, the error is relative to the function's scale.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 
 BLOCK = 1 << 14
-"""Elements that are worked on at a time, so that temporaries stay in the cache."""
+"""Number of elements that are processed together, so that temporaries stay in the cache."""
 
 _ERFC = (
     -0.671794084056692263,
@@ -49,8 +49,9 @@ _ERFC = (
     -0.0794954003847741028,
     0.107610631805069604,
 )
-"""Coefficients in t - 1/2 of (log(erfc(x) / t) + x ** 2) / (x * t), for t = 2 / (2 + x) in (0, 1]:
-of a form that is exact at 0."""
+"""Coefficients in t - 1/2 of (log(erfc(x) / t) + x ** 2) / (x * t), for t = 2 / (2 + x) in (0, 1];
+this form is exact at 0.
+"""
 
 _ERFC_FLOAT32 = (
     -0.6717940785,
@@ -96,14 +97,15 @@ _ERF_FLOAT32 = (
     5.42215563e-09,
 )
 """Coefficients in x ** 2 of artanh(erf(x)) / x, for |x| <= 4, where erf(x) rounds to 1. The fit is
-nearest where the hyperbolic tangent does not flatten its error; the worst seen is 3.1 units in the
-last place."""
+most accurate where the hyperbolic tangent is steep; the largest observed error is 3.1 units in the
+last place.
+"""
 
 
 def blocked(function: Function) -> Function:
-    """`function` over contiguous blocks of flattened, broadcast inputs.
+    """Return a function that applies `function` to blocks of flattened, broadcast inputs.
 
-    The result takes `out`, or a new array of the inputs' type.
+    The results are stored in `out`, or in a new array of the inputs' type.
     """
 
     def run(*inputs: Any, out: Array | None = None) -> Any:
@@ -123,7 +125,7 @@ def blocked(function: Function) -> Function:
 
 
 def _polynomial(coefficients: Sequence[float], x: Array, terms: int | None = None) -> Any:
-    """Horner's scheme; the lowest power comes first."""
+    """Evaluate a polynomial by Horner's rule; the constant term comes first."""
     selected = coefficients[:terms]
     total = np.full_like(x, selected[-1])
     for coefficient in reversed(selected[:-1]):
@@ -133,7 +135,7 @@ def _polynomial(coefficients: Sequence[float], x: Array, terms: int | None = Non
 
 
 def chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
-    """Clenshaw's recurrence for a series over t in [0, 1]."""
+    """Evaluate a Chebyshev series over t in [0, 1] by Clenshaw's recurrence."""
     doubled = 4 * t - 2
     last = np.zeros_like(t)
     current = np.zeros_like(t)
@@ -149,11 +151,11 @@ def chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
 
 
 _UNDERFLOW = 30
-"""Argument from which on erfc(x) is 0 in float64."""
+"""Argument from which erfc(x) is 0 in float64."""
 
 
 def _erfc_positive(x: Array) -> Any:
-    """erfc(x) for x >= 0."""
+    """Compute erfc(x) for x >= 0."""
     single = x.dtype == np.float32
     index = np.minimum(x, _UNDERFLOW)
     t = index + 2
@@ -184,7 +186,7 @@ _LIMIT = np.full(BLOCK, 16, np.float32)
 
 
 def _erf_float32(x: Array) -> Any:
-    """erf(x) as a hyperbolic tangent, which NumPy has vectorised."""
+    """Compute erf(x) by a hyperbolic tangent, which NumPy has vectorized."""
     first, *others, last = _NUMBERS
     square = np.multiply(x, x)
     # Beyond the limit the tangent is 1. A scalar limit would take three times as long.
@@ -200,7 +202,7 @@ def _erf_float32(x: Array) -> Any:
 
 @blocked
 def erf(x: Array) -> Any:
-    """Return the error function."""
+    """Compute the error function."""
     if x.dtype == np.float32:
         return _erf_float32(x)
     size = np.abs(x)
@@ -213,7 +215,7 @@ def erf(x: Array) -> Any:
 
 @blocked
 def erfc(x: Array) -> Any:
-    """1 - erf(x)."""
+    """Compute the complementary error function, 1 - erf(x)."""
     tail = _erfc_positive(np.abs(x))
     sign = np.copysign(x.dtype.type(1), x)
     tail *= sign
@@ -225,7 +227,7 @@ def erfc(x: Array) -> Any:
 
 
 def _lgamma_positive(x: Array) -> Any:
-    """log(gamma(x)) for x > 0."""
+    """Compute log(gamma(x)) for x > 0."""
     large = x >= 10
     # For the others x = 2 + z + steps: the recurrence leads to |z| <= 0.5.
     near = np.where(large, 2.0, x)
@@ -253,7 +255,7 @@ def _lgamma_positive(x: Array) -> Any:
 
 
 def _sin_pi(x: Array) -> Any:
-    """sin(pi * x), exact at the integers."""
+    """Compute sin(pi * x), exactly at the integers."""
     remaining = x - 2 * np.rint(x / 2)
     remaining = np.where(np.abs(remaining) > 0.5, np.copysign(1, remaining) - remaining, remaining)
     return np.sin(np.pi * remaining)
@@ -265,7 +267,7 @@ def _tan_pi(x: Array) -> Any:
 
 @blocked
 def lgamma(x: Array) -> Any:
-    """log(|gamma(x)|)."""
+    """Compute log(|gamma(x)|)."""
     wide = x.astype(np.float64)
     negative = wide <= 0
     positive = _lgamma_positive(np.where(negative, 1 - wide, wide))
@@ -278,7 +280,7 @@ def lgamma(x: Array) -> Any:
 
 @blocked
 def digamma(x: Array) -> Any:
-    """Return the derivative of log(gamma(x)); NaN at 0 and the negative integers."""
+    """Compute the derivative of log(gamma(x)); NaN at 0 and the negative integers."""
     wide = x.astype(np.float64)
     negative = wide <= 0
     index = np.where(negative, 1 - wide, wide)
@@ -301,7 +303,7 @@ def digamma(x: Array) -> Any:
 
 @blocked
 def zeta(x: Array, q: Array) -> Any:
-    """Return the Hurwitz zeta function by the Euler-Maclaurin sum."""
+    """Compute the Hurwitz zeta function by Euler-Maclaurin summation."""
     s, a = x.astype(np.float64), q.astype(np.float64)
     is_integer = a == np.rint(a)
     undefined = (s < 1) | ((a <= 0) & ~is_integer & (s != np.rint(s))) | np.isnan(s) | np.isnan(a)
@@ -322,7 +324,7 @@ def zeta(x: Array, q: Array) -> Any:
 
 
 def _zeta_sum(s: Array, a: Array) -> Any:
-    """Return the sum for s > 1 and a > 0."""
+    """Compute the sum for s > 1 and a > 0."""
     total = np.zeros_like(a)
     # The sum of the tail converges where 2 pi a is well above s; terms before that are added one
     # by one, up to where nothing that follows can matter.
@@ -356,7 +358,7 @@ def _apply_limits(total: Array, infinite: Array, undefined: Array) -> Any:
 
 @blocked
 def polygamma(a: Array, x: Array) -> Any:
-    """Return the derivative of order a of digamma."""
+    """Compute the derivative of order a of digamma."""
     order, index = a.astype(np.float64), x.astype(np.float64)
     valid = (order == np.rint(order)) & (order >= 0)
     n = np.where(valid, order, 1)
@@ -372,13 +374,15 @@ def polygamma(a: Array, x: Array) -> Any:
 
 
 _SETTLED = 5e-16
-"""A continued fraction is left when its factors are so near to 1; rounding keeps them from it."""
+"""A continued fraction has converged when its factors are this close to 1; rounding errors prevent
+a smaller value.
+"""
 LARGE = 1e5
-"""From this a on the incomplete functions are Temme's uniform expansion."""
+"""The a from which the incomplete functions use Temme's uniform expansion."""
 
 
 def _eta(a: Array, x: Array) -> tuple[Any, Any]:
-    """Temme's eta for a point, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
+    """Compute Temme's eta for a point, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
     mu = (x - a) / a
     near = np.clip(mu, -0.01, 0.01)
     series = near * near * _polynomial([(-1) ** k / k for k in range(2, 11)], near)
@@ -389,7 +393,7 @@ def _eta(a: Array, x: Array) -> tuple[Any, Any]:
 
 
 def _remainder(a: Array, eta: Array) -> tuple[Any, Any]:
-    """Return the factor of the remainder, and its derivative for eta."""
+    """Return the factor of the remainder, and its derivative with respect to eta."""
     eta = np.clip(eta, -0.1, 0.1)  # beyond, all that it is multiplied with is 0
     first, second = TEMME
     factor = _polynomial(first, eta) + _polynomial(second, eta) / a
@@ -397,7 +401,7 @@ def _remainder(a: Array, eta: Array) -> tuple[Any, Any]:
 
 
 def _uniform(a: Array, x: Array) -> Any:
-    """P(a, x) and Q(a, x) for large a."""
+    """Compute P(a, x) and Q(a, x) for large a."""
     eta, half = _eta(a, x)
     z = eta * np.sqrt(a / 2)
     remaining = np.exp(-a * half) / np.sqrt(2 * np.pi * a) * _remainder(a, eta)[0]
@@ -405,7 +409,7 @@ def _uniform(a: Array, x: Array) -> Any:
 
 
 def _uniform_slope(a: Array, x: Array) -> Any:
-    """Return the derivative of P(a, x) for a, which is large."""
+    """Compute the derivative of P(a, x) with respect to a, for large a."""
     eta, half = _eta(a, x)
     vanishes = a * half > 800  # as at 0 and at infinity
     mu = np.where(vanishes, 1, (x - a) / a)
@@ -419,7 +423,7 @@ def _uniform_slope(a: Array, x: Array) -> Any:
 
 
 def _lower_series(a: Array, x: Array) -> Any:
-    """P(a, x) by its power series, for x up to about a."""
+    """Compute P(a, x) by its power series, for x up to about a."""
     term = 1 / a
     total = term.copy()
     index = a.copy()
@@ -433,7 +437,7 @@ def _lower_series(a: Array, x: Array) -> Any:
 
 
 def _upper_fraction(a: Array, x: Array) -> Any:
-    """Q(a, x) by Legendre's continued fraction, for x above about a + 1."""
+    """Compute Q(a, x) by Legendre's continued fraction, for x above about a + 1."""
     tiny = 1e-300
     b = x + 1 - a
     c = np.full_like(x, 1 / tiny)
@@ -482,19 +486,19 @@ def _incomplete(a: Array, x: Array, upper: bool) -> Any:
 
 @blocked
 def igamma(a: Array, x: Array) -> Any:
-    """Return the regularised lower incomplete gamma function P(a, x)."""
+    """Compute the regularized lower incomplete gamma function P(a, x)."""
     return _incomplete(a, x, upper=False)
 
 
 @blocked
 def igammac(a: Array, x: Array) -> Any:
-    """Return the regularised upper incomplete gamma function Q(a, x)."""
+    """Compute the regularized upper incomplete gamma function Q(a, x)."""
     return _incomplete(a, x, upper=True)
 
 
 @blocked
 def igamma_grad_a(a: Array, x: Array) -> Any:
-    """Return the derivative of P(a, x) for a."""
+    """Compute the derivative of P(a, x) with respect to a."""
     wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
     valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a)
     large = valid & (wide_a >= LARGE)
@@ -513,7 +517,7 @@ def igamma_grad_a(a: Array, x: Array) -> Any:
 
 
 def _slope_by_fraction(a: Array, x: Array) -> Any:
-    """Return the derivative of P(a, x) for a, by that of the continued fraction of Q(a, x)."""
+    """Compute the derivative of P(a, x) with respect to a from the fraction of Q(a, x)."""
     b = x + 1 - a
     c, c_slope = np.full_like(x, 1e300), np.zeros_like(x)
     d = 1 / b
@@ -540,7 +544,7 @@ def _slope_by_fraction(a: Array, x: Array) -> Any:
 
 
 def _slope_by_series(s: Array, index: Array) -> Any:
-    """Return the derivative of P(s, at) for s, term by term from its power series."""
+    """Compute the derivative of P(s, index) with respect to s from its power series."""
     log = np.log(index)
     term = np.exp(s * log - index - lgamma(s + 1))
     rate = log - digamma(s + 1)

@@ -1,4 +1,4 @@
-"""Kernels of stacks, which run once for each value that a loop saves in each iteration."""
+"""Kernels of stacks, which run once for each value that an iteration of a loop saves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 WORTH_SWAPPING = 2048
-"""Values of more bytes than this are kept on the host, where swap_memory is asked for."""
+"""Size in bytes from which values are kept on the host if `swap_memory` is set."""
 
 
 @kernel("StackV2", device=ARRAY_DEVICE, host=("max_size",))
@@ -98,7 +98,7 @@ def _close(node: Node, device: Device) -> KernelFunction:
 
 
 def _checked(node: Node, function: KernelFunction) -> KernelFunction:
-    """Return `function` preceded by a check of the stack if the graph does not show which it is."""
+    """Return `function` with a check of the stack before it, unless the graph shows the stack."""
     if producer(node.inputs[0]).role is Role.STACK:
         return function
     dtype: DType = node.attrs["T" if node.type == "StackPushV2" else "elem_type"]

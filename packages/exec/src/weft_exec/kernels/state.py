@@ -37,7 +37,8 @@ Array = np.ndarray[Any, Any]
 def _state(node: Node, device: Device) -> VariableState:
     """Return the variable of a node.
 
-    Raises: InvalidArgumentError: the container has one of that name with another type or shape.
+    Raises: InvalidArgumentError: the container has a variable of that name with another type or
+      shape.
     """
     name = node.attrs["shared_name"] or node.name
     dtype, dims = node.attrs["dtype"], node.attrs["shape"]
@@ -172,7 +173,7 @@ def _check_equal(array: Array, value: Any) -> None:
 
 
 def _updates(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
-    """Return the cheapest kernel: scalars are replaced, arrays change in place."""
+    """Return the cheapest kernel of an update: it replaces scalars and changes arrays in place."""
     adds = "Add" in node.type
     if node.inputs[1].dims == ():
         on_scalar = operator.add if adds else operator.sub
@@ -368,7 +369,7 @@ class MutexResource(Resource):
         self._is_held = False
 
     def attempt(self) -> Any:
-        """Take the mutex if it is free; runs with the lock of `waiters` held."""
+        """Lock the mutex if it is free; the lock of `waiters` must be held."""
         if self._is_held:
             return NOT_READY
         self._is_held = True
@@ -387,10 +388,10 @@ class MutexResource(Resource):
 
 
 class MutexHold:
-    """The value on a mutex_lock edge, which unlocks the mutex once.
+    """The value on the edge of a mutex_lock, which unlocks the mutex once.
 
-    It does so when it is released, when nothing in its step refers to it any more, or when the step
-    has ended, with or without an error.
+    It unlocks the mutex when it is released, when nothing in its step refers to it any more, or
+    when the step has ended, with or without an error.
     """
 
     __slots__ = ("__weakref__", "_hold")
@@ -400,16 +401,16 @@ class MutexHold:
         call_when_gone(self, self._hold.release)
 
     def belongs_to(self, step: StepContext) -> None:
-        """Unlock the mutex at the end of `step` at the latest."""
+        """Make sure that the mutex is unlocked at the end of `step`."""
         self._hold.belongs_to(step)
 
     def release(self) -> bool:
-        """Unlock the mutex; return False if it was unlocked before."""
+        """Unlock the mutex; return False if it was already unlocked."""
         return self._hold.release()
 
 
 class _Hold:
-    """A mutex that is held, until it is given back for the first time."""
+    """A locked mutex, until it is unlocked for the first time."""
 
     __slots__ = ("_mutexes", "_step", "_token")
 
@@ -437,7 +438,7 @@ class _Hold:
 
 
 class _Taking:
-    """The completion of an acquisition, which ties the mutex to its step."""
+    """The completion of an acquisition, which binds the mutex to its step."""
 
     __slots__ = ("_done", "_step", "fail")
 

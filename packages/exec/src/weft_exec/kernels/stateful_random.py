@@ -1,7 +1,7 @@
 """Kernels of random numbers whose state is a variable, and of permutations of indices.
 
-The words of a draw are those of Philox4x64-10 with the key (state[2], 0) from the counter
-(state[0], state[1], 0, 0) on. A draw of n numbers moves the counter on by 256 n.
+A draw uses the words of Philox4x64-10 with the key (state[2], 0), starting at the counter
+(state[0], state[1], 0, 0). A draw of n numbers advances the counter by 256 n.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _ALGORITHMS = (1, 3)  # Philox, and the best there is
 
 
 def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
-    """Return the state before it moves on by the room of `count` numbers.
+    """Return the current state, and advance it for a draw of `count` numbers.
 
-    Raises: InvalidArgumentError: it is not a state, or that of another algorithm.
+    Raises: InvalidArgumentError: the value is not a state of this algorithm.
     """
     if int(algorithm) not in _ALGORITHMS:
         raise errors.InvalidArgumentError(
@@ -61,7 +61,7 @@ def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
 
 
 def _stream(handle: ResourceHandle, algorithm: Any, count: int) -> np.random.Philox:
-    """Return the bits from a variable's state on, which moves on by `count` numbers."""
+    """Return the random bits at a variable's state, and advance the state for `count` numbers."""
     value = advanced(handle.resource, algorithm, count)
     low, high, key = value[:3].view(np.uint64).tolist()
     return np.random.Philox(
@@ -180,7 +180,7 @@ def _mixed(x: Array) -> Array:
 
 
 def _permuted(index: Array, keys: list[Array], half: Array) -> Array:
-    """Permute numbers of twice `half` bits by a Feistel network."""
+    """Permute numbers of `2 * half` bits by a Feistel network."""
     mask = (np.uint64(1) << half) - np.uint64(1)
     left, right = index >> half, index & mask
     for key in keys:
@@ -190,7 +190,7 @@ def _permuted(index: Array, keys: list[Array], half: Array) -> Array:
 
 
 def _round_keys(seed: Array, rounds: int) -> list[Array]:
-    """Return a key for each round from three numbers, the last axis of `seed`."""
+    """Return a key for each round, from the three numbers along the last axis of `seed`."""
     total = np.zeros(seed.shape[:-1], np.uint64)
     keys = []
     for index in range(rounds + 3):
@@ -232,7 +232,7 @@ def _words(value: Any) -> Array:
 
 
 def _walked(array: Array, keys: list[Array], last: Array) -> Array:
-    """Return a permutation of [0, last], by cycle walking in the next power of 4."""
+    """Return a permutation of [0, last], by cycle walking within the next power of 4."""
     half = np.ones_like(last)
     for bits in range(1, 32):
         half += last >> np.uint64(2 * bits) > 0

@@ -1,6 +1,6 @@
 """Kernels of random numbers with parameters that depend only on a seed.
 
-They are drawn by NumPy's Generator over the stream of stateless ops.
+NumPy's Generator draws them from the stream of stateless ops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _poisson(generator: np.random.Generator, shape: Shape, rate: Array) -> Array
 def binomial(generator: np.random.Generator, shape: Shape, counts: Array, probs: Array) -> Array:
     """Return the number of successes among `counts` trials.
 
-    Raises: InvalidArgumentError: a count is negative, or a probability not in [0, 1].
+    Raises: InvalidArgumentError: a count is negative, or a probability is not in [0, 1].
     """
     _require("counts", counts, counts >= 0, "at least 0")
     _require("probs", probs, (probs >= 0) & (probs <= 1), "in [0, 1]")
@@ -48,7 +48,7 @@ def _truncated(
     generator: np.random.Generator, shape: Shape, mean: Array, deviation: Array, low: Array,
     high: Array
 ) -> Array:  # fmt: skip
-    """Draw by inversion, in the tail with the small probabilities."""
+    """Draw truncated normal numbers by inversion, in the tail with the small probabilities."""
     _require("stddevs", deviation, deviation > 0, "positive")
     _require("minvals", low, low < high, "below maxvals")
     below, above = (low - mean) / deviation, (high - mean) / deviation

@@ -1,4 +1,4 @@
-"""Kernels that make strings of other values, and other values of strings."""
+"""Kernels that convert values to strings, and strings to values."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _formatted(function: Callable[[Any], bytes]) -> KernelFunction:
 
 
 def _numbers_in(node: Node) -> Callable[[list[bytes], tuple[int, ...]], Any]:
-    """Return a function from strings of one length, and their shape, to the numbers in them."""
+    """Return a function from strings of equal length, and their shape, to their numbers."""
     dtype = node.outputs[0].dtype.numpy
     stored = np.dtype(np.uint8) if dtype.kind == "b" else dtype
     little: bool = node.attrs["little_endian"]

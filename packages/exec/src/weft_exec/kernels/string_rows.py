@@ -1,4 +1,4 @@
-"""Kernels that join the strings of rows and segments."""
+"""Kernels that join strings by row or segment."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ def _ngrams(node: Node, device: Device) -> KernelFunction:
 
 
 def check_splits(splits: Any, size: int) -> None:
-    """Refuse splits that do not cut values into rows.
+    """Check that splits divide values into rows.
 
-    Raises: InvalidArgumentError: they do not begin with 0, decrease, or do not end with `size`.
+    Raises: InvalidArgumentError: the splits do not begin with 0, decrease, or do not end with
+      `size`.
     """
     bounds = np.asarray(splits)
     if bounds.ndim != 1:

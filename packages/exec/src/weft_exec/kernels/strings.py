@@ -1,4 +1,4 @@
-"""Kernels on strings, which are arrays of bytes objects: joining, cutting, matching."""
+"""Kernels on strings, which are arrays of bytes objects: joining, splitting, matching."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def scalar_of(x: Any) -> bytes:
 
 
 def mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
-    """Return a kernel that makes a string of each string."""
+    """Return a kernel that maps each string to a string."""
 
     def run(x: Any) -> Any:
         return strings_of([function(item) for item in items_of(x)], x.shape)
@@ -51,7 +51,7 @@ def mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
 
 
 def numbers_of(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> KernelFunction:
-    """Return a kernel that makes a number of each string."""
+    """Return a kernel that maps each string to a number."""
 
     def run(x: Any) -> Any:
         return np.array([function(item) for item in items_of(x)], dtype).reshape(x.shape)
@@ -60,17 +60,17 @@ def numbers_of(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> Kernel
 
 
 def bytes_of(value: str | bytes) -> bytes:
-    """Return the value of an attribute; text as UTF-8."""
+    """Return the value of an attribute as bytes; text is encoded as UTF-8."""
     return value.encode() if isinstance(value, str) else value
 
 
 def unicode_of(value: bytes) -> str:
-    """Code points; bytes that are no UTF-8 survive the way there and back."""
+    """Decode UTF-8; other bytes become surrogates, which `utf8_of` encodes as the same bytes."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def utf8_of(value: str) -> bytes:
-    """Return the bytes of a result of `unicode_of`."""
+    """Encode the result of `unicode_of` as bytes."""
     return value.encode("utf-8", "surrogateescape")
 
 
@@ -156,7 +156,7 @@ def _cut(item: bytes, pos: int, length: int, unicode: bool) -> bytes:
 
 
 def _split_with(parts_of: Callable[[bytes], list[bytes]], x: Any) -> tuple[Any, Any, Any]:
-    """Return the parts of each string as a sparse matrix."""
+    """Split each string, and return the parts as a sparse matrix."""
     rows = [parts_of(item) for item in items_of(x)]
     values = [part for row in rows for part in row]
     places = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]

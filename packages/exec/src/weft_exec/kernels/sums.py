@@ -1,8 +1,8 @@
-"""Sums of floating numbers on the host, as products with a vector of ones.
+"""Floating-point sums on the host, as products with a vector of ones.
 
-BLAS adds two to ten times as fast as NumPy's reductions do, above all in short rows. No product
-adds more than `LONG` numbers of a row, in lanes, or `BLOCK` of a column one after another, so that
-as little is lost as by pairwise sums.
+BLAS adds two to ten times as fast as NumPy's reductions, especially in short rows. A product adds
+at most `LONG` numbers of a row, which uses lanes, or `BLOCK` numbers of a column, one after
+another. Rounding errors are therefore as small as those of pairwise sums.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 LONG: Final = 1024
-"""Numbers of a row that one product adds up."""
+"""Maximum number of elements of a row that one product adds."""
 BLOCK: Final = 128
-"""Numbers of a column that are added one after another."""
+"""Number of elements of a column that are added one after another."""
 NARROW: Final = 4
-"""Columns up to which blocks are four times as long."""
+"""Number of columns up to which blocks are four times as long."""
 FEW: Final = 64
-"""Numbers for which a call of BLAS is not worth its while, and a row that NumPy adds as quickly."""
+"""Number of elements below which a call of BLAS does not pay; also a row length for which NumPy is
+as fast.
+"""
 
 PRODUCTS: Final = "fd"
-"""Codes of the types that BLAS adds."""
+"""Type codes of the types that BLAS adds."""
 _ONES: Final = {code: np.ones(LONG, code) for code in PRODUCTS}
 
 
 def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
-    """Return the sums over the axes from `start` to before `stop`.
+    """Return the sums over the axes from `start` up to, but not including, `stop`.
 
     Args:
-      x: an array; of any type and strides, but the quick way is for float32 and float64 in C order.
-      into: takes the sums, in C order, if it is given.
-    Returns: shape of `x` without these axes; a NumPy scalar where none is left.
+      x: an array of any type and strides; float32 and float64 in C order are fast.
+      into: an array in C order that receives the sums; by default a new one.
+    Returns: an array with the shape of `x` without these axes, or a NumPy scalar if no axes are
+      left.
     """
     ones = _ONES.get(x.dtype.char)
     if x.size < FEW or ones is None or not x.flags.c_contiguous:
@@ -63,9 +66,10 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
 
 
 def _reduced(x: Any, start: int, stop: int, into: Array | None) -> Any:
-    """Return the sums by NumPy, in blocks of `BLOCK` where NumPy does not add in pairs.
+    """Return the sums by NumPy, in blocks of `BLOCK` where NumPy does not use pairwise summation.
 
-    It does so along the last axis of dense arrays only. The sums of blocks are summed alike.
+    NumPy uses it only along the last axis of dense arrays. The sums of blocks are summed in the
+    same way.
     """
     axes = tuple(range(start, stop))
     in_pairs = x.dtype.kind not in "fc" or (stop == x.ndim and x.flags.c_contiguous)
@@ -89,7 +93,7 @@ def _flat(before: int, after: int) -> tuple[int, ...]:
 
 
 def _sum_blocks(x: Array, array: Array) -> Array:
-    """Return sums of blocks of neighbors on the middle axis, and of those that are left."""
+    """Return sums over blocks of the middle axis, and the sum over the remaining elements."""
     before, count, after = x.shape
     size = BLOCK if after > NARROW else 4 * BLOCK  # a call takes as long as some narrow rows
     num_full, remaining = divmod(count, size)

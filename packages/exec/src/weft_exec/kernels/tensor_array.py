@@ -168,7 +168,7 @@ def _vector(value: Any, label: str) -> list[int]:
 
 
 def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[int, ...]:
-    """Return the shape of no elements at all."""
+    """Return the shape of an empty concatenation or stack, which must be known statically."""
     if not is_fully_defined(dims):
         raise errors.InvalidArgumentError(
             f"no element of the TensorArray {state.name!r} is requested, so the result requires "
@@ -178,7 +178,7 @@ def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[in
 
 
 def _stacked(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -> Any:
-    """Return values of one shape along a new first axis."""
+    """Stack values of one shape along a new first axis."""
     shape = values[0].shape
     for i, value in enumerate(values):
         if value.shape != shape:
@@ -217,7 +217,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
 
 
 def _lengths(values: Sequence[Any]) -> list[int]:
-    """Return the first sizes of values that are equal in the others."""
+    """Return the first sizes of values whose other sizes must be equal."""
     shape = values[0].shape
     for i, value in enumerate(values):
         if not value.shape:
@@ -256,7 +256,7 @@ def _scatter(node: Node, device: Device) -> KernelFunction:
 
 
 def _rows(value: Any) -> list[Any]:
-    """Return views of the rows; NumPy scalars for a vector if its type has them, else arrays."""
+    """Return views of the rows of a value; NumPy scalars for a vector if its type has them."""
     if value.ndim == 1 and value.dtype.kind == "O":
         return [value[i, ...] for i in range(len(value))]
     return list(value)

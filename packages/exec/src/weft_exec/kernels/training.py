@@ -1,9 +1,9 @@
 """Kernels of the update rules of optimizers.
 
-An update changes a variable and its slots in place, under their locks.  Dense updates go through
-the arrays in blocks that stay in the processor's cache, so that the dozen elementwise passes of a
-rule such as Adam's cost one trip through memory and a scratch of two blocks.  Sparse updates run
-the same rule on the gathered rows and scatter them back.
+An update changes a variable and its slots in place, under their locks. Dense updates process the
+arrays in blocks that stay in the processor's cache. So the dozen elementwise passes of a rule such
+as Adam's read the memory only once, and need a scratch of two blocks. Sparse updates apply the same
+rule to the gathered rows and scatter them back.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 Array = Any
-"""An array of the device's module, flat, of the variable's element type."""
+"""A flat array of the device's module, with the variable's element type."""
 
 Step = Callable[..., None]
-"""`step(xp, scratch, *states, grad)`: one block, all arrays of one size."""
+"""`step(xp, scratch, *states, grad)`: updates one block; all arrays have the same size."""
 
 BLOCK: Final = 32768
-"""Elements per block: five arrays of float32 and the scratch fit in one megabyte."""
+"""Elements of a block: five float32 arrays and the scratch fit in one megabyte."""
 
 
 class Hyper:
     """The scalar inputs of a rule by name, and its attributes.
 
-    Scalars have the variable's element type, so that arithmetic with them keeps it.
+    Scalars have the variable's element type, so that arithmetic with them preserves it.
     """
 
     __slots__ = ("_values", "attrs", "one", "xp")
@@ -55,7 +55,7 @@ class Hyper:
         return self._values[name]
 
     def fixed(self, *numbers: Any) -> Iterator[Any]:
-        """Convert numbers to the variable's type in the form that NumPy processes fastest."""
+        """Return the same parameters in the form that NumPy processes fastest."""
         dtype = self.one.dtype
         return (np.array(number, dtype) if self.xp is np else number for number in numbers)
 
@@ -376,7 +376,7 @@ _STEPS: Final[Mapping[str, Callable[[Hyper], Step]]] = {
 
 
 def _dense(arrays: tuple[Array, ...], grad: Array, step: Step, device: Device, names: Any) -> None:
-    """Run `step` over whole arrays, block by block."""
+    """Apply `step` to whole arrays, block by block."""
     check_shapes(arrays, names)
     var = arrays[0]
     if grad.shape != var.shape:
@@ -417,7 +417,7 @@ def _apply_in_blocks(arrays: list[Array], grad: Array, step: Step, device: Devic
 def _sparse(
     arrays: tuple[Array, ...], grad: Array, indices: Array, step: Step, device: Device, names: Any
 ) -> None:
-    """Run `step` on the rows at `indices`, once per occurrence and in their order."""
+    """Apply `step` to the rows at `indices`, once for each occurrence and in order."""
     check_shapes(arrays, names)
     var = arrays[0]
     if not var.shape or grad.shape != (*indices.shape, *var.shape[1:]) or indices.ndim != 1:
@@ -458,7 +458,7 @@ def _check_indices(indices: Array, rows: int) -> None:
 
 
 def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
-    """Yield positions such that no round repeats an index; None for all positions."""
+    """Yield rounds of positions without repeated indices; None if one round has all positions."""
     rows = indices.tolist()
     if len(set(rows)) == len(rows):
         yield None
@@ -476,9 +476,9 @@ def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
 
 
 class _Steps:
-    """Makes the step of a rule from its scalar inputs, and keeps the last one.
+    """Creates the step of a rule from its scalar inputs, and caches the last one.
 
-    The updates of one optimizer have the same scalars, the objects themselves, all through a step.
+    All updates of an optimizer in a step receive the same scalar objects.
     """
 
     def __init__(self, rule: UpdateRule, names: Sequence[str], node: Node, xp: Any) -> None:
@@ -545,7 +545,7 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
 
 
 def check_scalar(name: str, value: Any) -> None:
-    """Raise InvalidArgumentError unless a value has no axes."""
+    """Raise InvalidArgumentError unless a value is a scalar."""
     if value.shape:
         raise errors.InvalidArgumentError(
             f"requires {name} to be a scalar, got shape {list(value.shape)}"

@@ -1,6 +1,6 @@
-"""Send and Receive: the executor hands their values over itself (`executor/transfers.py`).
+"""Kernels around Send and Receive, whose values the executor transfers (`executor/transfers.py`).
 
-The halves of float32 values that are sent where bits may be lost (paper, section 5.5).
+They convert float32 values to 16 bits and back, for lossy transfers (paper, section 5.5).
 """
 
 from __future__ import annotations

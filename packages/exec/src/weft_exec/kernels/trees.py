@@ -1,6 +1,6 @@
 """The kernel of tree ensembles: all samples and trees, one level at a time.
 
-A level takes five lookups and a test for all walks that have not reached a leaf. Trees that are
+Each level takes five lookups and a test for all walks that have not reached a leaf. Trees that were
 grown leaf by leaf are several times as deep as most of their leaves, so walks that have ended are
 dropped every few levels.
 """
@@ -30,7 +30,7 @@ _UFUNCS: Final = dict(
     )
 )
 _AT_ONCE: Final = 1 << 14
-"""Number of concurrent walks, so that their data fits the cache."""
+"""Maximum number of concurrent walks, so that their data fits the cache."""
 _LEVELS: Final = 4
 """Number of levels after which ended walks are dropped."""
 
@@ -96,10 +96,10 @@ def _tree_leaves(node: Node, device: Device) -> KernelFunction:
 
 
 def _walk(nodes: _Nodes, test: Any, depth: int, x: Array, leaves: Array) -> None:
-    """Compute the leaf that each row of `x` reaches in each tree.
+    """Store the leaf that each row of `x` reaches in each tree.
 
     Args:
-      leaves: the result, shape (rows, trees), in C order.
+      leaves: receives the leaves, shape (rows, trees), in C order.
     """
     rows, trees = leaves.shape
     flat = x.reshape(-1)

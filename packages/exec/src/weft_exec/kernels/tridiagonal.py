@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _DENSE = 48
-"""Up to this size LAPACK solves the dense matrix sooner than rows can be eliminated one by one."""
+"""Size up to which LAPACK's solution of the dense matrix is faster than eliminating row by row."""
 
 
 def _singular_error() -> errors.InvalidArgumentError:
@@ -66,7 +66,7 @@ def _eliminated(diagonals: Array, rhs: Array, pivoting: bool, tiny: Any) -> Arra
     """Solve by Gaussian elimination; pivoting fills a second diagonal above the main one.
 
     Args:
-      tiny: replacement of a pivot of 0; 0 to reject it.
+      tiny: the replacement for a pivot of 0; 0 to raise an error instead.
     """
     n = rhs.shape[-2]
     above, main, below = (np.moveaxis(diagonals[..., i, :], -1, 0).copy() for i in range(3))
@@ -98,7 +98,7 @@ def _eliminated(diagonals: Array, rhs: Array, pivoting: bool, tiny: Any) -> Arra
 def _exchange(
     above: Array, main: Array, below: Array, second: Array, x: Array, i: int, pivoting: bool
 ) -> None:
-    """Exchange row i with the next one where that has the larger pivot."""
+    """Exchange row i with the next one in the matrices in which that has the larger pivot."""
     swap = np.abs(below[i + 1]) > np.abs(main[i])
     if not pivoting or not swap.any():
         return

@@ -26,19 +26,19 @@ _MARKED: Final = {
     "utf-16": (b"\xff\xfe", b"\xfe\xff"),
     "utf-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
 }
-"""Encodings with byte order marks, and their marks; big-endian without one."""
+"""Encodings with byte order marks, and the marks; without a mark they are big-endian."""
 _CONTROL: Final = 0x20
 
 
 def _replaced(code: int) -> int:
-    """Return the code to write for a replacement, which may be a surrogate."""
+    """Return the code point to write for a replacement, which may be a surrogate."""
     return 0xFFFD if 0xD800 <= code <= 0xDFFF else code
 
 
 # ------------------------------------------------------------------------------ decoding
 
 Piece = tuple[str, int, int]
-"""Text, and the start and end of its bytes."""
+"""A piece of text, with the start and end of its bytes."""
 
 
 class _Decoder:
@@ -72,7 +72,7 @@ class _Decoder:
         return self._strip_controls(strict) if self._controls else strict
 
     def pieces(self, item: bytes) -> list[Piece]:
-        """Return a string as pieces of text with their byte ranges."""
+        """Decode a string to pieces of text with their byte ranges."""
         try:
             result = [(self._strict(item), 0, len(item))]
         except UnicodeDecodeError:
@@ -120,7 +120,7 @@ class _Decoder:
             raise errors.InvalidArgumentError("Invalid formatting on input string")
 
     def is_control(self, codes: Array) -> Array:
-        """Return which code points are treated as malformed."""
+        """Return a mask of the code points that are treated as malformed."""
         array: Array = codes < (_CONTROL if self._controls else 0)
         if array.any():
             self._refuse()
@@ -197,7 +197,7 @@ Widths = Callable[[Array, str], Array]
 
 
 def _widths_in(codec: str) -> Widths:
-    """Return a function that computes the byte width of each code point in an encoding."""
+    """Return a function from code points to their widths in bytes in an encoding."""
     if codec == "utf-8":
         return lambda codes, text: 1 + np.searchsorted([0x80, 0x800, 0x10000], codes, side="right")
     if codec.startswith("utf-16"):
@@ -208,7 +208,7 @@ def _widths_in(codec: str) -> Widths:
 
 
 def _starts(codes: Array, text: str, begin: int, end: int, width: Widths) -> Array:
-    """Return the start of each code point of a piece."""
+    """Return the byte position of each code point of a piece."""
     if len(codes) == 1:
         return np.array([begin], np.int64)
     sizes = width(codes, text)

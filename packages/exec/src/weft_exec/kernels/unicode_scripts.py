@@ -1,7 +1,7 @@
 """The scripts of code points, by ICU's numbers (UScriptCode), from the Unicode Character Database.
 
-Each word of the table is a run of code points of one script: how far it begins behind the run
-before, and the number, both in base 36.
+Each word of the table describes a run of code points of one script: the distance from the start of
+  the previous run, and the number of the script, both in base 36.
 """
 
 from __future__ import annotations
@@ -102,4 +102,4 @@ def _table() -> tuple[Array, Array]:
 
 
 STARTS, CODES = _table()
-"""The first code point of each run, and its script."""
+"""The first code point of each run, and the script of each run."""

@@ -1,1 +1,1 @@
-"""Passes that need kernels; those that only need the graph are in `weft_graph.passes`."""
+"""Passes that need kernels; those that need only the graph are in `weft_graph.passes`."""

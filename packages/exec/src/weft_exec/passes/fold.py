@@ -1,4 +1,4 @@
-"""Constant folding: replaces nodes with constant inputs by constants, using their own kernels."""
+"""Constant folding: replaces nodes with constant inputs by constants that kernels compute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft_tensor.dtypes import string
 from weft_tensor.shape import num_elements
 
 LARGEST_FOLDED = 10 << 20
-"""Maximum bytes of a folded constant; larger results are computed in each step."""
+"""Maximum size of a folded constant in bytes; larger results are computed in each step."""
 
 _CONSTANT: Final = frozenset({Role.CONSTANT})
 _CONSTANT_OR_FED: Final = _CONSTANT | {Role.ARGUMENT}
@@ -32,9 +32,9 @@ def fold_constants(step: StepGraph, device: Device) -> int:
 
     A folded node keeps its name and device and the control inputs of its constants. Only nodes with
     a single output and without side effects are folded. The node still waits for inputs of which
-    only the shape matters, since these may fail. In a branch or a loop it waits for all inputs, so
-    that it stays there. If a kernel fails, the node is left as it is, and the step reports the
-    error.
+    only the shape is used, because these may fail. In a branch or a loop it waits for all inputs,
+    so that it remains there. If a kernel fails, the node is not changed, and the step will report
+    the error.
 
     Returns: the number of folded nodes.
     """
@@ -101,9 +101,9 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
 
 
 def _fold_by_shape(node: Node) -> np.ndarray | None:
-    """Return the value of a node that depends only on the static shape of one value.
+    """Return the value of a node that depends only on the static shape of one of its inputs.
 
-    The node returns the shape, or selects known sizes from a partly known shape.
+    The node returns the shape, or selects sizes that are known.
     """
     if not node.inputs:
         return None
@@ -118,7 +118,7 @@ def _fold_by_shape(node: Node) -> np.ndarray | None:
 
 
 def _measured(node: Node) -> Output:
-    """Return the value whose shape a node reads."""
+    """Return the input whose shape a node reads."""
     source = node.inputs[0]
     return source if node.traits.tells_shape else source.node.inputs[0]
 

@@ -1,4 +1,4 @@
-"""Passes over the graph of a step or function body before placement."""
+"""Preparation of the graph of a step or function body for placement."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def prepare(
     note: Callable[[Iterable[Node]], None] = _ignore,
     watch: Watch = _ignore,
 ) -> StepGraph:
-    """Return the graph of a step: pruned, with calls inlined, and optimized.
+    """Return the graph of a step after pruning, inlining and optimization.
 
     Args:
       feeds: the outputs that are fed and therefore not computed.
       outputs: the fetches.
       targets: the nodes to run even if their outputs are unused.
       host: the device whose kernels fold constants, and whose options enable optimizations.
-      may_wait: returns True if a node may wait for something other than its inputs; always False by
-        default.
-      note: receives the nodes of a step in which calls were inlined, since they are in no known
-        graph.
+      may_wait: returns True if a node may wait for something other than its inputs; by default
+        always False.
+      note: receives the nodes of a step in which calls were inlined, because the session's graph
+        does not have them.
       watch: called with the graph after each stage.
     Raises: OpError: the graph cannot be run with these feeds, or a call does not match its
     function.
@@ -74,7 +74,7 @@ def prepare(
 
 
 def _set_compile_options(step: StepGraph, config: SessionConfig) -> None:
-    """Set the session's compilation options on the nodes, for wherever they are derived."""
+    """Store the session's compilation options on the nodes, for the processes that derive them."""
     attributes: dict[str, Any] = {} if config.jit is None else {COMPILED: config.jit}
     if config.jit_check:
         attributes = {COMPILED: True, **attributes, CHECKED: True}

@@ -22,8 +22,8 @@ class Group:
 
     Attributes:
       members: the nodes by name, in order of addition.
-      stateful: whether a member keeps state between steps.
-      holds: whether a member owns state whose reference or handle other nodes receive.
+      stateful: True if a member keeps state between steps.
+      holds: True if a member owns state whose reference or handle other nodes receive.
     """
 
     __slots__ = ("_able_devices", "holds", "members", "stateful")
@@ -38,7 +38,7 @@ class Group:
     def requests(self) -> dict[str, str]:
         """The devices that members request, with the name of a requesting member.
 
-        The owner of a variable or another resource decides for all its users.
+        If a member owns a variable or another resource, its request applies to all users.
         """
         if len(self.members) == 1:
             ((name, node),) = self.members.items()
@@ -50,10 +50,10 @@ class Group:
         }
 
     def runs_on(self, kind: int, device: DeviceDescription) -> bool:
-        """Return True if a device has kernels for all members; results are cached.
+        """Return True if a device has kernels for all members of the group; results are cached.
 
         Args:
-          kind: a number shared by devices with the same kernels.
+          kind: a number that devices with the same kernels share.
         """
         cached = self._able_devices.get(kind, 0)
         for node in islice(self.members.values(), cached, None):
@@ -68,8 +68,9 @@ class Groups:
     """The groups of a session's nodes, found by union-find over the whole graph.
 
     Nodes are grouped by colocation, or because one uses the other's reference or handle. State
-    without a requested task is in the task that `settle` found it in, or else in the task of the
-    first device: its location must not depend on performance, since another client has to find it.
+    without a requested task is in the task that `settle` was called with, or else in the task of
+    the first device. Its location must not depend on performance, because other clients have to
+    find it.
     """
 
     def __init__(self, devices: Sequence[DeviceDescription], config: SessionConfig) -> None:
@@ -104,7 +105,7 @@ class Groups:
                         self._unite(holder, node)
 
     def root(self, name: str) -> str:
-        """Return the name of a node's group; the node's own name if it is alone."""
+        """Return the name of the group of a node; the node's own name if it is alone."""
         parents = self._parents
         while name in parents:
             parent = parents[name]
@@ -123,7 +124,7 @@ class Groups:
         return group
 
     def only_by_kernels(self, node: Node) -> bool:
-        """Return True if the available kernels are the only constraint on a node's device."""
+        """Return True if a node's device is only restricted by the available kernels."""
         name = node.name
         return not (node.device or self._far or name in self._parents or name in self._groups)
 
@@ -143,13 +144,13 @@ class Groups:
     # ---------------------------------------------------------------- candidates
 
     def candidates(self, node: Node, group: Group) -> tuple[int, ...]:
-        """Return the numbers of the devices that a group may be on.
+        """Return the numbers of the devices on which a group may be placed.
 
         Args:
           node: the member that is to be placed.
         Raises:
           UnimplementedError: no device of the session has a kernel for the node.
-          InvalidArgumentError: the requests of the group cannot be met.
+          InvalidArgumentError: no device meets the requests of the group.
         """
         able = self._able_devices(node)
         if not able:
@@ -181,7 +182,7 @@ class Groups:
         raise self._impossible(node, group, able)
 
     def check_device(self, node: Node) -> None:
-        """Validate the requested device of a node that is copied to every partition that uses it.
+        """Check the requested device of a node that is copied to every partition that uses it.
 
         Raises: InvalidArgumentError: the node requests a device that does not exist.
         """
@@ -197,7 +198,7 @@ class Groups:
         ]
 
     def settle(self, device_parts: Mapping[str, DeviceParts | errors.OpError]) -> None:
-        """Set the tasks of the state of some nodes by node name, or errors for unknown ones."""
+        """Set the tasks of the state of some nodes by name, or errors for unknown nodes."""
         self._homes.update(device_parts)
 
     def _home_task(self, group: Group) -> DeviceParts:
@@ -211,7 +212,7 @@ class Groups:
         return self._devices[0].task
 
     def _devices_near(self, able: list[int], group: Group) -> list[int]:
-        """Return the devices in the requested tasks of a group, or all if there are none."""
+        """Return the devices in the tasks that a group requests, or all if there are none."""
         tasks = [DeviceSpec(*DeviceSpec.from_string(r).parts[:3]) for r in group.requests]
         near = [i for i in able if all(task.matches(self._devices[i].spec) for task in tasks)]
         return near or able
@@ -275,7 +276,7 @@ def _runs_on(device: DeviceDescription, node: Node) -> bool:
 
 
 def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
-    """Return for each device the number of the first device with the same kernels."""
+    """Return for each device the number of the first device that has the same kernels."""
     first: dict[tuple[str, int], int] = {}
     return [
         first.setdefault((device.type, 0 if device.kernels is None else id(device.kernels)), i)
@@ -284,10 +285,10 @@ def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
 
 
 def _used(source: Output, node: Node, far: bool) -> Node | None:
-    """Return the node that owns the reference or resource handle used by `node`, if any.
+    """Return the node that owns the reference or resource handle that `node` uses, if any.
 
-    A handle inside a branch or a loop is traced to its source outside. With several tasks (`far`),
-    which handles cannot leave, handles are also traced through calls and datasets.
+    A handle inside a branch or a loop is traced to its source outside. If there are several tasks
+    (`far`), handles are also traced through calls and datasets, because they cannot leave a task.
     """
     holder = source.node
     if source.dtype is not dtypes.resource and not (far and source.dtype is dtypes.variant):
@@ -312,12 +313,12 @@ def _owns_state(node: Node) -> bool:
 
 
 def _has_state(node: Node, group: Group) -> bool:
-    """Return True if a group owns state, and does not only use the state of another group."""
+    """Return True if a group owns state, instead of only using the state of another group."""
     return group.holds or (group.stateful and not any(map(_is_handle, node.inputs)))
 
 
 def _requests_task(group: Group) -> bool:
-    """Return True if a request of a group names a job or task."""
+    """Return True if a request of a group names a job or a task."""
     parts = [DeviceSpec.from_string(request).parts for request in group.requests]
     return any(job is not None or task is not None for job, _, task, *_ in parts)
 

@@ -1,4 +1,4 @@
-"""A simulated run as a picture: lanes for devices, boxes for nodes, arrows for transfers."""
+"""A simulated run as a picture: a lane for each device, boxes for nodes, arrows for transfers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LANE: Final = 56
 _BOX: Final = 26
 _TOP: Final = 34
 _LEAST: Final = 1.5
-"""Pixels below which neighbouring boxes are drawn as one."""
+"""Width in pixels below which neighboring boxes are drawn as one."""
 _MOST_ARROWS: Final = 2000
 _COLORS: Final = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f")
 _STYLE: Final = (
@@ -28,7 +28,7 @@ _STYLE: Final = (
 def timeline(report: PlacementReport) -> str:
     """Return an SVG document of a report.
 
-    Neighbouring nodes that would be too narrow to see are one box that says how many they are.
+    Neighboring nodes that would be too narrow to see are drawn as one box with their number.
     """
     lanes = sorted({node.device for node in report})
     lanes += sorted({lane for t in report.transfers for lane in t[1:3]} - set(lanes))
@@ -71,7 +71,7 @@ def _boxes(nodes: Sequence[NodePlacement], y: int, scale: float) -> Iterator[str
 
 
 def _joined(nodes: Sequence[NodePlacement], scale: float) -> list[list[NodePlacement]]:
-    """Return nodes by box: narrow ones that follow each other share one."""
+    """Group nodes by box: narrow ones that follow each other share a box."""
     boxes: list[list[NodePlacement]] = []
     for node in nodes:
         narrow = (node.finish - node.start) * scale < _LEAST

@@ -26,7 +26,7 @@ class Assigned:
     """The placement of the nodes of one step.
 
     Attributes:
-      places: the name of the device of each placed node.
+      places: the device name of each placed node.
     """
 
     def __init__(self, run: Simulation, nodes: Sequence[Node], memories: Mapping[str, str]) -> None:
@@ -41,7 +41,7 @@ class Assigned:
         return self._run.report()
 
     def delays(self) -> dict[tuple[Output, str], Node]:
-        """Return the nodes that Receives into other memory wait for, to avoid early copies."""
+        """Return the nodes that Receives from other memory wait for, to avoid early copies."""
         from weft_exec.placement.receives import delays
 
         memories = self._memories
@@ -49,7 +49,7 @@ class Assigned:
         return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
 
     def turns(self, devices: Collection[str]) -> dict[tuple[Output, str], Node]:
-        """Return the nodes that Receives of devices short of memory should wait for."""
+        """Return the nodes that Receives should wait for on devices that are short of memory."""
         from weft_exec.placement.receives import in_turn
 
         return in_turn(self._nodes, self.places, devices) if devices else {}
@@ -58,11 +58,11 @@ class Assigned:
 class Placer:
     """Places the nodes of one session.
 
-    Nodes with state are placed once, by a simulated run of the whole graph at that time. The others
-    are placed for each step, by a simulated run of the step.
+    Nodes with state are placed once, by a simulated run of the whole graph as it is at that time.
+    Other nodes are placed for each step, by a simulated run of the step.
 
     Args:
-      devices: their descriptions; they may be of other processes.
+      devices: the descriptions of the devices, which may be in other processes.
       costs: returns the cost model of simulated runs; required in sessions with several devices.
     """
 
@@ -103,7 +103,7 @@ class Placer:
     def place(self, node: Node) -> str:
         """Return the name of the device of a node in a session with one device.
 
-        Raises: UnimplementedError, InvalidArgumentError: as `assign`.
+        Raises: UnimplementedError, InvalidArgumentError: see `assign`.
         """
         device = self._devices[0]
         if not (self._groups.only_by_kernels(node) and runs_on(device, node)):
@@ -117,11 +117,11 @@ class Placer:
 
         Args:
           nodes: in topological order, without the back edges of loops.
-          within_limits: whether memory limits count; else memory is treated as unlimited.
+          within_limits: True to respect memory limits; False to treat memory as unlimited.
         Raises:
           UnimplementedError: no device of the session has a kernel for a node.
-          InvalidArgumentError: device requests cannot be met.
-          ResourceExhaustedError: the variables do not fit into the memory of the devices.
+          InvalidArgumentError: no device meets the requests of a node.
+          ResourceExhaustedError: the variables do not fit into the devices' memory.
         """
         self._pin()
         run = self._simulation(nodes)
@@ -133,7 +133,7 @@ class Placer:
         return Assigned(run, nodes, {d.name: d.memory for d in self._devices})
 
     def kept_bytes(self) -> dict[str, int]:
-        """Return the bytes of the session's variables by the name of the device."""
+        """Return the bytes of the session's variables by device name."""
         if len(self._devices) == 1 and self._costs is not None:
             costs = self._costs()
             self._used = [sum([costs.persistent_bytes(node) for node in self._nodes])]

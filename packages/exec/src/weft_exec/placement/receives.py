@@ -19,9 +19,9 @@ from weft_graph.passes.flow import Flow
 from weft_graph.passes.waiting import Waiting
 
 _AHEAD: Final = 3
-"""Under memory pressure, the number of nodes before its first user at which a Receive may begin."""
+"""Under memory pressure, how many nodes before its first user a Receive may begin."""
 _LEAST_BYTES: Final = 1 << 16
-"""Receives of smaller values are not delayed."""
+"""Size in bytes below which Receives are not delayed."""
 _SLACK: Final = 2
 """A Receive begins this multiple of its estimated duration before its value is needed."""
 
@@ -34,16 +34,16 @@ def delays(
 ) -> dict[tuple[Output, str], Node]:
     """Return the nodes that Receives should wait for.
 
-    Every such node ends before the value's first user starts in the same simulated run, so no cycle
-    can arise. Inputs of loops are not delayed: no part of a loop begins before all of its inputs
-    have arrived.
+    In the simulated run, every such node ends before the first user of the value starts, so no
+    cycle can arise. Inputs of loops are not delayed, because a loop begins only when all of its
+    inputs have arrived.
 
     Args:
       crossings: the transfers of a simulated run.
       nodes: the nodes of the step, in topological order.
       places: the device of each placed node.
       times: start and end of each node.
-    Returns: by value and device, the node whose end starts the Receive.
+    Returns: for each value and device, the node whose end starts the Receive.
     """
     expected = [c for c in crossings if c.nbytes >= _LEAST_BYTES]
     if not expected:
@@ -76,16 +76,16 @@ def in_turn(
     places: Mapping[Node, str],
     devices: Collection[str],
 ) -> dict[tuple[Output, str], Node]:
-    """Return the nodes that Receives of devices short of memory should wait for.
+    """Return the nodes that Receives should wait for on devices that are short of memory.
 
-    The choice does not depend on times: it is a node a few positions before the value's first user,
-    so no cycle can arise.
+    The choice does not depend on times: it is a node a few positions before the first user of the
+      value, so no cycle can arise.
 
     Args:
       nodes: the nodes of the step, in execution order.
       places: the device of each placed node.
       devices: the names of the devices that are short of memory.
-    Returns: as `delays`.
+    Returns: see `delays`.
     """
     flow, waiting = Flow(nodes), Waiting(nodes)
     recent: dict[str, deque[Node]] = {name: deque(maxlen=_AHEAD) for name in devices}
@@ -114,12 +114,12 @@ def in_turn(
 
 
 def _has_end(node: Node) -> bool:
-    """Return True if a node is placed, so it belongs to a single partition."""
+    """Return True if a node is placed, and so belongs to a single partition."""
     return not node.traits.routes and node.role is not Role.CONSTANT
 
 
 def _can_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
-    """Return True if a value from outside loops is used only by placed nodes of the step."""
+    """Return True if a value is used only by placed nodes outside loops."""
     if flow.frame[value.node] is not flow.root:
         return False
     users = [user for user in value.consumers() if user in flow.frame]

@@ -1,4 +1,4 @@
-"""Reports of placement: the device of each node and the reason."""
+"""Placement reports: the device of each node, and the reason for it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class NodePlacement(NamedTuple):
     """The placement of one node.
 
     Attributes:
-      name, op: of the node.
+      name, op: the name and op type of the node.
       device: the chosen device.
-      reason: the deciding rule.
-      candidates: possible devices, with the simulated finish time in seconds on each; NaN if
-        nothing was simulated.
-      start, finish: in seconds of the simulated run.
+      reason: the rule by which it was chosen.
+      candidates: the possible devices, with the simulated finish time in seconds on each; NaN if it
+        was not simulated.
+      start, finish: its times in the simulated run, in seconds.
     """
 
     name: str
@@ -39,11 +39,11 @@ class NodePlacement(NamedTuple):
 
 
 class PlacementReport:
-    """The decisions of a simulated run about the nodes of a step.
+    """The decisions of a simulated run for the nodes of a step.
 
     Attributes:
-      nodes: in the order of the run.
-      transfers: (name of the value, source, target, bytes, arrival time in seconds).
+      nodes: the nodes in the order of the run.
+      transfers: tuples of the value's name, source, target, bytes, and arrival time in seconds.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ def _table(nodes: Sequence[NodePlacement]) -> str:
 
 
 def _device(name: str) -> str:
-    """Return a device's name as programs write it: `/device:CPU:1`."""
+    """Return the name of a device as programs write it: `/device:CPU:1`."""
     return "/" + name.rpartition("/")[2]
 
 
 def _task_and_device(name: str) -> str:
-    """Return a device's name including its task: `/job:ps/task:0/device:CPU:1`."""
+    """Return the name of a device including its task: `/job:ps/task:0/device:CPU:1`."""
     return name.replace("/replica:0", "")
 
 

@@ -7,8 +7,8 @@ Earlier decisions affect later nodes. There are four exceptions:
 - The first node of a group decides for the whole group.
 - State and small sources are placed with their first user. A variable that is only read has no
   device until a node uses its value.
-- A loop without device requests stays on one device, since each crossing would cost a message per
-  iteration.
+- A loop without device requests stays on one device, because each crossing would cost a message per
+iteration.
 - A node that is small compared with a transfer stays with its inputs: devices of one process share
   the dispatching thread, so moving the node could not pay off.
 """
@@ -31,7 +31,7 @@ from weft_graph.passes.partition import goes_along, is_anywhere
 from weft_tensor import errors
 
 _GRAIN: Final = 4
-"""A node is moved away from its inputs only if it takes this multiple of the transfer time."""
+"""A node is only moved away from its inputs if it takes this multiple of the transfer time."""
 _ROUNDS: Final = 10
 """Assumed trip count of loops."""
 
@@ -64,10 +64,10 @@ class _Unit:
       group: the group of its first node.
       candidates: numbers of the possible devices.
       device: the chosen device; `_UNDECIDED` until then.
-      waits: whether its first user decides.
-      reason: the deciding rule.
+      waits: True if its first user decides its device.
+      reason: the rule by which its device was chosen.
       finishes: the simulated finish times on the candidates.
-      nodes: all nodes of a loop; else empty.
+      nodes: all nodes of a loop, else empty.
     """
 
     __slots__ = ("candidates", "device", "finishes", "group", "nodes", "reason", "waits")
@@ -96,10 +96,10 @@ class Simulation:
     Args:
       nodes: in topological order, without the back edges of loops.
       pinned: devices of groups with state, by the name of the group.
-      kept_bytes: bytes of such groups on each device; updated by the run.
+      kept_bytes: the bytes of such groups on each device, which the run updates.
     Attributes:
-      found: the number of the device of each placed node.
-      pinned: groups with state that were decided in this run.
+      found: the device number of each placed node.
+      pinned: the groups with state that this run has decided.
       crossings: the transfers, in the order of their first users.
     """
 
@@ -140,9 +140,9 @@ class Simulation:
         """Run the simulation.
 
         Args:
-          strict: whether nodes that cannot be placed are errors; else they are skipped.
-          within_limits: whether the values of a step count against memory limits; variables always
-            do.
+          strict: True to raise an error for a node that cannot be placed; False to skip it.
+          within_limits: True to count the values of a step against memory limits; variables always
+            count.
         Raises: UnimplementedError, InvalidArgumentError, ResourceExhaustedError.
         """
         self._find_loops()
@@ -184,7 +184,7 @@ class Simulation:
         self._simulate_run(node, unit.device)
 
     def _unit(self, node: Node) -> _Unit | None:
-        """Return the unit of a node; None for nodes that stay with their input."""
+        """Return the unit of a node; None for a node that stays with its input."""
         group = self._groups.group(node)
         key: object = self._groups.root(node.name)
         if len(group.members) < 2 and not group.stateful and not node.device:
@@ -238,7 +238,10 @@ class Simulation:
         self._settle(unit, best, why.TOGETHER if grouped else reason)
 
     def _times(self, node: Node, unit: _Unit, candidates: Sequence[int]) -> dict[int, float]:
-        """Return the time of a node or a whole loop on each device; equal devices share it."""
+        """Return the time of a node or a whole loop on each device.
+
+        Equal devices share a result.
+        """
         by_kind: dict[int, float] = {}
         for i in candidates:
             kind = self._kind[i]
@@ -258,7 +261,10 @@ class Simulation:
         return self._costs.transfer_seconds(nbytes, first, second)
 
     def _nearest(self, node: Node, candidates: Sequence[int]) -> int | None:
-        """Return the candidate that holds most of a node's inputs; None if none holds any."""
+        """Return the candidate that has most of a node's inputs in bytes.
+
+        None if no candidate has any.
+        """
         amounts: dict[int, int] = {}
         for source in node.inputs:
             place = self._place_of(source.node)
@@ -307,8 +313,8 @@ class Simulation:
         """Return the time at which all inputs of a node are available.
 
         Args:
-          device: the number of the node's device; without it, transfers are not counted.
-          arrive: whether to record the transfers.
+          device: the number of the node's device; if None, transfers take no time.
+          arrive: True to record the transfers.
         """
         latest = 0.0
         if device == _ANYWHERE:
@@ -369,7 +375,7 @@ class Simulation:
     def _first_that_fits(self, unit: _Unit) -> int:
         """Return the first candidate with enough memory for the state of a unit.
 
-        Raises: ResourceExhaustedError: there is none.
+        Raises: ResourceExhaustedError: no candidate has enough memory.
         """
         for device in unit.candidates:
             if self._fits(unit, device):
@@ -392,7 +398,7 @@ class Simulation:
         )
 
     def _fitting(self, node: Node, unit: _Unit) -> tuple[int, ...]:
-        """Return the candidates with enough memory for a node's results, or else all of them."""
+        """Return the candidates with enough memory for a node's results, or else all."""
         if not self._uses:
             return unit.candidates
         nbytes = sum([self._costs.nbytes(output) for output in node.outputs])
@@ -442,7 +448,7 @@ class Simulation:
                     self._loops.setdefault(names[0], []).append(node)
 
     def _devices_of(self, loop: str) -> tuple[int, ...]:
-        """Return the devices that could run a whole loop; none if a node requests a device."""
+        """Return the devices that could run a whole loop; empty if a node requests a device."""
         loop_device = self._loop_devices.get(loop)
         if loop_device is None:
             loop_device = tuple(range(len(self._devices)))
@@ -458,7 +464,7 @@ class Simulation:
     # ------------------------------------------------------------------ report
 
     def report(self) -> PlacementReport:
-        """Return the decisions."""
+        """Return the decisions as a report."""
         rows = []
         for node in self._nodes:
             unit = self._unit_of.get(node)

@@ -1,4 +1,4 @@
-"""Cancellation of asynchronous work, and deadlines that do not hold a thread each."""
+"""Cancellation of asynchronous work, and deadlines that do not need a thread each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OnCancel = Callable[[errors.OpError], None]
 
 
 class Cancellation:
-    """The cancellation token of one step; notifies each waiter inside the step once.
+    """The cancellation token of a step, which notifies each waiter inside the step once.
 
     The driver of a step cancels it when the caller cancels, when the session closes, when another
     node fails, and when the step's deadline has passed (with a `DeadlineExceededError`).
@@ -33,11 +33,11 @@ class Cancellation:
 
     @property
     def cancelled(self) -> bool:
-        """True if it was canceled."""
+        """True if the step was canceled."""
         return self.error is not None
 
     def register(self, callback: OnCancel) -> int:
-        """Call `callback(error)` on cancellation, immediately on this thread if already canceled.
+        """Call `callback(error)` on cancellation; immediately, on this thread, if already canceled.
 
         Returns: a token for `deregister`.
         """
@@ -56,9 +56,9 @@ class Cancellation:
             return self._callbacks.pop(token, None) is not None
 
     def cancel(self, error: errors.OpError | None = None) -> bool:
-        """Cancel; return False if it was canceled before.
+        """Cancel the step; return False if it was already canceled.
 
-        The callbacks run on the calling thread, each once, in the order of registration.
+        The callbacks run once each on the calling thread, in the order of registration.
         """
         with self._lock:
             if self.error is not None:
@@ -84,12 +84,12 @@ class Timer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Cancel the callback, unless it was called or is about to be."""
+        """Cancel the callback, unless it has been called or is about to be."""
         _timers.cancel(self)
 
 
 class _Timers:
-    """Callbacks at times of `time.monotonic`, from one daemon thread that ends when idle."""
+    """Callbacks at times of `time.monotonic`, run by one daemon thread that ends when idle."""
 
     _IDLE_SECONDS = 5.0
 

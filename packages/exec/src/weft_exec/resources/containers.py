@@ -15,14 +15,14 @@ _sessions = itertools.count()
 
 
 class SessionResources(ResourceManager):
-    """The resources of one local session: its own, and the process's named containers."""
+    """The resources of a local session: private ones, and the named containers of the process."""
 
     def __init__(self) -> None:
         super().__init__(f"session_{next(_sessions)}")
 
     @property
     def epoch(self) -> int:
-        """A number that grows when something is deleted here or in a named container."""
+        """A number that grows when a resource is deleted in the session or in a named container."""
         return self._epoch + _named.epoch
 
     def _owner(self, container: str) -> ResourceManager:
@@ -32,19 +32,22 @@ class SessionResources(ResourceManager):
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
     ) -> R:
-        """See the base class; uses the manager of the container."""
+        """See the base class; the manager of the container is used."""
         return self._owner(container).lookup_or_create(container, name, cls, factory)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
-        """See the base class; uses the manager of the container."""
+        """See the base class; the manager of the container is used."""
         return self._owner(container).lookup(container, name, cls)
 
     def delete(self, container: str, name: str) -> None:
-        """See the base class; uses the manager of the container."""
+        """See the base class; the manager of the container is used."""
         self._owner(container).delete(container, name)
 
     def clear(self, containers: Iterable[str] | None = None) -> None:
-        """Clear the given containers; without an argument, only the session's own."""
+        """Clear the given containers.
+
+        Without an argument, only the private resources of the session.
+        """
         if containers is None:
             super().clear()
         else:
@@ -52,7 +55,10 @@ class SessionResources(ResourceManager):
                 self._owner(container).clear([container])
 
     def resources(self, cls: type[R], container: str | None = None) -> list[R]:
-        """See the base class; without a container, the session's own and all named ones."""
+        """See the base class.
+
+        Without a container, returns private resources and those of all named containers.
+        """
         if container is None:
             return [*super().resources(cls), *_named.resources(cls)]
         return self._owner(container).resources(cls, container)
@@ -62,7 +68,7 @@ class SharedResources(ResourceManager):
     """The resources of a session that shares its state with others.
 
     Args:
-      shared: the shared state; private state of the session is in `own`.
+      shared: the shared state. Private state of the session is in `own`.
     """
 
     def __init__(self, shared: ResourceManager) -> None:
@@ -72,7 +78,7 @@ class SharedResources(ResourceManager):
 
     @property
     def own(self) -> ResourceManager:
-        """See the base class; the creator of this object clears it at the end of the session."""
+        """See the base class; the creator of this object clears it when the session ends."""
         return self._private
 
     @property
@@ -82,7 +88,7 @@ class SharedResources(ResourceManager):
 
     @property
     def epoch(self) -> int:
-        """A number that grows when something visible to the session is deleted."""
+        """A number that grows when a resource is deleted that the session can see."""
         return self._shared.epoch + self._private.epoch
 
     def _owner(self, container: str, name: str) -> ResourceManager:
@@ -91,11 +97,11 @@ class SharedResources(ResourceManager):
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
     ) -> R:
-        """See the base class; uses the shared state."""
+        """See the base class; resources are created in the shared state."""
         return self._shared.lookup_or_create(container, name, cls, factory)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
-        """See the base class; the session's own state comes first."""
+        """See the base class; private state of the session comes first."""
         return self._owner(container, name).lookup(container, name, cls)
 
     def has(self, container: str, name: str) -> bool:
@@ -103,20 +109,20 @@ class SharedResources(ResourceManager):
         return self._owner(container, name).has(container, name)
 
     def delete(self, container: str, name: str) -> None:
-        """See the base class; the session's own state comes first."""
+        """See the base class; private state of the session comes first."""
         self._owner(container, name).delete(container, name)
 
     def advance_epoch(self) -> None:
-        """See the base class; affects only this session."""
+        """See the base class; only this session is affected."""
         self._private.advance_epoch()
 
     def clear(self, containers: Iterable[str] | None = None) -> None:
-        """See the base class; also clears shared state."""
+        """See the base class; shared state is cleared too."""
         self._private.clear(containers)
         self._shared.clear(containers)
 
     def resources(self, cls: type[R], container: str | None = None) -> list[R]:
-        """See the base class; includes the session's own and shared state."""
+        """See the base class; returns private and shared resources."""
         return [*self._private.resources(cls, container), *self._shared.resources(cls, container)]
 
 

@@ -1,8 +1,8 @@
 """File access of steps: unrestricted, or limited to some roots for untrusted sessions.
 
 Kernels of sessions of other processes run `within` roots. Code that opens a file calls `check_path`
-first, and opens local files with `opener`, since links may change in between. Code that opens files
-later on other threads passes `file_roots()` along.
+first, and opens local files with `opener`, because links may change in between. Code that opens
+files later on another thread passes `file_roots()` to `within` there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FileRoots:
         self._paths = tuple(os.path.realpath(path) for path in paths)
 
     def check(self, path: str) -> None:
-        """Reject a path outside the roots, including through symbolic links and "..".
+        """Raise unless a path is inside the roots, with symbolic links and ".." resolved.
 
         Raises: PermissionDeniedError: the message lists the roots.
         """
@@ -46,9 +46,9 @@ class FileRoots:
             )
 
     def check_open(self, path: str, file: int) -> None:
-        """Like `check`, of a file that is open, wherever the path has led.
+        """Raise unless an open file is inside the roots.
 
-        Systems that do not say where an open file is are not asked.
+        On systems that do not report the location of an open file, nothing is checked.
         """
         try:
             real = os.readlink(f"/proc/self/fd/{file}")
@@ -81,7 +81,7 @@ def file_roots() -> FileRoots | None:
 
 @contextmanager
 def within(roots: FileRoots | None) -> Iterator[None]:
-    """Restrict this thread to roots inside the block."""
+    """Restrict the current thread to roots inside the block."""
     before = file_roots()
     _here.roots = roots
     try:
@@ -91,9 +91,9 @@ def within(roots: FileRoots | None) -> Iterator[None]:
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that this thread may not touch.
+    """Raise if this thread may not access a path.
 
-    Raises: PermissionDeniedError: as `FileRoots.check`.
+    Raises: PermissionDeniedError: see `FileRoots.check`.
     """
     roots = file_roots()
     if roots is not None:
@@ -101,7 +101,7 @@ def check_path(path: str) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a local file like `os.open`, and check the opened file; for the `opener` of `open`.
+    """Open a local file like `os.open` and check it again; for the parameter `opener` of `open`.
 
     Raises: PermissionDeniedError: a link was changed since the path was checked. The file is left
     unchanged.

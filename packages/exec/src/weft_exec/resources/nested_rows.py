@@ -1,8 +1,8 @@
-"""Stacks of stack handles in the form of compiled loops: all values in one array.
+"""Stacks of stack handles as compiled loops use them: all values in one array.
 
-An inner loop pushes onto a stack that the outer loop creates in each iteration, and whose handle it
-pushes. Kernels use one object for each stack. A compiled loop stores the values of all stacks
-contiguously, with the end offset of each stack.
+In each iteration, an outer loop creates a stack, to which its inner loop pushes, and pushes the
+handle of that stack onto a stack of its own. Kernels use one object for each stack. A compiled loop
+stores the values of all stacks contiguously, with the end offset of each stack.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from weft_exec.resources.tensor_arrays import BoundedStack, Stack
 from weft_tensor.dtypes import DType
 
 _DEVICE: Final = "/device:CPU:0"
-"""The device of handles, for messages; they never leave the step."""
+"""The device of the handles, for messages; handles never leave the step."""
 
 
 class Made(NamedTuple):
-    """Name and element type of created stacks."""
+    """The name and element type of the created stacks."""
 
     name: str
     dtype: DType
 
 
 class NestedRows:
-    """Handles of stacks that are created on demand.
+    """Handles of stacks, which are created on demand.
 
     Args:
-      rows: the contiguous values of all stacks, or again handles.
-      ends: int64: the end offset of each stack.
-      result: name and element type of the stacks.
+      rows: the contiguous values of all stacks, which may be handles themselves.
+      ends: the end offset of each stack, int64.
+      result: the name and element type of the stacks.
       first: the start offset of the first stack.
     """
 
@@ -84,14 +84,14 @@ def levels_of(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     Args:
       depth: the number of levels of handles.
       dtype: element type of the values.
-    Returns: None if there are no values, or if they have several shapes.
+    Returns: None if there are no values, or if their shapes differ.
     """
     is_whole = _unchanged_rows(stack, depth)
     return is_whole if is_whole is not None else _gathered(stack, depth, dtype)
 
 
 def _unchanged_rows(stack: Stack, depth: int) -> Levels | None:
-    """Return the contents if they are the unchanged rows of a compiled loop."""
+    """Return the contents if they are still the rows that a compiled loop left."""
     if stack or len(stack.below) != 1:
         return None
     rows, count = stack.below[0]
@@ -103,7 +103,7 @@ def _unchanged_rows(stack: Stack, depth: int) -> Levels | None:
 
 
 def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
-    """Return the contents pushed by kernels, copied into rows."""
+    """Copy the contents that kernels have pushed to rows, and return them."""
     on_top = _values(stack)
     ends: list[Any] = []
     mades: list[Made] = []
@@ -143,7 +143,8 @@ def nested(rows: Any, ends: Sequence[Any], mades: Sequence[Made]) -> NestedRows:
 
     Args:
       rows: the values.
-      ends, made: of each level, the outermost first.
+      ends, mades: the end offsets, and the name and element type, for each level, the outermost
+        first.
     """
     for until, label in zip(reversed(ends), reversed(mades), strict=True):
         rows = NestedRows(rows, until, label)
@@ -152,7 +153,7 @@ def nested(rows: Any, ends: Sequence[Any], mades: Sequence[Made]) -> NestedRows:
 
 
 def values_of(stack: Stack, depth: int) -> list[Any]:
-    """Return the values of nested stacks, the last ones last."""
+    """Return the values of nested stacks, in the order of pushing."""
     values = _values(stack)
     for _ in range(depth):
         values = [value for handle in values for value in _values(handle.resource)]
@@ -172,5 +173,5 @@ def _padded(ends: Sequence[int]) -> Any:
 
 
 def _room(count: int) -> int:
-    """Round a count up to one of few sizes, since programs are compiled for each size."""
+    """Round a count up to one of a few sizes, because programs are compiled for each size."""
     return 1 << (count - 1).bit_length()

@@ -13,9 +13,9 @@ from weft_exec.resources.resources import Done
 from weft_tensor import errors
 
 DEAD: Final = object()
-"""Marker sent in place of a dead value.
+"""Marker that is sent in place of a dead value.
 
-Being a single object, it is recognized by transports to other processes.
+It is a single object, so transports to other processes can recognize it.
 """
 
 
@@ -28,12 +28,12 @@ def ends_of(key: str) -> tuple[str, str]:
 class Rendezvous:
     """The values of one step that were sent but not received, and the pending receives.
 
-    With several processes a subclass is used. Its `send` transfers values for devices of other
-    processes (see `ends_of`). References are sent as they are, so it must copy or serialize a value
-    before it returns.
+    With several processes a subclass is used, whose `send` transfers values for devices of other
+    processes (see `ends_of`). It must copy or serialize a value before it returns, because the
+    value may be the memory of a variable.
 
     Attributes:
-      session: a number that identifies the session; 0 within one process.
+      session: the number of the session; 0 within one process.
       collectives: the runtime of the step's collective operations; None within one process.
     """
 
@@ -50,7 +50,7 @@ class Rendezvous:
     def send(self, key: str, value: Any) -> None:
         """Send a value.
 
-        Raises: InternalError: the key was used before in this step.
+        Raises: InternalError: the key was already used in this step.
         """
         with self._lock:
             if self._error is not None:
@@ -89,7 +89,7 @@ class Rendezvous:
             done.fail(error)
 
     def finish(self, error: errors.OpError) -> None:
-        """End sending: deliver the values sent so far, and fail all other receives."""
+        """End sending: values that were sent are still delivered, and all other receives fail."""
         with self._lock:
             self._finished = error
             waiting, self._waiting = self._waiting, {}
@@ -98,7 +98,7 @@ class Rendezvous:
 
     @property
     def unread(self) -> int:
-        """Return the number of values that were sent and not received."""
+        """Return the number of values that were sent but not received."""
         with self._lock:
             return len(self._values)
 

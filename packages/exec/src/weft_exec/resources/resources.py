@@ -1,4 +1,4 @@
-"""State that outlives a step: containers of named resources, variables, and waiter queues."""
+"""State that outlives a step: containers of named resources, variables, and queues of waiters."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Resource:
     """An object with state, stored in a container under a name.
 
     Attributes:
-      name: unique within the container.
+      name: its name, unique within the container.
       container: the container's name.
-      closed: whether it was deleted; holders of a closed resource look it up again.
+      closed: True once it was deleted; holders of a closed resource look it up again.
     """
 
     kind = "resource"
@@ -39,7 +39,7 @@ class Resource:
         self.closed = False
 
     def close(self) -> None:
-        """Release its contents and fail its waiters; may be called repeatedly."""
+        """Release the contents and fail the waiters; may be called repeatedly."""
         self.closed = True
 
     def __repr__(self) -> str:
@@ -77,9 +77,9 @@ class ResourceManager:
     """The resources of one session or server, by container and name.
 
     Attributes:
-      default_container: the container of resources that do not name one.
-      owner: returns the session that owns the resources while it is alive, else None; None for
-        shared resources. Threads that serve the session end with it.
+      default_container: the container of resources that do not specify one.
+      owner: a function that returns the session that owns the resources, or None once that is gone;
+        threads that serve the session end with it. None for shared resources.
     """
 
     def __init__(self, default_container: str = DEFAULT_CONTAINER) -> None:
@@ -96,7 +96,7 @@ class ResourceManager:
 
     @property
     def own(self) -> ResourceManager:
-        """Manager of the session's private resources, such as the states of random ops."""
+        """The manager of the session's private resources, such as the states of random ops."""
         return self
 
     @property
@@ -107,13 +107,14 @@ class ResourceManager:
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
     ) -> R:
-        """Return the resource of that name; create it by `factory()` if it does not exist.
+        """Return the resource with a name, or create it by `factory()` if it does not exist.
 
         Args:
-          container: "" for the default one.
-          cls: its required class.
-          factory: called with the manager locked; must not wait for other threads.
-        Raises: InvalidArgumentError: the name belongs to a resource of another class.
+          container: the name of the container; "" for the default one.
+          cls: the required class of the resource.
+          factory: creates the resource. It is called with the manager locked, and must not wait for
+            other threads.
+        Raises: InvalidArgumentError: the resource with this name has another class.
         """
         container = container or self.default_container
         with self._lock:
@@ -125,7 +126,7 @@ class ResourceManager:
         return _checked(resource, cls)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
-        """Return the resource of that name.
+        """Return the resource with a name.
 
         Raises:
           NotFoundError: it does not exist.
@@ -139,13 +140,13 @@ class ResourceManager:
         return _checked(result, cls)
 
     def has(self, container: str, name: str) -> bool:
-        """Return True if a resource of that name exists."""
+        """Return True if a resource with a name exists."""
         with self._lock:
             result = self._containers.get(container or self.default_container, {}).get(name)
         return result is not None and not result.closed
 
     def delete(self, container: str, name: str) -> None:
-        """Remove one resource and close it.
+        """Delete one resource: remove and close it.
 
         Raises: NotFoundError: it does not exist.
         """
@@ -158,7 +159,7 @@ class ResourceManager:
         result.close()
 
     def advance_epoch(self) -> None:
-        """Invalidate everything that sessions derived from the resources."""
+        """Invalidate everything that sessions have derived from the resources."""
         with self._lock:
             self._epoch += 1
 
@@ -199,7 +200,7 @@ def _checked(resource: Resource, cls: type[R]) -> R:
 
 
 class _Busy:
-    """Placeholder in `VariableState._value` while an update writes into the array."""
+    """Placeholder in `VariableState._value` while an update writes to the array."""
 
     __slots__ = ()
 
@@ -208,7 +209,7 @@ _BUSY: Final = _Busy()
 
 
 def _sole_count() -> int:
-    """Return getrefcount of an array held by one local variable: 2, or 1 from Python 3.14 on."""
+    """Return `getrefcount` of an array that one local holds: 2, or 1 from Python 3.14 on."""
     holder: list[Any] = [np.empty(1)]
     value = holder[0]
     holder[0] = _BUSY
@@ -223,25 +224,25 @@ _acquire: Final = LockType.acquire
 _release: Final = LockType.release
 
 _exhaust: Final = deque[Any](maxlen=0).extend
-"""Consumes an iterator in one instruction, so that Ctrl-C comes before or after it."""
+"""Consumes an iterator in one instruction, so that Ctrl-C cannot interrupt it."""
 
 
 def _in_old_form(array: Any, old: Any) -> Any:
-    """Return a new value of a variable in the form of `old`: a NumPy scalar or an array."""
+    """Convert a new value of a variable to the form of `old`: a NumPy scalar or an array."""
     return array[()] if isinstance(old, np.generic) else array
 
 
 class VariableState(Resource):
     """The value of one variable.
 
-    `read` returns the array itself as a snapshot and takes no lock. An update writes into that
-    array only if it has no other owner; otherwise it swaps in a changed copy. So a snapshot never
-    changes. Rank-0 values are stored as immutable NumPy scalars.
+    `read` returns the array itself as a snapshot, without a lock. An update writes to that array
+    only if it has no other owner; otherwise it stores a changed copy. So a snapshot never changes.
+    Rank-0 values are stored as immutable NumPy scalars.
 
     Args:
       name: the variable's name, for messages.
       dtype: element type.
-      dims: declared static shape; None if unknown.
+      dims: the declared static shape; None if unknown.
       container: the container's name.
       xp: the array module of the value.
       empty: `empty(shape, numpy dtype)`, the allocator; `xp.empty` by default.
@@ -273,7 +274,7 @@ class VariableState(Resource):
         return self._value is not None
 
     def read(self) -> Any:
-        """Return the current value, a snapshot that later updates do not change.
+        """Return the current value as a snapshot, which later updates do not change.
 
         Returns: an array that the caller may read but not write; a NumPy scalar for rank 0.
         Raises: FailedPreconditionError: the variable has no value yet.
@@ -290,8 +291,10 @@ class VariableState(Resource):
         """Store a copy of `value`.
 
         Args:
-          value: array or NumPy scalar of the variable's dtype; it still belongs to the caller.
-          validate_shape: require the shape of the current value, or of the declaration before that.
+          value: an array or NumPy scalar of the variable's dtype, which still belongs to the
+            caller.
+          validate_shape: True to require the shape of the current value or, without a value, the
+            declared shape.
         Raises: InvalidArgumentError: dtype or shape do not match; the variable is unchanged.
         """
         if value.dtype != self._numpy:
@@ -326,8 +329,8 @@ class VariableState(Resource):
         """Run `fn(array, *args)`, which changes the array in place.
 
         If the value has other owners, it is replaced by a changed copy. `fn` must check its
-        arguments before it writes: an error leaves the old value only if nothing was written yet
-        (or if it works on a copy). It must not use the same variable.
+        arguments before it writes, because the old value is lost if an error occurs after that. It
+        must not use the same variable.
 
         Raises: FailedPreconditionError: the variable has no value yet.
         """
@@ -352,7 +355,7 @@ class VariableState(Resource):
                 self._value = value
 
     def replace(self, fn: Callable[..., Any], *args: Any) -> None:
-        """Store `fn(value, *args)`, a new array or scalar of the same dtype owned by the variable.
+        """Store `fn(value, *args)`, a new array or scalar of the same dtype, as the new value.
 
         Raises: FailedPreconditionError: the variable has no value yet.
         """
@@ -363,9 +366,9 @@ class VariableState(Resource):
 
     @staticmethod
     def update_all(states: tuple[VariableState, ...], fn: Update, *args: Any) -> None:
-        """Run `fn(*arrays, *args)` over several different variables atomically, as `update` does.
+        """Run `fn(*arrays, *args)` over several different variables atomically, like `update`.
 
-        All callers take the locks in the same order, so that two updates cannot deadlock.
+        Locks are always acquired in the same order, so that two updates cannot deadlock.
 
         Raises:
           FailedPreconditionError: a variable has no value yet.
@@ -396,7 +399,7 @@ class VariableState(Resource):
 
     @staticmethod
     def exchange(changes: Sequence[tuple[VariableState, Any, Any]]) -> bool:
-        """Store new values of several different variables atomically, unless one has changed.
+        """Store new values of several variables atomically, unless one has changed meanwhile.
 
         Args:
           changes: variables, the results of their `read`, and new arrays of the same shapes and
@@ -420,7 +423,7 @@ class VariableState(Resource):
 
     @staticmethod
     def _locks_of(states: Iterable[VariableState]) -> list[threading.Lock]:
-        """Return the locks of variables, in the order in which all callers acquire them."""
+        """Return the locks of variables, in the order in which they must be acquired."""
         return [state._lock for state in sorted(states, key=id)]
 
     def _take(self) -> Any:
@@ -431,7 +434,7 @@ class VariableState(Resource):
         return value
 
     def _writable(self, value: Any) -> Any:
-        """Return `value` itself if only the list of `update_all` holds it, else a copy."""
+        """Return `value` itself if only the list of `update_all` holds it; else a copy."""
         if type(value) is not self.xp.ndarray:
             return np.array(value)
         if getrefcount(value) <= _SOLE_IN_LIST and type(value.base) is not np.ndarray:
@@ -467,7 +470,7 @@ class VariableState(Resource):
 def state_of(value: Any) -> VariableState:
     """Return the variable behind a reference or handle.
 
-    Raises: InvalidArgumentError: the value is something else.
+    Raises: InvalidArgumentError: the value is neither.
     """
     if type(value) is ResourceHandle:
         value = value.resource
@@ -477,7 +480,7 @@ def state_of(value: Any) -> VariableState:
 
 
 def _sole_in_list() -> int:
-    """Return getrefcount, in `_writable`, of an array held only by the list of values."""
+    """Return `getrefcount`, in `_writable`, of an array that only the list of values holds."""
 
     def measure(value: Any) -> int:
         return getrefcount(value)
@@ -494,7 +497,7 @@ _SOLE_IN_LIST: Final = _sole_in_list()
 
 
 class Done(Protocol):
-    """The completion of an asynchronous kernel: called once, from any thread."""
+    """Interface of the completion of an asynchronous kernel: called once, from any thread."""
 
     def __call__(self, value: Any = None) -> None:
         """Complete with the result."""
@@ -510,7 +513,7 @@ class _NotReady:
 
 
 NOT_READY: Final = _NotReady()
-"""Returned by an attempt that has to keep waiting."""
+"""Result of an attempt that must keep waiting."""
 
 Attempt = Callable[[], Any]
 
@@ -536,16 +539,17 @@ class _Waiter:
 class Waiters:
     """A FIFO queue of operations that wait for a resource.
 
-    An operation is an attempt: a function that runs with the lock held and returns its result, or
-    `NOT_READY` without side effects. A waiter holds no thread. It is completed exactly once: by a
-    successful attempt, an error of an attempt, cancellation, its deadline, or `close`. After that
-    nothing here refers to it. An error for several waiters is copied for each.
+    An operation is given by an attempt: a function that runs with the lock held and returns the
+      result, or `NOT_READY` without side effects. A waiter does not occupy a thread. It is
+      completed exactly once: by a successful attempt, an error of an attempt, cancellation, its
+      deadline, or `close`. After that it is released. An error for several waiters is copied for
+      each.
 
-    Queues that depend on each other (such as those of enqueues and dequeues) share one lock, and
-    are woken by `wake_all`.
+    Queues that depend on each other, such as those of enqueues and dequeues, share one lock; use
+    `wake_all` to wake them.
 
     Args:
-      lock: reentrant; also guards the resource's own state.
+      lock: a reentrant lock, which also guards the state of the resource.
     """
 
     def __init__(self, lock: Any = None) -> None:
@@ -564,13 +568,14 @@ class Waiters:
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Join the queue; the attempt runs immediately if the queue is empty.
+        """Add an operation to the queue; if the queue is empty, the attempt runs immediately.
 
         Args:
           attempt: returns a result or NOT_READY; its exception is the waiter's error.
           done: called with the result or the error, never with the lock held.
-          cancellation: of the step; its error is passed on.
-          deadline: in `time.monotonic()`; not needed if the step's driver cancels at its deadline.
+          cancellation: the cancellation of the step, whose error is passed to `done`.
+          deadline: in `time.monotonic()`; not needed if the driver of the step cancels it at its
+            deadline.
         """
         waiter = _Waiter(attempt, done, cancellation)
         with self.lock:
@@ -590,7 +595,7 @@ class Waiters:
             waiter.forget()
 
     def wake(self) -> int:
-        """Retry attempts from the head of the queue; return the number completed."""
+        """Retry attempts from the head of the queue; return the number of completed ones."""
         with self.lock:
             finished = self._advance()
         _complete(finished)

@@ -33,7 +33,7 @@ class SessionTensors(Resource):
         return resources.own.lookup_or_create("", _NAME, cls, cls)
 
     def keep(self, value: Any, device: str) -> str:
-        """Store a copy of a value and return its handle, which is unique in the process."""
+        """Store a copy of a value; return its handle, which is unique in the process."""
         handle = f"GetSessionHandle;{next(_numbers)};{device}"
         self._values[handle] = copied(value) if isinstance(value, np.ndarray) else value
         return handle
@@ -41,7 +41,7 @@ class SessionTensors(Resource):
     def get(self, handle: str, dtype: DType) -> Any:
         """Return a value.
 
-        Raises: InvalidArgumentError: it does not exist or has another type.
+        Raises: InvalidArgumentError: the value does not exist or has another type.
         """
         try:
             value = self._values[handle]
@@ -58,13 +58,13 @@ class SessionTensors(Resource):
     def delete(self, handle: str) -> None:
         """Delete a value.
 
-        Raises: InvalidArgumentError: it does not exist.
+        Raises: InvalidArgumentError: the value does not exist.
         """
         if not self.discard(handle):
             raise _unknown(handle)
 
     def discard(self, handle: str) -> bool:
-        """Delete a value if it exists; return True if it did. Takes no lock."""
+        """Delete a value if it exists, without a lock; return True if it existed."""
         return self._values.pop(handle, self) is not self
 
     def close(self) -> None:

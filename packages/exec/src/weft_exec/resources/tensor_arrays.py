@@ -1,8 +1,8 @@
 """Contents of TensorArrays and stacks: plain objects of one step.
 
-They are in no container: handles keep them alive. All ops on one of them run on the thread that
-drives the step, in the order given by flows and control inputs. Elements are stored without a copy,
-since kernels never write into their inputs.
+They are not in a container; their handles keep them alive. All ops on one object run on the thread
+that drives the step, in the order of flows and control inputs. Elements are stored without a copy,
+because kernels never write to their inputs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Stack(list[Any]):
     """An unbounded stack: a list, so that push and pop are its `append` and `pop`.
 
     Attributes:
-      name: for messages.
+      name: its name, for messages.
       dtype: element type.
-      below: values below those of the list: arrays and the number of their first rows that are
-        values, as compiled loops leave them to others.
+      below: the values below those of the list, as compiled loops leave them: arrays, with the
+        number of leading rows that are values.
     """
 
     __slots__ = ("below", "dtype", "name")
@@ -40,14 +40,14 @@ class Stack(list[Any]):
         self.below: list[tuple[Any, int]] = []
 
     def push_rows(self, rows: Any, count: int) -> None:
-        """Push the first rows of an array that does not change any more."""
+        """Push the first rows of an array that will not change any more."""
         if self:
             self.extend(rows[:count])
         elif count:
             self.below.append((rows, count))
 
     def bring_up(self) -> bool:
-        """Convert the last rows pushed to single values; return True if there were any."""
+        """Convert the rows pushed last to single values; return False if there were none."""
         if not self.below:
             return False
         rows, count = self.below.pop()
@@ -57,7 +57,7 @@ class Stack(list[Any]):
     def as_rows(self) -> tuple[Any, int]:
         """Return all values, at least one, as the first rows of one array, and their number.
 
-        The array's size is one of few, since programs are compiled for each size.
+        The array has one of a few sizes, because programs are compiled for each size.
         """
         if not self and len(self.below) == 1:
             return self.below[0]
@@ -72,7 +72,7 @@ class Stack(list[Any]):
         return rows, count
 
     def keep_rows(self, count: int) -> None:
-        """Drop all but the lowest values of the result of `as_rows`."""
+        """Drop all values except the lowest `count` ones in the result of `as_rows`."""
         ((rows, _),) = self.below
         self.below = [(rows, count)] if count else []
 
@@ -98,7 +98,7 @@ class BoundedStack(Stack):
     def append(self, value: Any) -> None:
         """Push a value.
 
-        Raises: InvalidArgumentError: there are `max_size` values already.
+        Raises: InvalidArgumentError: the stack already has `max_size` values.
         """
         if len(self) >= self.max_size:
             raise errors.InvalidArgumentError(
@@ -110,24 +110,24 @@ class BoundedStack(Stack):
 class TensorArrayState:
     """The elements of one TensorArray.
 
-    A place is None until it is written. After the element was read and cleared, it is the element's
-    shape, a tuple.
+    The entry of an element is None until it is written. After it was read and cleared, the entry is
+    its shape, a tuple.
 
     Args:
-      name: for messages.
+      name: its name, for messages.
       dtype: element type.
       size: number of elements.
       dims: static shape that all elements must match.
-      dynamic: whether writes beyond the end extend it.
-      clear: whether a read removes the element.
-      identical: whether all elements must have the same shape.
+      dynamic: True if writes beyond the end extend it.
+      clear: True if a read removes the element.
+      identical: True if all elements must have the same shape.
       device: name of the device of the values.
       xp: array module of that device.
       empty: its allocator: `empty(shape, numpy dtype)`.
     Attributes:
-      places: one for each element.
+      places: the entries of the elements.
       whole: an array whose rows are the elements, or None if there is none.
-      split_into: the number of elements that a split wrote; later writes may have added more.
+      split_into: the number of elements that a split has written; later writes may have added more.
     """
 
     def __init__(
@@ -186,8 +186,8 @@ class TensorArrayState:
     def write(self, index: int, value: Any) -> None:
         """Store an element.
 
-        Raises: InvalidArgumentError: `index` is out of range or was used before, the shape does not
-        match, or the TensorArray is closed.
+        Raises: InvalidArgumentError: `index` is out of range or was already written, the shape does
+          not match, or the TensorArray is closed.
         """
         places = self.places
         self.whole = None
@@ -200,10 +200,10 @@ class TensorArrayState:
         places[index] = value
 
     def scatter(self, indices: Sequence[int], values: Sequence[Any], whole: Any = None) -> None:
-        """Store several elements; errors as `write`.
+        """Store several elements; raises the errors of `write`.
 
         Args:
-          whole: an array whose rows are the elements, if there is one.
+          whole: an array whose rows are the elements, or None.
         """
         empty = not any([place is not None for place in self.places])
         for index, value in zip(indices, values, strict=True):
@@ -212,9 +212,10 @@ class TensorArrayState:
             self.whole = whole
 
     def shape_of_rows(self) -> Shape | None:
-        """Return the shape of all elements together; None unless all have the same known shape.
+        """Return the shape of all elements stacked; None unless all have the same known shape.
 
-        Elements that were read and cleared still have a shape; at least one must be present.
+        Elements that were read and cleared still have a shape. At least one element must be
+        present.
         """
         shapes = {getattr(place, "shape", place) for place in self.places}
         if len(shapes) != 1 or None in shapes or not any(self.there()):
@@ -222,7 +223,7 @@ class TensorArrayState:
         return (len(self.places), *shapes.pop())
 
     def there(self) -> list[bool]:
-        """Return for each element whether it was written and not cleared."""
+        """Return a list that says of each element if it was written and not cleared."""
         return [place is not None and type(place) is not tuple for place in self.places]
 
     def as_rows(self) -> Any:
@@ -234,11 +235,11 @@ class TensorArrayState:
         return np.stack(rows)
 
     def may_be_filled(self, shape: Shape) -> bool:
-        """Return True if elements of a shape can be written to any free places."""
+        """Return True if elements of a shape can be written to all free entries."""
         return not self.closed and compatible_dims(self.dims, shape)
 
     def resize_for(self, count: int) -> None:
-        """Extend to exactly `count` elements; gradients may have fewer.
+        """Extend to exactly `count` elements; gradients may have fewer elements.
 
         Raises: InvalidArgumentError: the size differs and cannot grow to it.
         """
@@ -255,7 +256,7 @@ class TensorArrayState:
     def refine(self, dims: Dims) -> None:
         """Refine the static shape of all elements.
 
-        Raises: InvalidArgumentError: it contradicts the known shape.
+        Raises: InvalidArgumentError: the new shape contradicts the known one.
         """
         if dims is None or dims == self.dims:
             return
@@ -267,7 +268,7 @@ class TensorArrayState:
         self._know(merge_dims(self.dims, dims))
 
     def close(self) -> None:
-        """Drop all elements and gradients; closing twice does nothing."""
+        """Drop all elements and gradients; may be called repeatedly."""
         self.closed = True
         self.places = []
         self.whole = None
@@ -276,10 +277,10 @@ class TensorArrayState:
     # ------------------------------------------------------------------ reading
 
     def read(self, index: int) -> Any:
-        """Return an element: the same array that was written.
+        """Return an element; it is the array that was written.
 
         Raises: InvalidArgumentError: `index` is out of range; the element was cleared by an earlier
-        read; it was never written and its shape is not known; or the TensorArray is closed.
+        read; it was never written and its shape is unknown; or the TensorArray is closed.
         """
         places = self.places
         if not 0 <= index < len(places):
@@ -293,12 +294,12 @@ class TensorArrayState:
         return value
 
     def gather(self, indices: Sequence[int]) -> list[Any]:
-        """Return several elements; errors as `read`."""
+        """Return several elements; raises the errors of `read`."""
         self._check_open()
         return [self.read(index) for index in indices]
 
     def gather_all(self, indices: Sequence[int]) -> Any:
-        """Return the array whose rows are all elements, if it exists and `indices` are in order.
+        """Return the array whose rows are all elements, if it exists and all are read in order.
 
         Otherwise returns None and reads nothing. The array may have other owners.
         """
@@ -311,7 +312,7 @@ class TensorArrayState:
         return rows
 
     def _missing(self, index: int, shape: Shape | None) -> Any:
-        """Return zeros for an element that was never written."""
+        """Return zeros in place of an element that was never written."""
         if shape is not None:
             raise errors.InvalidArgumentError(
                 f"element {index} of the TensorArray {self.name!r} cannot be read twice: the first "
@@ -349,10 +350,10 @@ class TensorArrayState:
     # ------------------------------------------------------------------ gradients
 
     def gradient(self, source: str, prepend: Shape = ()) -> ResourceHandle:
-        """Return the handle of the gradient array for `source`, which is created on demand.
+        """Return the handle of the gradient array for `source`, creating it if necessary.
 
         Args:
-          prepend: sizes that precede the shape of each element.
+          prepend: the sizes that precede the shape of each element.
         """
         self._check_open()
         with self._lock:
@@ -403,7 +404,7 @@ class TensorArrayState:
         self.places.extend([None] * (index + 1 - size))
 
     def _fit(self, index: int, shape: Shape) -> None:
-        """Check a shape that differs from the shared one."""
+        """Check the shape of an element that differs from the common one."""
         if not compatible_dims(self.dims, shape):
             hint = "; pass infer_shape=False to allow several" if self.identical else ""
             raise errors.InvalidArgumentError(
@@ -430,11 +431,12 @@ class TensorArrayState:
 
 
 class GradientArrayState(TensorArrayState):
-    """The gradients of the elements of another TensorArray; writes to one place add up.
+    """The gradients of the elements of another TensorArray; several writes to an element add up.
 
     Args:
-      shapes: known shapes of the elements of that array.
-      concat_size: the number of elements that a split wrote, whose gradient is a concatenation.
+      shapes: the known shapes of the elements of that array.
+      concat_size: the number of elements that a split has written, whose gradient is a
+        concatenation.
     """
 
     def __init__(
@@ -455,11 +457,11 @@ class GradientArrayState(TensorArrayState):
 
     @property
     def concat_size(self) -> int:
-        """The number of elements that a split of the forward array wrote."""
+        """The number of elements that a split has written to the forward array."""
         return self.size if self._concat_size is None else self._concat_size
 
     def may_be_filled(self, shape: Shape) -> bool:
-        """Return True if elements of a shape can be added to any places."""
+        """Return True if elements of a shape can be added to all entries."""
         return (
             not self.closed
             and compatible_dims(self.dims, shape)
@@ -471,8 +473,8 @@ class GradientArrayState(TensorArrayState):
     def write(self, index: int, value: Any) -> None:
         """Add to an element.
 
-        Raises: InvalidArgumentError: `index` is out of range or was read before, the shape is not
-        that of the forward element, or the TensorArray is closed.
+        Raises: InvalidArgumentError: `index` is out of range or was already read, the shape differs
+          from that of the forward element, or the TensorArray is closed.
         """
         places = self.places
         self.whole = None
@@ -495,7 +497,10 @@ class GradientArrayState(TensorArrayState):
             places[index] = value if old is None else self._sum(index, old, value)
 
     def read(self, index: int) -> Any:
-        """Return an element, zeros if nothing was written; errors as for other arrays."""
+        """Return an element, which is zero if it was never written.
+
+        Raises the errors of other arrays.
+        """
         value = super().read(index)
         if not self.clear:
             self._seen.add(index)
@@ -507,7 +512,10 @@ class GradientArrayState(TensorArrayState):
         return super().shape_of(index) if shape is None else shape
 
     def _sum(self, index: int, old: Any, value: Any) -> Any:
-        """Return the sum; the first addition allocates memory, later ones work in place."""
+        """Return the sum of two values.
+
+        The first sum allocates memory, later ones are computed in place.
+        """
         if self.dtype.numpy.kind in "Ob":
             raise errors.InvalidTypeError(
                 f"values of type {self.dtype.name} cannot be added up in the TensorArray "

@@ -11,10 +11,10 @@ import numpy as np
 
 
 class Task:
-    """A call that runs once: on a thread of the pool, or on the thread that claims it back.
+    """A call that runs once: on a thread of the pool, or on the thread that reclaims it.
 
-    An idle driver claims tasks that no thread has started. Otherwise steps that run inside kernels
-    of other steps could deadlock, waiting for threads that wait for them.
+    An idle driver reclaims tasks that no thread has started. Otherwise a step inside a kernel of
+    another step could deadlock, because it waits for threads that wait for it.
     """
 
     __slots__ = ("_call", "_claims", "finished")
@@ -25,11 +25,11 @@ class Task:
         self.finished = threading.Event()
 
     def claim(self) -> bool:
-        """Claim the right to run it; return True for the first caller only."""
+        """Claim the right to run the call; return True only for the first caller."""
         return next(self._claims) == 0
 
     def __call__(self) -> None:
-        """Run it unless it was claimed."""
+        """Run the call, unless it was claimed."""
         if self.claim():
             try:
                 self._call()
@@ -49,7 +49,7 @@ class ThreadPool:
 
     @property
     def has_room(self) -> bool:
-        """True if there is a thread for each submitted task, so that all of them start."""
+        """True if each submitted task has a thread, so that all of them can start."""
         return self._unfinished <= self.size
 
     def submit(self, task: Task) -> None:
@@ -81,6 +81,6 @@ _lock = threading.Lock()
 
 
 def shared_pool(size: int) -> ThreadPool:
-    """Return the process's pool of that many threads."""
+    """Return the thread pool of the process with a size."""
     with _lock:
         return _pools.setdefault(size, ThreadPool(size))

@@ -13,10 +13,10 @@ _limiter: Any = None
 
 
 def limit_once(threads: int) -> None:
-    """Let BLAS use `threads` threads; the first session of the process decides.
+    """Set the number of BLAS threads; only the first session of the process can do so.
 
-    A change while kernels run would slow all of them down, so a later session that asks for
-    another number keeps the first, which is logged.
+    A change while kernels run would slow them all down. A later session that requests another
+    number therefore keeps the first number, which is logged.
     """
     from threadpoolctl import threadpool_limits
 

@@ -1,4 +1,4 @@
-"""Reports on the compiled code of a step: as text and as a self-contained HTML page."""
+"""Reports about the compiled code of a step, as text and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def machine(limits: Roofline) -> str:
 
 
 def cells(kernel: FusedKernel, limits: Roofline | None) -> tuple[str, ...]:
-    """Return a kernel as a row under `HEADER`; unknown values are shown as a dash."""
+    """Return the cells of a kernel's row under `HEADER`; unknown values are shown as a dash."""
     seconds, flops = kernel.seconds, kernel.flops
     share = None if limits is None else kernel.least_seconds(limits)
     return (

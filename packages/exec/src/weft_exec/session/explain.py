@@ -1,4 +1,4 @@
-"""`Session.explain`: how a step is planned, as text and as a picture."""
+"""`Session.explain`: reports how a step is planned, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class StepReport:
 
     Attributes:
       stages: the graph as a `GraphDef` after each stage: "pruned", "inlined" if it had calls,
-        "optimized", "with less memory" if values are rematerialized or swapped, and one for the
-        partition of each device if there are several.
+        "optimized", "with less memory" if values are rematerialized or swapped, and the partition
+        of each device if there are several.
       changes: number of changes made by the passes, by reason.
-      placement: the device of each node and the reason.
+      placement: the device of each node, and the reason for it.
       compiled: names and op types of the nodes of each compiled region on CPUs, and of each loop
         compiled as a whole, which is not in `functions`.
       names: names of these regions and loops.
-      states: current state of regions, by name: compiled, or waiting and for how long. Regions of
-        steps that have not run, or only briefly, have none.
-      left: number of other nodes by op type and reason for running as kernels.
-      loops: loops that are not compiled as a whole: name to reason.
+      states: the current state of regions, by name: compiled, or the time for which they wait.
+        Regions of steps that have run briefly or not at all have no state.
+      left: the number of nodes that run by kernels, by op type and reason.
+      loops: the loops that are not compiled as a whole, with the reason.
       functions: the compiled regions for the values that `explain` received, with the time of each
         kernel: `CompiledFunction`s.
       limits: the limits of one thread of the machine if there are functions: a `Roofline`.
@@ -100,7 +100,7 @@ class StepReport:
         self.left.update((node.type, value) for node, value in choice.left.items())
 
     def add_states(self, states: Iterable[RegionState]) -> None:
-        """Record how regions run now, in a session that has run steps."""
+        """Record how regions currently run, in a session that has run steps."""
         by_nodes = {state.nodes: state for state in states}
         for name, region in zip(self.names, self.compiled, strict=True):
             state = by_nodes.get(frozenset([node for node, _ in region]))
@@ -124,12 +124,12 @@ class StepReport:
 
     @property
     def programs(self) -> dict[str, str]:
-        """Return the loop nests of each function in the compiler's language, by function name."""
+        """Return the loop nests of each function in the compiler's language, by name."""
         return {function.name: function.program for function in self.functions}
 
     @property
     def arena_bytes(self) -> int:
-        """Return the bytes of the arena, which all functions share since they run one at a time."""
+        """Return the size of the arena, which functions share because they run one at a time."""
         return max([function.arena_bytes for function in self.functions], default=0)
 
     @property
@@ -262,7 +262,7 @@ def _graph_def(step: StepGraph, nodes: Any) -> Any:
 
 
 def _with_clusters(part: Any, clusters: Mapping[str, bytes]) -> Any:
-    """Return a `GraphDef` whose nodes of regions have the attribute that TensorBoard colors by."""
+    """Return a `GraphDef` whose nodes have the attribute by which TensorBoard colors regions."""
     colored = type(part).FromString(part.SerializeToString())
     for node in colored.node:
         if node.name in clusters:

@@ -22,7 +22,7 @@ Converter = Callable[[Any], Any]
 def converter(output: Output) -> Converter:
     """Return a function that converts a fed value to the value of `output`.
 
-    An array of the right element type is borrowed without a copy. Anything else is converted as by
+    An array with the same element type is used without a copy. Any other value is converted like
     `np.asarray(value, dtype)`. If that loses information, a warning is logged once for each line of
     the program.
 
@@ -44,10 +44,10 @@ def arrays_by_tensor(
     """Convert the values that a graph is specialized for, as if they were fed.
 
     Args:
-      values: by tensor, by the name of a tensor, or by a name in `names`.
+      values: the values by tensor, by the name of a tensor, or by a name in `names`.
       names: aliases of tensors, such as those of a signature.
     Raises:
-      NotFoundError: the graph has no tensor of a name.
+      NotFoundError: the graph has no tensor with a name.
       InvalidTypeError, InvalidArgumentError: a value does not fit its tensor.
     """
     result = {}

@@ -1,4 +1,4 @@
-"""Structures of fetches and feeds: flattening them, and packing results into them."""
+"""Structures of fetches and feeds: flattening, and packing of results."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class FetchPlan:
     """The outputs and nodes of a structure of fetches.
 
     Args:
-      kept: returns the values that the session keeps, to fetch their handles.
+      kept: returns the store of the values that the session keeps; it is needed to fetch handles.
     Attributes:
       outputs: the distinct outputs in order of first use.
-      targets: nodes fetched for their effects.
-      plain: whether the result is the value of a single output.
+      targets: the nodes that are fetched for their effects.
+      plain: True if the result is the value of a single output.
       rebuild: packs the values into the caller's structure; nodes become None.
     """
 
@@ -136,7 +136,7 @@ class FetchPlan:
         return lambda values: kind([part(values) for part in parts])
 
     def _plan_attrs(self, fetch: Any) -> Rebuild:
-        """Plan an instance of a class of the package attrs field by field."""
+        """Plan the fetches in an instance of a class of the package attrs, field by field."""
         kind = type(fetch)
         parts = [self._plan(item) for item in _attrs_of(fetch)]
         return lambda values: kind(*[part(values) for part in parts])
@@ -217,7 +217,7 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
 
 
 def _parts_of(key: Any, value: Any, expected: str) -> Sequence[Any]:
-    """Return the values of a composite tensor; `expected` lists the names of its components."""
+    """Return the values of the components of a composite tensor, whose names are `expected`."""
     count = expected.count(",") + 1
     if not isinstance(value, list | tuple) or len(value) != count:
         raise errors.InvalidTypeError(
@@ -227,7 +227,10 @@ def _parts_of(key: Any, value: Any, expected: str) -> Sequence[Any]:
 
 
 def _sparse_parts(key: SparseTensor, value: Any) -> Sequence[Any]:
-    """Return indices, values and shape; the feed may omit a statically known shape."""
+    """Return indices, values and shape.
+
+    The shape may be omitted from a feed if it is known statically.
+    """
     if isinstance(value, list | tuple) and len(value) == 2:
         constant = constant_value(key.dense_shape)
         if constant is not None:
@@ -236,7 +239,7 @@ def _sparse_parts(key: SparseTensor, value: Any) -> Sequence[Any]:
 
 
 def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
-    """Return True if the graph was built with a constant shape, which then is not fed again.
+    """Return True if the shape is a constant of the graph, so that it is not fed.
 
     Raises: InvalidArgumentError: `shape` differs from the constant.
     """
@@ -254,7 +257,7 @@ def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
 
 
 def unfeedable(output: Output) -> errors.InvalidArgumentError:
-    """Return the error that says why an output may not be fed."""
+    """Return the error that says why an output cannot be fed."""
     constant = constant_value(output)
     if constant is None:
         reason = "branches and loops of the graph depend on it"
@@ -268,7 +271,7 @@ def unfeedable(output: Output) -> errors.InvalidArgumentError:
 
 
 def _describe_users(output: Output) -> str:
-    """Return the nodes whose static shapes may depend on the value of an output, with lines."""
+    """Describe the nodes whose static shapes may depend on an output's value, with lines."""
     users = [node for node in output.consumers() if not node.name.startswith("_")]
     if not users:
         return "Its value was read, for example as the shape of a SparseTensor"

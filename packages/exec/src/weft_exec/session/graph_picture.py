@@ -1,4 +1,4 @@
-"""The graph of a step as a picture: nodes, with the fused kernels drawn around them.
+"""The graph of a step as a picture, with frames around the nodes of each fused kernel.
 
 A compiled function is a frame with its kernels in execution order. Frames and other nodes are
 arranged in rows, each below its inputs. A node that several kernels compute is drawn in each of
@@ -15,7 +15,7 @@ from typing import Any, Final
 from weft_graph.ir.compiled_function import CompiledFunction
 
 MOST: Final = 2000
-"""Maximum number of nodes drawn; compiled nodes come first."""
+"""Maximum number of nodes that are drawn; compiled nodes come first."""
 _ROW, _GAP, _PAD, _HEAD, _LETTER = 24, 14, 10, 18, 6.3
 _WIDEST: Final = 1500
 _LONGEST: Final = 26
@@ -129,7 +129,7 @@ class _Nodes:
 
 
 def _layers(names: Sequence[str], name_lists: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Group names by the length of the longest path to them, without back edges."""
+    """Group names by the longest path to them, without back edges."""
     depth: dict[str, int] = {}
     open_: set[str] = set()
     inside = set(names)
@@ -220,7 +220,7 @@ class _Picture:
         return root
 
     def _edges(self) -> Iterator[tuple[_Box, _Box]]:
-        """Yield the edges from each node's box to its inputs, in the nearest kernel."""
+        """Yield the edges from each node's box to its inputs' boxes, in the nearest kernel."""
         for name, instances in self._instances.items():
             for function, kernel, box in instances:
                 for source in dict.fromkeys(self._nodes.takes[name]):
@@ -241,7 +241,7 @@ class _Picture:
 
 
 def _wrapped(boxes: Sequence[_Box]) -> list[list[_Box]]:
-    """Split a row of boxes that would be too wide."""
+    """Split a row of boxes that is too wide into several rows."""
     box_rows: list[list[_Box]] = [[]]
     width = 0.0
     for box in boxes:

@@ -1,4 +1,4 @@
-"""Noticing programs that add nodes between Runs, the classic leak."""
+"""Detection of programs that add nodes between Runs, a common leak."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GrowthWatch:
         self._has_warned = False
 
     def extended(self, nodes: Sequence[Node], before: int) -> None:
-        """Record that the graph has grown since it had `before` nodes; warn once of a pattern."""
+        """Record that the graph has grown from `before` nodes; warn once if this is a pattern."""
         if not before or self._has_warned:
             return
         line = nodes[before].line

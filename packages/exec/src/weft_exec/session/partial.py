@@ -23,7 +23,7 @@ class PartialPlan:
     """The plan of the steps of one `partial_run_setup`.
 
     Args:
-      executable: exchanges feeds and fetches with its caller.
+      executable: the executable, which exchanges feeds and fetches with its caller.
       home: the device of that exchange.
       needs: for each fetch, the positions of the feeds that it needs.
     """
@@ -38,7 +38,7 @@ class PartialSignature:
     """The feeds and fetches of a partial run, and its plan.
 
     Raises:
-      InvalidArgumentError: nothing is fetched, a feed is named twice, or a fetch is in a loop.
+      InvalidArgumentError: there are no fetches, a feed is repeated, or a fetch is in a loop.
     """
 
     def __init__(self, graph: Graph, fetches: Any, feeds: Iterable[Any]) -> None:
@@ -56,7 +56,7 @@ class PartialSignature:
 
 
 class _Meeting(Protocol):
-    """Exchange of feeds and fetches with the caller of a partial run."""
+    """Interface for exchanging feeds and fetches with the caller of a partial run."""
 
     fetched: dict[str, Any]
 
@@ -66,7 +66,7 @@ class _Meeting(Protocol):
 
 
 class CalledStep(Protocol):
-    """A step that exchanges values with its caller, such as `executor.paused.PausedStep`."""
+    """Interface of a step that exchanges values with its caller, such as `PausedStep`."""
 
     ended: bool
 
@@ -89,7 +89,7 @@ class CalledStep(Protocol):
 
 
 class PartialRun:
-    """One partial run, with a record of feeds and fetches.
+    """A partial run, with a record of what was fed and fetched.
 
     Args:
       step: the step; it is canceled when this object is destroyed.
@@ -108,7 +108,7 @@ class PartialRun:
 
     @property
     def ended(self) -> bool:
-        """True if nothing more can be fed or fetched."""
+        """True if no further values can be fed or fetched."""
         return self._step.ended
 
     def run(
@@ -119,8 +119,8 @@ class PartialRun:
         Args:
           timeout: in seconds.
         Raises:
-          InvalidArgumentError: a feed or fetch was not announced, is repeated, does not fit, or
-            needs values that were not fed; the run is unchanged.
+          InvalidArgumentError: a feed or fetch was not announced, is repeated, does not match, or
+            needs values that were not fed. The run is then unchanged.
           OpError: the step failed and has ended.
         """
         with self._lock:

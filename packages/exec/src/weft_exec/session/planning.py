@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from weft_graph.passes.memory_optimization import MemoryOptions
 
 _IN_FLIGHT = 4
-"""Reciprocal of the fraction of a device's budget that is reserved for copies in flight.
+"""One over this is the fraction of a device's budget that is reserved for copies in flight.
+Swapping uses the rest: a value occupies memory until its copy to the host has ended, and again from
+before its user runs.
 
 Swapping plans with the rest: a value occupies memory until its copy to the host has ended, and
 again before its user runs.
@@ -49,18 +51,17 @@ def _ignore(stage: str, step: StepGraph) -> None:
 
 
 class PartPlanner:
-    """Plans the steps of one graph for described devices: which partition runs where.
+    """Plans the steps of one graph for described devices: partitions and their devices.
 
-    Nodes without constraints are on the first device. Feeds and fetches of devices with a memory of
-    their own are on the first device too, or, for devices of another task, on the first device of
-    that task with the host's memory.
+    Nodes without constraints are placed on the first device. Feeds and fetches of a device with its
+    own memory are on the first device of the same task that has the host's memory.
 
     Args:
-      devices: of one or several tasks; they may be of other processes.
+      devices: the devices of one or several tasks, possibly in other processes.
       host: a device of this process, whose kernels fold constants.
       overlap: decides which nodes may run in parallel.
     Attributes:
-      limited: whether some device has a memory limit.
+      limited: True if a device has a memory limit.
     Raises: InvalidArgumentError: there is no device, or two have the same name.
     """
 
@@ -101,7 +102,7 @@ class PartPlanner:
         return self._placer.without_task(nodes) if self._several_tasks else []
 
     def settle(self, device_parts: Mapping[str, DeviceParts | errors.OpError]) -> None:
-        """Set the tasks of the state of some nodes by node name, or errors for unknown ones."""
+        """Set the tasks of the state of some nodes by name, or errors for unknown nodes."""
         self._placer.settle(device_parts)
 
     def parts(
@@ -114,7 +115,7 @@ class PartPlanner:
         """Return the partitions of a step by device name, before they are derived.
 
         Args:
-          size: the typical value of sizes that static shapes leave open; 0 if unknown.
+          size: the typical value of sizes that are statically unknown; 0 if there is no such value.
         Returns: a single partition if one device runs everything.
         Raises: OpError: a node cannot be placed.
         """
@@ -131,7 +132,7 @@ class PartPlanner:
         targets: Sequence[Node],
         size: int,
     ) -> dict[str, Part]:
-        """Return `parts` without checking that a single device can run the nodes."""
+        """Return the result of `parts`, without checking that a single device can run the nodes."""
         self._assume(size)
         return self._divided(self._prepare(feeds, outputs, targets, _ignore))
 
@@ -156,7 +157,7 @@ class PartPlanner:
 
         Returns: the partitions, the device that the caller feeds and fetches from, and for each
         fetch the positions of the feeds that it needs.
-        Raises: OpError: as `parts`.
+        Raises: OpError: see `parts`.
         """
         self._assume(0)
         step = self._prepare(feeds, outputs, targets, _ignore)
@@ -241,7 +242,7 @@ class PartPlanner:
         )
 
     def _budgets(self) -> dict[str, int]:
-        """Return the bytes for step values on devices with a limit, less variables and gaps."""
+        """Return the bytes that are left for the values of a step on devices with a limit."""
         kept_bytes = self._placer.kept_bytes()
         limits = {d.name: d.memory_limit for d in self._devices_by_name.values() if d.memory_limit}
         return {name: bytes_for_values(limit, kept_bytes[name]) for name, limit in limits.items()}
@@ -266,7 +267,7 @@ class PartPlanner:
         return nodes, assigned
 
     def _limit_run_ahead(self, step: StepGraph, assigned: Assigned | None) -> int:
-        """Add control edges to nodes that could exceed a memory limit by running ahead."""
+        """Add control edges to nodes that could exceed a memory limit by running early."""
         if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
             return 0
         from weft_graph.passes.run_ahead import limit_run_ahead
@@ -282,7 +283,7 @@ class PartPlanner:
         )
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
-        """Swap values to the host that do not fit into their device's memory."""
+        """Swap values that do not fit into their device's memory to the host."""
         home_nodes = [
             n for n, gate in self._gates.items() if gate == self._home_device
         ]  # others would go far
@@ -386,7 +387,7 @@ class Planner(PartPlanner):
     ) -> PartialPlan:
         """Plan the steps of one `partial_run_setup`; arguments as for `plan`.
 
-        Raises: OpError: as `plan`.
+        Raises: OpError: see `plan`.
         """
         parts, home, requirements = self.partial_parts(feeds, outputs, targets)
         return PartialPlan(self._derived(parts, 0, 0), home, requirements)
@@ -394,7 +395,7 @@ class Planner(PartPlanner):
     def _derived(
         self, parts: Mapping[str, Part], feeds: int, outputs: int, is_first: bool = False
     ) -> Executable:
-        """Derive the executable of the partitions of a step with that many feeds and outputs."""
+        """Derive the executable of a partitioned step with some numbers of feeds and outputs."""
         name, part = next(iter(parts.items()))
         device = self._live[name]
         if len(parts) == 1 and device.memory_space == HOST:

@@ -46,10 +46,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
-"""Open sizes may exceed those of a plan by this reciprocal fraction: 36 fits a plan for 32."""
+"""One over this is the fraction by which statically unknown sizes may exceed those of a plan: a
+plan for 32 serves 36.
+"""
 
 _LARGEST_CACHE = 1024
-"""Maximum number of cached signatures; the oldest is evicted, since it is rarely used again."""
+"""Maximum number of cached signatures; the oldest is evicted, because it is rarely used again."""
 
 
 def _seconds_until(deadline: float | None) -> float:
@@ -60,7 +62,7 @@ def _seconds_until(deadline: float | None) -> float:
 
 
 def _session_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
-    """Return the session's kept values; its own signatures hold only a weak reference to it."""
+    """Return the session's kept values, without a strong reference from its own signatures."""
     running = session()
     assert running is not None  # a session that fetched a value is alive
     return running._backend.kept_tensors(running)
@@ -124,7 +126,7 @@ class BaseSession:
 
     @property
     def _config(self) -> Any:
-        """The ConfigProto, under the name that TensorFlow programs use."""
+        """The ConfigProto, under the name that TensorFlow programs access."""
         config = self._settings.proto
         return proto.ConfigProto() if config is None else config
 
@@ -237,7 +239,7 @@ class BaseSession:
     def _watched_step(
         self, signature: Signature, values: Any, options: Any, run_metadata: Any
     ) -> list[Any]:
-        """Run one step with a timeout, a trace, measurements, or a plan for its sizes."""
+        """Run one step with a timeout, a trace or measurements, or with a new plan."""
         if signature.skips_updates:
             self._updates.count_step()
             self._plain = not (self._watched or self._updates.is_counting)
@@ -272,12 +274,15 @@ class BaseSession:
         return results
 
     def _deadline(self, options: Any) -> float | None:
-        """Return the time of `time.monotonic()` when a call that begins now must end, if ever."""
+        """Return the time of `time.monotonic()` at which a call that begins now must end.
+
+        None for no limit.
+        """
         timeout = getattr(options, "timeout_in_ms", 0) or self._settings.timeout_ms
         return time.monotonic() + timeout / 1000 if timeout else None
 
     def _is_measured(self, signature: Signature) -> bool:
-        """Return True if the cost model measures the step that begins."""
+        """Return True if the cost model should measure the step that begins."""
         interval, after = self._settings.measure_every, self._settings.measure_after
         signature.steps += 1
         return (
@@ -342,15 +347,16 @@ class BaseSession:
         """Start a step that is fed and fetched in several calls of `partial_run`.
 
         Args:
-          fetches: all that will be fetched, as for `run`. Nodes among them run for their effects,
-            as soon as they can.
-          feeds: all that will be fed: outputs or names.
-        Returns: a handle for `partial_run`. Several partial runs may be under way at once. One that
-          is never finished goes with the session.
+          fetches: everything that will be fetched, as for `run`. Nodes among them run for their
+            effects as soon as they can.
+          feeds: everything that will be fed: outputs or names.
+        Returns: a handle for `partial_run`. Several partial runs may be in progress concurrently. A
+          run that is never finished ends with the session.
         Raises:
-          InvalidArgumentError: nothing is fetched, or something cannot be fed or fetched.
+          InvalidArgumentError: there are no fetches, or one of the tensors cannot be fed or
+            fetched.
           NotFoundError: a name is unknown.
-          UnimplementedError: the session's target has no partial runs.
+          UnimplementedError: the session's target does not support partial runs.
 
         Examples:
           >>> a, b = wf.placeholder(wf.float32, []), wf.placeholder(wf.float32, [])
@@ -383,18 +389,18 @@ class BaseSession:
     ) -> Any:
         """Feed more values of a partial run, and fetch values that can be computed by then.
 
-        Everything else that the fed values allow to run has run when this returns.
+        All other nodes that can run with the values fed so far have run when this returns.
 
         Args:
-          handle: of `partial_run_setup`.
-          fetches: some of those that were announced, each once, in any structure.
-          feed_dict: some of the feeds that were announced, each once.
+          handle: the result of `partial_run_setup`.
+          fetches: some of the announced fetches, each at most once, in any structure.
+          feed_dict: values of some of the announced feeds, each at most once.
         Returns: the structure of `fetches` with values in place.
         Raises:
-          InvalidArgumentError: the handle is invalid or its step has ended; a feed or fetch was
-            not announced, is repeated or does not fit; a fetch is a node, or needs values that
+          InvalidArgumentError: the handle is invalid or its step has ended; a feed or fetch was not
+            announced, is repeated or does not match; a fetch is a node, or needs values that
             were not fed.
-          OpError: as `run`; the step has ended.
+          OpError: see `run`; the step has ended.
 
         Examples:
           >>> x = wf.placeholder(wf.int32, [])
@@ -441,13 +447,13 @@ class BaseSession:
         Args:
           fetches: as for `run`.
           feed_list: outputs or names that would be fed.
-          feed_dict: as for `run`, instead of `feed_list`; it may be empty. The step is run once by
-            kernels, with all its side effects. Then each compiled function is timed on copies of
-            its inputs, and the report includes the results.
-          verbose: add the remarks of the compiler's passes to the text of the report: for each
-            function what they did, and what they did not do and why. This requires `feed_dict`.
+          feed_dict: values as for `run`, in place of `feed_list`; may be empty. If it is given, the
+            step is run once by kernels, with all its side effects. Then each compiled function is
+            timed on copies of its inputs, and the report includes the times.
+          verbose: add the remarks of the compiler's passes to the text of the report: the rewrites
+            of each function, and the reasons for missed rewrites. This requires `feed_dict`.
         Raises:
-          OpError: as `run`; without `feed_dict`, before anything runs.
+          OpError: see `run`; without `feed_dict`, it is raised before anything runs.
           InvalidArgumentError: both `feed_list` and `feed_dict` are given.
 
         Examples:
@@ -568,7 +574,7 @@ class BaseSession:
         return signature
 
     def _plan(self, signature: Signature, size: int, is_first: bool = False) -> None:
-        """Derive an executable of a signature for steps whose open sizes are about `size`."""
+        """Derive an executable of a signature for steps whose unknown sizes are about `size`."""
         plan = signature.plan
         make = self._backend.plan if is_first else self._backend.plan_again
         with self._lock, paused_gc():
@@ -618,7 +624,7 @@ class BaseSession:
     # ------------------------------------------------------------------- lifetime
 
     def close(self) -> None:
-        """Cancel running steps and release the session's own state; may be called repeatedly.
+        """Cancel running steps and release the session's private state; may be called repeatedly.
 
         Examples:
           >>> session = wf.Session()
@@ -654,10 +660,10 @@ class BaseSession:
         find_target(target).reset(target, containers, config)
 
     def fail_next_step(self, take: Callable[[], BaseException | None]) -> None:
-        """Make the next step raise an error from outside steps, such as a save; thread-safe.
+        """Make the next step raise an error from outside steps, such as from a save; thread-safe.
 
         Args:
-          take: returns the error, or None if it was raised elsewhere meanwhile.
+          take: returns the error, or None if it was already raised elsewhere.
         """
         self._failed_beside = take
         self._resources.advance_epoch()
@@ -674,8 +680,9 @@ class BaseSession:
 class Session(BaseSession):
     """Runs a graph: places its nodes on devices and executes steps.
 
-    `run` executes one step; `make_callable` returns a function for a step that runs often. Inside
-    a `with` block, it is the default session and its graph the default graph; the block closes it.
+    `run` executes one step; `make_callable` returns a function for a step that runs often. Inside a
+    `with` block, it is the default session and its graph is the default graph. The end of the block
+    closes it.
 
     Args:
       target: "" for this process alone; `inproc://name` to share variables and queues with other
@@ -707,7 +714,7 @@ class Session(BaseSession):
         self.close()
 
     def as_default(self) -> Any:
-        """Make it the default session inside the block, without closing it."""
+        """Make this the default session inside a block, which does not close it."""
         return _default(self)
 
 

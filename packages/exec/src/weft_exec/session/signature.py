@@ -12,15 +12,15 @@ from weft_graph.ir.node import Output
 
 
 class Signature:
-    """One cached Run: how to convert feeds, what to execute, how to return results.
+    """One cached Run: the converters of feeds, the executable, and the structure of results.
 
     Attributes:
-      executable: replaced when steps no longer suit the plan.
-      size: the typical value of open sizes (`unknown_size`) in the plan.
-      planned_at: number of measured steps of the session at the time of planning.
-      outdated: whether new measurements make another placement worthwhile.
-      skips_updates: True if it trains without the update operations of the graph.
-      steps: number of steps since then.
+      executable: the executable, which is replaced when steps no longer suit its plan.
+      size: the typical value of statically unknown sizes (`unknown_size`) in the plan.
+      planned_at: the number of measured steps of the session when it was planned.
+      outdated: True if new measurements make another placement worthwhile.
+      skips_updates: True if it trains without running the update operations of the graph.
+      steps: the number of steps since it was planned.
     """
 
     __slots__ = (

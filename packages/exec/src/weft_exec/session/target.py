@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class StepRunner(Protocol):
-    """Runs steps of executables; `executor.runner.Runner` is one."""
+    """Interface of objects that run steps, such as `executor.runner.Runner`."""
 
     def run(self, executable: Executable, slots: Slots) -> list[Any]:
         """Run one step with the least overhead, and return its fetches."""
@@ -49,15 +49,15 @@ class StepRunner(Protocol):
 class Backend(ABC):
     """Runs the steps of one session.
 
-    A session looks up signatures, converts feeds and structures results; its backend does
-    everything else. An executable belongs to the backend: the session only puts fed values into its
-    slots and passes both to the runner.
+    A session looks up signatures, converts feeds and structures results. Its backend does
+    everything else. Executables are internal to the backend: the session only stores fed values in
+    their slots, and passes both to the runner.
 
     Attributes:
       resources: the variables, queues and counters of the steps.
-      runner: runs the steps.
-      limited: whether plans depend on sizes, because a device has a memory limit.
-      planning_deadline: deadline of waits inside the current call of `extend`, `plan`,
+      runner: the object that runs the steps.
+      limited: True if plans depend on sizes, because a device has a memory limit.
+      planning_deadline: the deadline of waits inside the current call of `extend`, `plan`,
         `begin_partial` or `explain`, in `time.monotonic()`; None for no limit. The session sets it
         and makes one such call at a time.
     """
@@ -70,7 +70,7 @@ class Backend(ABC):
     @property
     @abstractmethod
     def devices(self) -> Sequence[DeviceAttributes]:
-        """The devices that nodes may be placed on; the first one is the host."""
+        """The devices on which nodes may be placed; the first one is the host."""
 
     @property
     @abstractmethod
@@ -88,17 +88,17 @@ class Backend(ABC):
         """Return the executable of one signature.
 
         Args:
-          size: the typical value of sizes that the feeds' static shapes leave open; 0 if unknown.
+          size: the typical value of statically unknown sizes of feeds; 0 if there is no such value.
         Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
         """
 
     def plan_again(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
-        """Return the runner of one signature that replaces an outdated executable.
+        """Return the executable of one signature that replaces an outdated one.
 
-        An executable of `plan` may be without compiled regions, and then has a `warm_up`; this one
-        is not.
+        An executable of `plan` may have no compiled regions yet, and then has a `warm_up`; the
+        result of this method has its regions.
 
         Args, raises: as for `plan`.
         """
@@ -109,7 +109,7 @@ class Backend(ABC):
 
         Raises:
           UnimplementedError: the backend does not support it.
-          OpError: as `plan`.
+          OpError: see `plan`.
         """
         raise errors.UnimplementedError("this session's target does not support partial runs")
 
@@ -127,17 +127,18 @@ class Backend(ABC):
 
     @abstractmethod
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
-        """Add a step to the cost model, and write its costs into a RunMetadata if given."""
+        """Add a step to the cost model, and write its costs to a RunMetadata if passed."""
 
     def stop_planning(self) -> None:  # noqa: B027 - most backends have nothing to wait for
         """Interrupt a planning call of another thread if it waits for other tasks.
 
-        The session is closing; it calls `close` when that call has ended.
+        The session calls this when it is closing, and calls `close` when the planning call has
+        ended.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Cancel running steps, and release the state of this session alone."""
+        """Cancel running steps, and release the private state of this session."""
 
 
 class Target(Protocol):
@@ -147,7 +148,7 @@ class Target(Protocol):
         """Return the backend of a new session.
 
         Args:
-          target: the whole name with its scheme.
+          target: the target including its scheme.
         Raises: OpError: the target does not exist.
         """
         ...
@@ -166,8 +167,8 @@ def register_target(scheme: str, target: Target) -> None:
     """Register the implementation of a scheme.
 
     Args:
-      scheme: "grpc", for targets such as `grpc://host:2222`.
-    Raises: AlreadyExistsError: the scheme is registered already.
+      scheme: the part before "://", such as "grpc" in `grpc://host:2222`.
+    Raises: AlreadyExistsError: the scheme is already registered.
     """
     _targets.register(scheme, target)
 

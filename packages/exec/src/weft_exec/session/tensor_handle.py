@@ -1,4 +1,4 @@
-"""Handles of values that a session keeps."""
+"""Handles of values that a session keeps between its steps."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ if TYPE_CHECKING:
 
 
 class KeptTensors(Protocol):
-    """The values that a session keeps, by their handles."""
+    """Interface to the values that a session keeps, by handle."""
 
     def get(self, handle: str, dtype: DType) -> Any:
-        """Return a value. Raises: InvalidArgumentError: it does not exist or has another type."""
+        """Return a value.
+
+        Raises: InvalidArgumentError: the value does not exist or has another type.
+        """
         ...
 
     def delete(self, handle: str) -> None:
-        """Drop a value. Raises: InvalidArgumentError: it does not exist."""
+        """Delete a value. Raises: InvalidArgumentError: the value does not exist."""
         ...
 
     def discard(self, handle: str) -> object:
-        """Drop a value if it exists, now or soon; takes no lock, since finalizers call it."""
+        """Delete a value if it exists, now or soon; takes no lock, because finalizers call it."""
         ...
 
 
 class TensorHandle:
-    """A value that a session keeps; it is dropped with this object.
+    """A value that a session keeps; it is deleted together with this object.
 
     Args:
       handle: its name in the session.
@@ -46,7 +49,7 @@ class TensorHandle:
 
     @property
     def handle(self) -> str:
-        """The name to feed to `get_session_tensor` or `delete_session_tensor`."""
+        """The name to feed to the ops of `get_session_tensor` or `delete_session_tensor`."""
         return self._handle
 
     @property
@@ -57,25 +60,25 @@ class TensorHandle:
     def eval(self) -> Any:
         """Return the value, which belongs to the caller.
 
-        Raises: InvalidArgumentError: it was deleted, or its session no longer exists.
+        Raises: InvalidArgumentError: the value was deleted, or its session no longer exists.
         """
         value = self._store.get(self._handle, self._dtype)
         return copied(value) if isinstance(value, np.ndarray) else value
 
     def to_numpy_array(self) -> Any:
-        """Return the value; same as `eval`."""
+        """Return the value; the same as `eval`."""
         return self.eval()
 
     def delete(self) -> None:
-        """Drop the value.
+        """Delete the value.
 
-        Raises: InvalidArgumentError: it was deleted before.
+        Raises: InvalidArgumentError: the value was already deleted.
         """
         self._store.delete(self._handle)
         self._finalizer.cancel()
 
     def get_raw_handle(self) -> str:
-        """Return the name, and do not drop the value with this object."""
+        """Return the name; after that, the value is not deleted together with this object."""
         self._finalizer.cancel()
         return self._handle
 

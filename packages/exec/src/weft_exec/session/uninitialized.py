@@ -1,4 +1,4 @@
-"""Advice in errors about uninitialized variables: which initializer to run first."""
+"""Advice in errors about uninitialized variables: the initializer to run first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def advise(
     resources: ResourceManager,
     targets: Iterable[Node],
 ) -> None:
-    """Extend an error about an uninitialized variable by its initializer and the number missing.
+    """Add the initializer of uninitialized variables, and their number, to an error.
 
     Args:
       error: the error to extend; errors of other kinds are left unchanged.

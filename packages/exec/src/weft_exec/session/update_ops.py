@@ -1,4 +1,4 @@
-"""Noticing programs that train a graph and never run its update operations."""
+"""Detection of programs that train a graph and never run its update operations."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from weft_graph.ir.step_graph import reachable
 
 _log = logging.getLogger("weft")
 _CONVINCING = 1000
-"""Training steps after which update operations that never ran are taken to be forgotten."""
+"""Number of training steps without update operations after which a warning is logged."""
 
 
 class UpdateOpsWatch:
-    """Counts training steps without update operations until some signature of the session has any.
+    """Counts training steps without update operations, unless a signature of the session has some.
 
     Operations in GraphKeys.UPDATE_OPS, such as those of batch normalization's moving statistics,
     run only if the program adds them to a step. Programs may run them in a Run of their own, so a
     single training step without them proves nothing.
 
     Attributes:
-      is_counting: whether steps have to be reported to `count_step`.
+      is_counting: True if steps must be reported to `count_step`.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,10 @@ class UpdateOpsWatch:
     def skips_updates(
         self, graph: Graph, feeds: Sequence[Output], outputs: Sequence[Output], targets: list[Node]
     ) -> bool:
-        """Note a new signature; returns True if it trains and leaves the update operations out."""
+        """Record a new signature.
+
+        Return True if it trains without running the update operations.
+        """
         updates = [] if self._is_settled else _nodes(graph.get_collection(GraphKeys.UPDATE_OPS))
         if not updates:
             return False
@@ -56,7 +59,7 @@ class UpdateOpsWatch:
         return True
 
     def count_step(self) -> None:
-        """Count a step that skips updates; warn once when the count is convincing."""
+        """Count a step without update operations; warn once when there have been many."""
         self._steps += 1
         if self._is_settled or self._steps < _CONVINCING or self._train is None:
             return
@@ -81,13 +84,13 @@ class UpdateOpsWatch:
 
 
 def _nodes(items: Iterable[object]) -> list[Node]:
-    """Return the nodes of a collection of operations, tensors and variables."""
+    """Return the nodes of a collection's operations, tensors and variables."""
     nodes = [item if isinstance(item, Node) else getattr(item, "op", None) for item in items]
     return [node for node in nodes if isinstance(node, Node)]
 
 
 def _follows_from(update: Node, step: set[Node], trainable: set[Node]) -> bool:
-    """Return True if an update needs only values of the step, not the rest of another model."""
+    """Return True if an update depends only on values of the step, not on another model."""
     others = reachable([update]) - step
     computed = {source.node for node in others for source in node.inputs} & step
     return others.isdisjoint(trainable) and any(node.inputs for node in computed)

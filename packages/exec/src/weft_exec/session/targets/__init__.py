@@ -1,1 +1,1 @@
-"""The targets that weft_exec has itself."""
+"""The targets that are built into weft_exec."""

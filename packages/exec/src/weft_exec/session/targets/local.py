@@ -1,4 +1,4 @@
-"""Sessions on the devices of this process: "" has private state, `inproc://name` shares it."""
+"""Sessions on devices of this process: "" has private state, `inproc://name` shared state."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class LocalBackend(Backend):
-    """Devices of this process, planned for and driven by it.
+    """Backend that plans and drives steps on devices of this process.
 
     Args:
-      resources: resources of the steps; the session's own are released with it.
+      resources: the resources of the steps; private ones are released with the session.
     """
 
     def __init__(self, resources: ResourceManager, config: SessionConfig) -> None:
@@ -77,7 +77,7 @@ class LocalBackend(Backend):
         return self._added(self.planner.plan(feeds, outputs, targets, size))
 
     def _added(self, executable: Executable) -> Executable:
-        """Record an executable that closing the session cancels."""
+        """Record an executable, so that closing the session cancels its steps."""
         self._executables.add(executable)
         return executable
 
@@ -115,7 +115,7 @@ class LocalBackend(Backend):
 
 
 class _Private:
-    """The target "": named containers are the process's, all else the session's own."""
+    """The target "": named containers belong to the process, all other state to the session."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """Return a backend with private state."""
@@ -127,7 +127,7 @@ class _Private:
 
 
 class _Shared:
-    """The targets `inproc://name`: sessions on one name share all state."""
+    """The targets `inproc://name`: sessions with the same name share all state."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """Return a backend with the state of the target."""
