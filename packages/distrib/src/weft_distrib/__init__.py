@@ -1,4 +1,4 @@
-"""Clusters: servers, masters and workers, and training over many machines."""
+"""Clusters: servers, masters and workers, and training on many machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task of a cluster: one process with a worker, a master, and their servers."""
+"""A task of a cluster: one process with a worker, a master and the servers for them."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 _GROUP_SECONDS: Final = 2.0
-"""Seconds that an ending task waits for others to read its values for a group."""
+"""Seconds for which an ending task waits until others have read its values for a group."""
 
 DRAIN_SECONDS: Final = 20.0
-"""Seconds that steps may take to end when a server is drained."""
+"""Seconds that steps have to end when a server is drained."""
 
 _LOOK_SECONDS = 0.02
 _SIGNAL_SECONDS: Final = 1.0
-"""Maximum delay in seconds of a signal in a program that waits for the end of its server."""
+"""Maximum delay in seconds of the handling of a signal in a program that waits in `join`."""
 
 _ROOTS = "WEFT_FILE_ROOTS"
 TCP_ONLY: Final = "grpc+tcp"
@@ -65,7 +65,7 @@ _lock = threading.Lock()
 
 
 def server_at(target: str) -> Server | None:
-    """Return the server of this process with a target; None for another process's."""
+    """Return the server of this process that has a target; None if it is in another process."""
     return _servers.get(target)
 
 
@@ -76,33 +76,33 @@ if hasattr(os, "register_at_fork"):  # a child has none of the threads of its pa
 class Server:
     """A task of a cluster.
 
-    Its master plans the sessions that connect to it, over the devices of all tasks.
+    Its master plans the steps of the sessions that connect to it, on the devices of all tasks.
 
     Args:
       server_or_cluster_def: the cluster: an argument of `ClusterSpec`, or a ServerDef.
       job_name: the job of this task; optional if the cluster has a single job.
-      task_index: its number in the job; optional if the job has one task.
-      protocol: "grpc"; or "grpc+tcp", which never uses shared memory between tasks of one machine;
-        or "inproc", which transfers values without sockets between servers of one process that
-        both use it.
-      config: a ConfigProto for the devices and threads of this task, and with the defaults of its
-        sessions.
-      start: whether to start at once.
-      credentials: its credentials for other tasks and clients; those of the environment by
-        default. Without any, a server on loopback admits processes of its own user, by a token
-        that it generates in a private directory.
-      insecure: admit every caller, without a token, on any address and without certificates.
-      file_roots: directories and URL prefixes below which sessions of other processes may read
+      task_index: the number of this task in the job; optional if the job has a single task.
+      protocol: "grpc"; "grpc+tcp", which never uses shared memory between tasks of one machine; or
+        "inproc", which transfers values without sockets between servers of one process, if both use
+        it.
+      config: a ConfigProto for the devices and threads of this task, which is also the default of
+        its sessions.
+      start: True to start the server immediately.
+      credentials: its credentials for other tasks and clients; by default those of the environment
+        variables. Without credentials, a server on loopback admits processes of its own user, by a
+        token that it stores in a private directory.
+      insecure: True to admit every caller on any address, without tokens and certificates.
+      file_roots: the directories and URL prefixes below which sessions of other processes may read
         and write files; by default `WEFT_FILE_ROOTS`, or else the directory for temporary files.
-      lease: seconds without a sign of life after which clients and tasks are given up, with their
-        sessions.
-      value_port: the port for sessions and values, which clients in other languages connect to;
-        by default a free one.
+      lease: the seconds without a sign of life after which clients and tasks are treated as lost
+        and their sessions are closed.
+      value_port: the port for sessions and values, to which clients in other languages connect; by
+        default a free one.
     Raises:
       InvalidArgumentError: the cluster has no such job or task, or the protocol is unknown.
-      PermissionDeniedError: it is reachable from other machines without certificates; or there is
-        no private directory for its token.
-      UnavailableError: the port is taken.
+      PermissionDeniedError: the server would be reachable from other machines without certificates;
+        or there is no private directory for its token.
+      UnavailableError: the port is in use.
 
     Examples:
       >>> server = wf.train.Server.create_local_server()
@@ -216,7 +216,7 @@ class Server:
 
     @property
     def target(self) -> str:
-        """The target of sessions on it: "grpc://localhost:2222"."""
+        """The target for sessions on the server: "grpc://localhost:2222"."""
         return f"grpc://{self._address.rpartition(':')[0]}:{self._control.port}"
 
     @property
@@ -226,12 +226,12 @@ class Server:
 
     @property
     def incarnation(self) -> int:
-        """The number of this life of the task; each has another one."""
+        """The incarnation: a number that differs after each restart of the task."""
         return self._worker.incarnation
 
     @property
     def master(self) -> Master:
-        """The master, for sessions of this process."""
+        """The master of the task, for sessions in this process."""
         return self._master
 
     @property
@@ -254,7 +254,7 @@ class Server:
         return [*self._connections.traffic(), *self._listener.traffic()]
 
     def start(self) -> None:
-        """Begin to answer; starting twice is fine."""
+        """Start to answer; may be called repeatedly."""
         if self._stopped.is_set():
             raise errors.FailedPreconditionError("the server was closed; make a new one")
         if not self._started:
@@ -299,16 +299,16 @@ class Server:
             pass
 
     def begin_drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Drain in a separate thread; close immediately if already draining."""
+        """Drain the server on another thread; if it is already draining, close it immediately."""
         was_draining, self._draining = self._draining, True
         end = self.close if was_draining else partial(self.drain, seconds)
         threading.Thread(target=end, name="weft-drain").start()
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Let running steps end, reject new ones, then close.
+        """Wait for running steps to end while rejecting new ones, then close the server.
 
         Args:
-          seconds: the time limit; steps that still run then are aborted.
+          seconds: the time limit, after which running steps are aborted.
         """
         name = self._task.to_string()
         _log.info("%s drains", name)
@@ -324,7 +324,7 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """End all sessions and steps, and answer no more."""
+        """End all sessions and steps, and stop answering."""
         if self._stopped.is_set():
             return
         self._stopped.set()
@@ -398,7 +398,7 @@ class Server:
 
 
 def _leader_asked(config: Any) -> str:
-    """Return the task that a ConfigProto says lets groups form; "" for none."""
+    """Return the group leader that a ConfigProto requests; "" if it requests none."""
     return "" if config is None else str(config.experimental.collective_group_leader)
 
 
@@ -435,7 +435,7 @@ def _packages() -> list[str]:
 def _parsed(
     document: Any, job: str | None, task: int | None, protocol: str | None, config: Any
 ) -> tuple[ClusterSpec, DeviceParts, str, Any]:
-    """Return the cluster, task, protocol and options that a server's arguments say."""
+    """Return the cluster, task, protocol and options that the arguments of a server specify."""
     if getattr(getattr(document, "DESCRIPTOR", None), "name", "") == "ServerDef":
         cluster = ClusterSpec(document.cluster)
         job, task = job or document.job_name or None, document.task_index if task is None else task

@@ -1,4 +1,4 @@
-"""Connections of sessions to their master: in the same process, or by a server's two ports."""
+"""Connections of sessions to their master, in the same process or at a server's ports."""
 
 from __future__ import annotations
 
@@ -26,23 +26,29 @@ _CALL_SECONDS: Final = 600.0
 
 
 GRACE_SECONDS: Final = 5.0
-"""Seconds after a deadline within which the master must report that it has passed."""
+"""Seconds after a deadline within which the master must report that the deadline has passed."""
 
 
 def _seconds(timeout: int) -> float:
-    """Return how long to wait for a master that has `timeout` milliseconds; 0 for no timeout."""
+    """Return the seconds to wait for a master whose timeout is in milliseconds.
+
+    0 for no timeout.
+    """
     return timeout / 1000 + GRACE_SECONDS if timeout else _CALL_SECONDS
 
 
 class MasterLink(Protocol):
-    """Connection of a session to a master. All methods raise the errors of the master."""
+    """Interface of the connection from a session to its master.
+
+    All methods raise the master's errors.
+    """
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
-        """Open a session; `limit` is how many seconds it may wait for tasks."""
+        """Open a session; `limit` is the number of seconds that it may wait for tasks."""
         ...
 
     def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
-        """Add a segment of nodes to its graph."""
+        """Add a segment of nodes to the graph of a session."""
         ...
 
     def plan(self, request: messages.Signature) -> messages.Planned:
@@ -70,7 +76,7 @@ class MasterLink(Protocol):
         ...
 
     def reset(self, request: messages.Reset, seconds: float = 0) -> None:
-        """Drop the state of all tasks; `seconds` is how long it may take, 0 for the default."""
+        """Drop the state of all tasks; `seconds` is the time limit, 0 for the default."""
         ...
 
     def close(self) -> None:
@@ -79,7 +85,7 @@ class MasterLink(Protocol):
 
 
 class LocalLink:
-    """A master of this process."""
+    """Link to a master in this process."""
 
     def __init__(self, master: Master) -> None:
         self._master = master
@@ -126,15 +132,15 @@ class LocalLink:
 
 
 class RemoteLink:
-    """A master of another process.
+    """Link to a master in another process.
 
     Args:
       address: "host:port" of its server.
-      credentials: what this process shows to it.
-      seconds: how long it may take until it answers.
+      credentials: the credentials of this process.
+      seconds: the time limit for connecting.
     Raises:
-      UnavailableError: no server answers there.
-      UnauthenticatedError: one of the two ends does not believe the other.
+      UnavailableError: no server answers at the address.
+      UnauthenticatedError: one end rejects the credentials of the other.
     """
 
     def __init__(self, address: str, credentials: Credentials, seconds: float) -> None:

@@ -12,7 +12,7 @@ Ask = Callable[[messages.Advance, Sequence[Any], float | None], Sequence[Any]]
 
 
 class FedLater:
-    """Values to feed to the step in the next call, and values fetched from it, by name."""
+    """Values to feed in the next call of a step, and values fetched from it, by name."""
 
     def __init__(self) -> None:
         self.fed: dict[str, Any] = {}
@@ -27,12 +27,12 @@ class RemotePartialStep:
     """A step on a master that exchanges values with its caller; see `PausedStep`.
 
     Args:
-      session, step: its numbers.
-      ask: calls the master, and waits for its reply.
-      tell: calls it without waiting, since finalizers may use it.
+      session, step: the numbers of the session and of the step.
+      ask: calls the master and waits for its reply.
+      tell: calls the master without waiting; finalizers use it.
     Attributes:
       rendezvous: exchanges feeds and fetches with the caller.
-      ended: whether nothing more can be fed or fetched.
+      ended: True if no further values can be fed or fetched.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RemotePartialStep:
     def advance(self, expected: Collection[str], to_the_end: bool, timeout: float | None) -> None:
         """Send the pending feeds, and wait for some fetches, or for the whole step.
 
-        Raises: OpError: the step failed or timed out; it has ended.
+        Raises: OpError: the step failed or timed out, and has ended.
         """
         fed, self.rendezvous.fed = self.rendezvous.fed, {}
         names = list(expected)
@@ -59,11 +59,11 @@ class RemotePartialStep:
         self.ended = to_the_end
 
     def cancel(self, reason: errors.OpError) -> None:
-        """End it from any thread."""
+        """End the step, from any thread."""
         self.close(reason)
 
     def close(self, reason: BaseException | None = None) -> None:
-        """End it; doing so twice is fine."""
+        """End the step; may be called repeatedly."""
         if self.ended:
             return
         self.ended = True

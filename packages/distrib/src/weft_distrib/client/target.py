@@ -52,14 +52,16 @@ if TYPE_CHECKING:
 SCHEME: Final = "grpc"
 
 SEGMENT_BYTES: Final = 1 << 26
-"""Maximum bytes of constants in one message that extends the graph; larger ones go alone."""
+"""Maximum size of the constants in one message that extends the graph; a larger constant has a
+message of its own.
+"""
 
 
 class Planned(Executable):
     """A signature that a master has planned.
 
     Attributes:
-      number: number of the signature in its session.
+      number: the number of the signature in its session.
     """
 
     __slots__ = ("number",)
@@ -73,8 +75,8 @@ class ClusterBackend(Backend):
     """The backend of one session on a server.
 
     Args:
-      link: to the master.
-      config: of the session.
+      link: the link to the master.
+      config: the options of the session.
     """
 
     def __init__(self, link: MasterLink, config: SessionConfig) -> None:
@@ -129,7 +131,7 @@ class ClusterBackend(Backend):
 
     @contextmanager
     def _confirmed(self) -> Iterator[None]:
-        """Record an extension that the master neither confirmed nor refused in time."""
+        """Handle an extension that the master neither confirmed nor rejected in time."""
         self._is_extending = True
         try:
             yield
@@ -144,7 +146,7 @@ class ClusterBackend(Backend):
         self._is_extending = False
 
     def _milliseconds(self) -> int:
-        """Return the seconds left until the deadline of planning; 0 for no limit."""
+        """Return the milliseconds until the deadline of planning; 0 for no limit."""
         deadline = self.planning_deadline
         return 0 if deadline is None else max(int((deadline - time.monotonic()) * 1000), 0) + 1
 
@@ -243,9 +245,9 @@ class ClusterBackend(Backend):
         """Run a step with a deadline and a trace; return its fetched values.
 
         Raises:
-          OpError: as `Session.run`.
+          OpError: see `Session.run`.
           UnavailableError: a task was lost; the message names it.
-          AbortedError: the master has dropped the session, or a task was started again.
+          AbortedError: the master has dropped the session, or a task was restarted.
         """
         assert isinstance(executable, Planned)
         if self._closed:
@@ -264,9 +266,9 @@ class ClusterBackend(Backend):
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        """Report a failed call as cancelled if the session was closed meanwhile.
+        """Convert errors of a call to CancelledError if the session was closed during the call.
 
-        Raises: FailedPreconditionError: the session is of the process that this one was forked of.
+        Raises: FailedPreconditionError: this process was forked from the process of the session.
         """
         if self._process != os.getpid():
             raise errors.FailedPreconditionError(
@@ -323,12 +325,12 @@ class ClusterBackend(Backend):
 
 
 def _fetched(value: Any) -> Any:
-    """Return a value as programs get it: a string of rank 0 as bytes instead of an array."""
+    """Convert a value to the form that programs get: a rank-0 string becomes bytes."""
     return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
 
 class GrpcTarget:
-    """The target `grpc://host:port`: a server's master."""
+    """The target `grpc://host:port`, which is the master of a server."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """See `Target`."""

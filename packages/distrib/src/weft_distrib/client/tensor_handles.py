@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 class RemoteTensors:
-    """The values of one session, as `SessionTensors`; steps of the session read and drop them.
+    """The values that one session keeps, like `SessionTensors`; its steps read and delete them.
 
-    The nodes of these steps are added to its graph, once for each device that keeps something.
+    The nodes of these steps are added to the session's graph, once for each device that keeps
+    values.
 
     Args:
-      session: is not kept alive.
+      session: the session, which is only weakly referenced.
     """
 
     def __init__(self, session: BaseSession) -> None:
@@ -40,8 +41,8 @@ class RemoteTensors:
         """Return a value, which belongs to the caller.
 
         Raises:
-          InvalidArgumentError: there is none, or it is of another type.
-          OpError: as `Session.run`.
+          InvalidArgumentError: the value does not exist or has another type.
+          OpError: see `Session.run`.
         """
         session, key = self._open_session(), (_keeper(handle), dtype)
         with self._lock:
@@ -52,11 +53,11 @@ class RemoteTensors:
         return session.run(value, {holder: handle})
 
     def delete(self, handle: str) -> None:
-        """Drop a value.
+        """Delete a value.
 
         Raises:
-          InvalidArgumentError: there is none.
-          OpError: as `Session.run`.
+          InvalidArgumentError: the value does not exist.
+          OpError: see `Session.run`.
         """
         session, key = self._open_session(), _keeper(handle)
         with self._lock:
@@ -67,11 +68,11 @@ class RemoteTensors:
         session.run(deleter, {holder: handle})
 
     def discard(self, handle: str) -> None:
-        """Drop a value with the next call of `drop_discarded`."""
+        """Mark a value for deletion by the next call of `drop_discarded`."""
         self._dropped.append(handle)
 
     def drop_discarded(self) -> None:
-        """Drop tensors without remaining handles."""
+        """Delete the values whose handles no longer exist."""
         while self._dropped:
             with suppress(errors.OpError):  # it was deleted by its name, or with its task
                 self.delete(self._dropped.popleft())
@@ -84,13 +85,13 @@ class RemoteTensors:
 
 
 def _keeper(handle: str) -> str:
-    """Return the device that keeps a value, which stands last in its handle."""
+    """Return the device that keeps a value, which is the last part of its handle."""
     return handle.rpartition(";")[2]
 
 
 @contextmanager
 def _adding_to(graph: Graph) -> Iterator[None]:
-    """Add nodes outside the program's current scopes."""
+    """Add nodes to a graph, independently of the program's current scopes."""
     with (
         graph.as_default(),
         graph.control_dependencies(None),

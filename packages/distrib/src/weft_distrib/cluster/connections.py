@@ -37,7 +37,7 @@ class Connections:
 
     Args:
       cluster: the addresses of the tasks.
-      opening: the identity of this process in handshakes.
+      opening: the handshake options of this process.
     """
 
     def __init__(self, cluster: ClusterSpec, opening: ConnectionOptions) -> None:
@@ -56,7 +56,7 @@ class Connections:
             return result
 
     def control(self, task: DeviceParts) -> ControlClient:
-        """Return the client for control calls of a task.
+        """Return the client for control calls to a task.
 
         Raises: InvalidArgumentError: the cluster has no such task.
         """
@@ -70,27 +70,30 @@ class Connections:
         Args:
           deadline: in `time.monotonic()`.
           expected: returns False when the answer is no longer needed.
-        Raises: UnavailableError: it did not answer; also errors of the task.
+        Raises: UnavailableError: the task did not answer. Errors of the task are raised too.
         """
         return self._task(task).ask(deadline, expected)
 
     def report(self, task: DeviceParts, seconds: float) -> messages.Report:
-        """Return the report of a task; if it does not answer, its state as seen from outside."""
+        """Return the report of a task.
+
+        If the task does not answer, its state according to its probe process.
+        """
         return self._task(task).report(seconds)
 
     def connect(self, task: DeviceParts) -> Channel:
-        """Return the value connection to a task, which is created on demand.
+        """Return the value connection to a task, which is opened if necessary.
 
         Raises:
-          UnavailableError: it does not answer.
+          UnavailableError: the task does not answer.
           InvalidArgumentError: the cluster has no such task.
         """
         return self._task(task).connect()
 
     def channel(self, task: DeviceParts) -> Channel:
-        """Return the value connection that `connect` has made, which may be lost by now.
+        """Return the value connection that `connect` has opened; it may have been lost since.
 
-        Raises: UnavailableError: there never was one.
+        Raises: UnavailableError: `connect` has not opened one.
         """
         channel = self._task(task).channel
         if channel is None:
@@ -104,7 +107,7 @@ class Connections:
         return [c.traffic for c in channels if c is not None and c.lost is None]
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         with self._lock:
             tasks = list(self._tasks.values())
         for task in tasks:
@@ -112,7 +115,7 @@ class Connections:
 
 
 class _Task:
-    """One other task."""
+    """The connections to one other task."""
 
     def __init__(self, task: DeviceParts, address: str, opening: ConnectionOptions) -> None:
         self._opening = opening
@@ -164,7 +167,7 @@ class _Task:
         return report
 
     def _probe_state(self, seconds: float) -> str:
-        """Return the state of a server according to the process beside it."""
+        """Return the state of a server according to its probe process."""
         if self._status is None:
             return "unreachable"
         return probe(
@@ -199,13 +202,13 @@ class _Task:
 
 
 def dialled(host: str, peer: str, status: messages.Status, opening: ConnectionOptions) -> Channel:
-    """Return a value connection to a task of known status; it ends if the task is lost.
+    """Open a value connection to a task whose status is known; it ends if the task is lost.
 
     Args:
-      opening: the identity of this process.
+      opening: the handshake options of this process.
     Raises:
       UnavailableError: the task does not answer.
-      UnauthenticatedError: one of the ends rejects the other.
+      UnauthenticatedError: one end rejects the credentials of the other.
     """
     address = (host, status.wire_port)
     channel = dial(address, peer, opening, status.incarnation, CONNECT_SECONDS)
@@ -227,9 +230,9 @@ def watched_heart(
     opening: ConnectionOptions,
     on_lost: Callable[[errors.OpError], None],
 ) -> Watched:
-    """Watch a task of known status from now on.
+    """Start watching the liveness of a task whose status is known.
 
-    Raises: UnavailableError: its host has no address.
+    Raises: UnavailableError: the name of its host cannot be resolved.
     """
     try:
         result = host if ":" in host else socket.gethostbyname(host)

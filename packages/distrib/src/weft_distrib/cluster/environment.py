@@ -1,4 +1,4 @@
-"""The description of a task in the environment: `TF_CONFIG`, as set by cluster managers."""
+"""The description of a task in the environment variable `TF_CONFIG`, which cluster managers set."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def task_from_environment(environment: Mapping[str, str] | None = None) -> Task 
     """Return the task that `TF_CONFIG` describes.
 
     Args:
-      environment: the process's by default.
-    Returns: the task; None if the variable is not set.
-    Raises: InvalidArgumentError: it is set, but does not describe a task.
+      environment: the environment variables; by default those of the process.
+    Returns: the task, or None if the variable is not set.
+    Raises: InvalidArgumentError: the variable does not describe a task.
     """
     text = (os.environ if environment is None else environment).get(VARIABLE)
     if not text:

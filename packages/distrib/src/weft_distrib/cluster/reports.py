@@ -22,9 +22,9 @@ def gather(
     """Request the reports of all tasks.
 
     Args:
-      tasks: of the cluster, in the order of the reports.
-      connections: to them.
-      report: the report of the task that asks, if it is one.
+      tasks: the tasks of the cluster, in the order of the reports.
+      connections: the connections to the tasks.
+      report: the own report of the calling task; None if the caller is not a task.
     """
 
     def ask(task: DeviceParts) -> messages.Report:

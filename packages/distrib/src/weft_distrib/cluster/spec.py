@@ -21,9 +21,9 @@ class ClusterSpec:
       cluster: a mapping from job names to lists of "host:port", or to mappings from task numbers to
         such addresses if not all are known; another ClusterSpec; or a ClusterDef.
     Raises:
-      InvalidArgumentError: an address is invalid or repeated, or a job's name cannot be part of a
-        device's.
-      TypeError: `cluster` is none of these.
+      InvalidArgumentError: an address is invalid or repeated, or the name of a job cannot be part
+        of a device name.
+      TypeError: `cluster` has another type.
 
     Examples:
       >>> cluster = wf.train.ClusterSpec({"ps": ["ps0:2222"], "worker": ["w0:2222", "w1:2222"]})
@@ -64,7 +64,7 @@ class ClusterSpec:
 
     @property
     def jobs(self) -> list[str]:
-        """The names of the jobs, in order."""
+        """The names of the jobs in order."""
         return sorted(self._jobs)
 
     def _job(self, name: str) -> dict[int, str]:
@@ -110,7 +110,7 @@ class ClusterSpec:
         return [tasks.get(i) for i in range(max(tasks, default=-1) + 1)]
 
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
-        """Return the cluster as a mapping that makes an equal one."""
+        """Return the cluster as a mapping, from which an equal one can be created."""
         return {job: _as_list(self._jobs[job]) for job in self.jobs}
 
     def as_cluster_def(self) -> Any:
@@ -123,7 +123,7 @@ class ClusterSpec:
         return cluster_def
 
     def tasks(self) -> list[DeviceParts]:
-        """Return all tasks, as the beginnings of the names of their devices."""
+        """Return all tasks as prefixes of device names."""
         return [DeviceParts(job, 0, task) for job in self.jobs for task in sorted(self._jobs[job])]
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""Arithmetic on pieces of tensors: merging, and the final division."""
+"""Arithmetic of collective operations: merging of pieces, and the final division."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MERGES: Final[Mapping[str, Callable[..., Any]]] = {
     "Min": np.minimum,
     "Max": np.maximum,
 }
-"""By the name of a merge_op: `merge(a, b, out=c)`."""
+"""Merge functions `merge(a, b, out=c)` by the name of a merge_op."""
 
 NCCL_OPS: Final[Mapping[str, str]] = {
     "Add": "NCCL_SUM",
@@ -25,7 +25,7 @@ NCCL_OPS: Final[Mapping[str, str]] = {
 
 
 def divide(values: Any, count: int) -> None:
-    """Divide an array of the host or a GPU in place; integers are rounded towards zero."""
+    """Divide an array, of the host or a GPU, in place; integers are rounded towards zero."""
     divisor = values.dtype.type(count)
     if values.dtype.kind not in "iu":
         values /= divisor

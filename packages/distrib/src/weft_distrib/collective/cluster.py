@@ -1,4 +1,4 @@
-"""Groups over the tasks of a cluster: one task lets them form, and members pull of each other."""
+"""Groups over the tasks of a cluster: one task forms them; members pull from each other."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from weft_tensor import errors
 
 _KEYS: Final = 2**64
 _KEPT_SECONDS = 60.0
-"""Seconds for which the data and the error of a member that left stay available to the others."""
+"""Seconds for which the data and the error of a member that has left remain available to others."""
 
 _POLL_SECONDS = 0.005
 
 
 def leader_of(cluster: ClusterSpec, requested: str = "") -> DeviceParts:
-    """Return the task that forms groups: the requested one, else the first chief or worker.
+    """Return the task that forms groups: the requested one, or else the first chief or worker.
 
     Args:
-      requested: a device's name, as for `ConfigProto.experimental.collective_group_leader`.
+      requested: the name of a device, as for `ConfigProto.experimental.collective_group_leader`.
     Raises: InvalidArgumentError: the cluster has no such task.
     """
     if requested:
@@ -45,7 +45,7 @@ def leader_of(cluster: ClusterSpec, requested: str = "") -> DeviceParts:
 
 
 class _Left(NamedTuple):
-    """A member that has left; its sent data can be requested until some time."""
+    """A member that has left, whose sent data is available until some time."""
 
     rendezvous: Rendezvous
     error: errors.OpError
@@ -57,9 +57,9 @@ class ClusterTransport:
     """Transport between devices of several tasks.
 
     Args:
-      worker: of this task.
-      peers: the others.
-      leader: the task that lets groups form.
+      worker: the worker of this task.
+      peers: the connections to the other tasks.
+      leader: the task that forms groups.
     """
 
     def __init__(self, worker: Worker, peers: Peers, leader: DeviceParts) -> None:
@@ -86,7 +86,7 @@ class ClusterTransport:
         return self._worker.open_rendezvous(StepKey(number, 0))
 
     def end(self, number: int, error: errors.OpError, drained: bool) -> None:
-        """See `Transport`; sent data stays available for a while."""
+        """See `Transport`; sent data remains available for a while."""
         rendezvous = self._worker.find_rendezvous(StepKey(number, 0))
         rendezvous.finish(error)
         with self._lock:
@@ -125,7 +125,7 @@ def _ignored(value: object) -> None:
 
 
 class _Answer:
-    """Answers requests for the members of a group, from this task or another."""
+    """Answers requests to join a group, from this task or another one."""
 
     def __init__(self, wait: Reply) -> None:
         self._wait = wait
@@ -147,12 +147,12 @@ class _Answer:
 
 
 class Collectives:
-    """A task's part in collective operations.
+    """The part of one task in collective operations.
 
     Args:
-      worker: of the task.
-      peers: the other tasks.
-      leader: the task that lets groups form.
+      worker: the worker of the task.
+      peers: the connections to the other tasks.
+      leader: the task that forms groups.
     """
 
     def __init__(self, worker: Worker, peers: Peers, leader: DeviceParts) -> None:
@@ -162,7 +162,7 @@ class Collectives:
         worker.when_forgotten.append(self._runtime.forget)
 
     def serve(self, call: Call) -> bool:
-        """Execute a call of another task; return False if it is not a collective call."""
+        """Handle a call of another task; return False if it is not a collective call."""
         if call.method != methods.JOIN:
             return False
         request = decode(messages.Join, call.meta)
@@ -184,5 +184,5 @@ class Collectives:
         return True
 
     def close(self, seconds: float) -> None:
-        """Wait for a limited time until the peers have read what this task sent."""
+        """Wait, up to a time limit, until the peers have read what this task has sent."""
         self._transport.drain(seconds)

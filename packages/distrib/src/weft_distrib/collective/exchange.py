@@ -1,4 +1,4 @@
-"""The values that a member of a group sends and receives in one run."""
+"""The values that a member of a group sends and receives in one run of an operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_tensor import errors
 Array = np.ndarray[Any, Any]
 
 _AHEAD: Final = 16
-"""Pieces that are asked for before the first of them is needed."""
+"""Number of pieces that are requested before the first of them is needed."""
 
 
 class Operation(NamedTuple):
@@ -31,11 +31,11 @@ class Operation(NamedTuple):
       instance: the key.
       kind: "reduce", "gather" or "broadcast".
       dtype: element type.
-      merge, final: of a reduction.
+      merge, final: the merge and the final operation of a reduction.
       hint: the node's preferred algorithm.
-      sends: whether this member is the source of a broadcast.
+      sends: True if this member is the source of a broadcast.
       node: the node's name, to detect two nodes with one key.
-      timeout: seconds that the others may take; 0 for no limit.
+      timeout: the seconds to wait for other members; 0 for no limit.
     """
 
     instance: int
@@ -53,9 +53,9 @@ class Place(Protocol):
     """The position of a member in its group.
 
     Attributes:
-      key: of the group.
-      members: all of them, in order.
-      rank: its own index among them.
+      key: the key of the group.
+      members: all members in order.
+      rank: the index of this member.
       own: the rendezvous for the values that it sends.
     """
 
@@ -74,14 +74,14 @@ class Place(Protocol):
 
 
 class Exchange:
-    """One run of an operation, in one thread.
+    """One run of an operation, on one thread.
 
     Args:
-      place: the member's.
+      place: the member's position in the group.
       operation: the computation.
-      run: identifies the run, the same in all members.
+      run: the identifier of the run, the same in all members.
     Attributes:
-      operation: as given.
+      operation: the computation.
     """
 
     def __init__(self, place: Place, operation: Operation, run: str) -> None:
@@ -91,12 +91,12 @@ class Exchange:
         self._deadline = time.monotonic() + limit if limit else None
 
     def send(self, peer: int, name: str, value: Array) -> None:
-        """Send a value to a member; it must not change until it has been received."""
+        """Send a value to a member; the value must not change until it has been received."""
         place = self._place
         place.own.send(self.key(place.rank, peer, name), value)
 
     def key(self, sender: int, receiver: int, name: str) -> str:
-        """Under which a value of this run goes from one member to another."""
+        """Return the rendezvous key of a value that one member sends to another in this run."""
         members = self._place.members
         return f"{members[sender].device};{members[receiver].device};{self._run}:{name}"
 
@@ -105,9 +105,9 @@ class Exchange:
         return self._place.ask(peer, self.key(peer, self._place.rank, name))
 
     def take(self, wait: Reply, peer: int) -> Array:
-        """Return the value that was asked for.
+        """Wait for a requested value and return it.
 
-        Raises: DeadlineExceededError: it did not come in time.
+        Raises: DeadlineExceededError: the value did not arrive in time.
         """
         array: Array = self.within(wait, f"{self._place.members[peer].device} did not reach")
         return array
@@ -115,7 +115,8 @@ class Exchange:
     def within(self, wait: Reply, late: str) -> Any:
         """Return the result of `wait`, within the time limit of the operation.
 
-        Raises: DeadlineExceededError: it did not arrive; `late` begins the message.
+        Raises: DeadlineExceededError: the result did not arrive; `late` is the beginning of the
+          message.
         """
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
         operation = self.operation
@@ -130,13 +131,13 @@ class Exchange:
             self._place.forget(wait)
 
     def receive(self, peer: int, name: str) -> Array:
-        """Return a value of a member; waits for it."""
+        """Wait for a value of a member and return it."""
         return self.take(self.ask(peer, name), peer)
 
     # ------------------------------------------------------------------------- schedules
 
     def carry_out(self, actions: Schedule, flat: Array) -> None:
-        """Execute a schedule on a buffer of rank 1."""
+        """Run a schedule on a buffer of rank 1."""
         merge, size = MERGES[self.operation.merge], len(self._place.members)
         for action, replies in self._asked_ahead(actions):
             kind, peer, start, stop, phase = action
@@ -159,7 +160,7 @@ class Exchange:
                     mine[...] = actual
 
     def _asked_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Reply]]]:
-        """Yield the actions with their receives, which are requested ahead of time."""
+        """Yield the actions, requesting the pieces that they receive ahead of time."""
         ahead: deque[tuple[Action, list[Reply]]] = deque()
         requested = 0
         for action in actions:
@@ -207,14 +208,14 @@ class Exchange:
 
 
 def packed(message: dict[str, Any]) -> Array:
-    """Encode a message between members as a value."""
+    """Encode a message between members as a value, which `unpacked` decodes."""
     return np.frombuffer(json.dumps(message).encode(), np.uint8)
 
 
 def unpacked(data: Any) -> dict[str, Any]:
-    """Return the message of `packed`.
+    """Decode a message that `packed` has encoded.
 
-    Raises: DataLossError: it is none.
+    Raises: DataLossError: the data is not such a message.
     """
     try:
         result = json.loads(np.asarray(data).tobytes())

@@ -15,7 +15,7 @@ class Member(NamedTuple):
 
     Attributes:
       device: its full name.
-      number: identifies its rendezvous; a new one each time that it joins.
+      number: identifies its rendezvous; it is new each time that the device joins.
     """
 
     device: str
@@ -23,11 +23,11 @@ class Member(NamedTuple):
 
 
 Outcome = tuple[Member, ...] | errors.OpError
-"""The members of a group in their order, or why there is none."""
+"""The members of a group in order, or the error if it was not formed."""
 
 Answer = Callable[[Outcome], None]
 GroupAnswers = list[tuple[Answer, Outcome]]
-"""Answers and the outcomes to send to them."""
+"""Receivers of answers, with the outcomes to send to them."""
 
 
 @dataclass
@@ -38,10 +38,10 @@ class _Forming:
 
 
 class Groups:
-    """The groups that still lack members.
+    """The groups that are waiting for members.
 
-    A group is formed when all of its devices have joined, and is then forgotten here. So after a
-    group is lost, all members have to join again before a new one is formed.
+    A group is formed when all of its devices have joined, and is then removed here. After a group
+    is lost, all members must join again to form a new one.
     """
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ class Groups:
         return answers
 
     def leave(self, key: int, number: int) -> None:
-        """Remove a waiting device; does nothing if the group was formed meanwhile."""
+        """Remove a waiting device; does nothing if the group has been formed."""
         self._take(key, number)
 
     def expire(self, key: int, number: int, seconds: float) -> GroupAnswers:
-        """Time out a waiting device; does nothing if the group was formed meanwhile."""
+        """Let the wait of a device time out; does nothing if the group has been formed."""
         group = self._forming.get(key)
         members = [] if group is None else sorted(group.members, key=_order)
         answer = self._take(key, number)

@@ -1,4 +1,4 @@
-"""A device's membership in a group: joining, agreeing on operations, and running them."""
+"""Membership of a device in a group: joining, agreeing on operations, and running them."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ _log = logging.getLogger("weft")
 
 Array = np.ndarray[Any, Any]
 Empty = Callable[[tuple[int, ...], np.dtype[Any]], Array]
-"""An allocator of the host's memory."""
+"""Allocator of arrays in the host's memory."""
 
 FORM_SECONDS: Final = 600.0
-"""Default number of seconds in which the members of a group must join."""
+"""Default number of seconds within which the members of a group must join."""
 
 _PIECE_BYTES = 1 << 19
-"""Bytes that are sent, merged and forwarded at a time."""
+"""Number of bytes that are sent, merged and forwarded as one piece."""
 
 _SMALL_BYTES = 1 << 16
-"""Maximum bytes at which latency dominates bandwidth."""
+"""Maximum size in bytes for which latency dominates bandwidth."""
 
 _FEW = 4
-"""Maximum number of members that send small values all to all."""
+"""Maximum number of members that exchange small values directly, all to all."""
 
 
 class Transport(Protocol):
-    """Communication between members of groups."""
+    """Interface for the communication between members of groups."""
 
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
-        """Request to join a group; `wait` receives the members. Return a function to cancel."""
+        """Request to join a group; `wait` receives the members.
+
+        Return a function that cancels the request.
+        """
         ...
 
     def begin(self, number: int) -> Rendezvous:
@@ -57,7 +60,7 @@ class Transport(Protocol):
         """Stop sending: deliver values already sent, and fail all other requests.
 
         Args:
-          drained: whether other members still need values they have not read.
+          drained: True if other members may still read values that were sent.
         """
         ...
 
@@ -71,8 +74,8 @@ class _Instance:
 
     Attributes:
       node: the node of the runs.
-      count: number of steps that used it, as of a random op's stream.
-      verdict: the agreement of the members in the first run.
+      count: the number of steps that have used it, as for random streams.
+      verdict: the agreement of the members, which the first run reaches.
     """
 
     def __init__(self, node: str) -> None:
@@ -85,18 +88,18 @@ class _Instance:
 class Membership:
     """One device in one group, for one session.
 
-    It is formed in the first run and lasts until the session ends or a run fails. After a failure
-    it is unusable, as are the groups of the other members, whose runs fail too: their run counts
-    may differ. The next run forms a new group.
+    The group is formed in the first run, and lasts until the session ends or a run fails. A failure
+    makes the group unusable for all members, because their numbers of runs may differ. The next run
+    forms a new group.
 
     Args:
-      transport: to the others.
-      key, size: of the group.
-      device: the member's name.
-      in_order: whether sums on the host are computed in the order of the members.
+      transport: the transport to the other members.
+      key, size: the key and the size of the group.
+      device: the name of the member.
+      in_order: True if sums on the host are computed in the order of the members.
     Attributes:
       members, rank, own: as for `Place`.
-      error: the reason why it ended; None before that.
+      error: the reason why the membership ended; None before that.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class Membership:
     # -------------------------------------------------------------------------- runs
 
     def number(self, operation: Operation) -> str:
-        """Return the number of an instance's run; called on the thread of the step's iteration.
+        """Return the number of an instance's run; call it on the thread of the step's iteration.
 
         Raises: InvalidArgumentError: two nodes of the step have the same instance key.
         """
@@ -137,14 +140,14 @@ class Membership:
         return f"{operation.instance}:{step}:{tag}"
 
     def run(self, operation: Operation, run: str, value: Any, device: Device) -> Any:
-        """Compute with the other members; waits for them.
+        """Compute an operation together with the other members, waiting for them.
 
         Args:
           run: a result of `number`.
-          value: this member's, if it has one; None if it only receives.
-          device: the member's.
+          value: the value of this member; None if it only receives.
+          device: the device of this member.
         Returns: a new value of the device, or `value` itself for the source of a broadcast.
-        Raises: OpError: a member is missing, lost or gone, or they do not agree.
+        Raises: OpError: a member is missing, has left or was lost, or the members do not agree.
         """
         self._form(operation.timeout)
         exchange = Exchange(self, operation, run)
@@ -172,7 +175,7 @@ class Membership:
         return result
 
     def _plan(self, hint: str, flat: Array) -> schedule.Schedule:
-        """Return the schedule of a reduction, consistent over all members."""
+        """Return the schedule of a reduction, which is the same for all members."""
         small = flat.nbytes <= _SMALL_BYTES
         if hint == "auto":
             hint = "tree" if small else "ring"
@@ -200,7 +203,7 @@ class Membership:
         value: Array | None,
         empty: Empty,
     ) -> Array:
-        """Return the shape goes ahead, since receivers may not know it."""
+        """Broadcast a value; its shape is sent first, because receivers may not know it."""
         parent, children = schedule.family(self.rank, self.size, source)
         if value is None:
             shape = exchange.receive(parent, "shape")
@@ -215,7 +218,7 @@ class Membership:
     # ------------------------------------------------------------------------ members
 
     def _form(self, seconds: float) -> None:
-        """Find the other members, unless that was done before."""
+        """Join the group, unless that was already done."""
         with self._forming:
             if self.members:
                 return
@@ -235,7 +238,7 @@ class Membership:
             self.members = members
 
     def _agree(self, operation: Operation, device: Device) -> dict[str, Any]:
-        """Return the verdict on an instance, which the first run decides."""
+        """Return the agreement on an instance, which its first run reaches."""
         instance = self._instances[operation.instance]
         with instance.lock:
             if not instance.verdict:
@@ -248,7 +251,10 @@ class Membership:
         return verdict
 
     def _compare(self, operation: Operation, device: Device) -> dict[str, Any]:
-        """Compare the operations that all members want, at the first member, which answers all."""
+        """Compare the operations of all members.
+
+        The first member does this and answers the others.
+        """
         exchange = Exchange(self, operation, str(operation.instance))
         mine = {
             "what": [operation.kind, str(operation.dtype), operation.merge, operation.final],
@@ -328,10 +334,10 @@ class Membership:
             self._waiters.discard(wait)
 
     def end(self, error: errors.OpError, drained: bool = False) -> None:
-        """Fail all runs, here and in other members; does nothing after it has ended.
+        """Fail all runs, in this and other members; does nothing if it has already ended.
 
         Args:
-          drained: whether no run has failed, so that others may still need the values sent.
+          drained: True if no run has failed, so that others may still read values that were sent.
         """
         with self._lock:
             if self.error is not None:
@@ -347,7 +353,7 @@ class Membership:
             wait.fail(error.copy())
 
     def leave(self, op_error: errors.OpError, drained: bool = False) -> None:
-        """End it for a reason of this member; `drained` as for `end`."""
+        """End the membership because of an error of this member; `drained` as for `end`."""
         message = f"{self._me.device} has left group {self.key}: {op_error.message}"
         self.end(errors.AbortedError(message), drained)
 
@@ -357,7 +363,7 @@ def _piece(flat: Array) -> int:
 
 
 class _Watch(Reply):
-    """Ends a membership when its value cannot arrive any more."""
+    """Receiver of a value that ends a membership when the value cannot arrive any more."""
 
     __slots__ = ("_member",)
 

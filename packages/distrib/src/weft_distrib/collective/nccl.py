@@ -2,8 +2,8 @@
 
 NCCL requires all members of a group to begin their operations in the same order, and blocks forever
 if one does not. So a run begins when all members have reached its operation, in an order defined by
-the first member. Each member watches the previous one, so that all learn about a lost one. Calls
-that wait inside NCCL have their own thread.
+the first member. Each member watches the previous one, so that all members notice if one is lost.
+Calls that wait inside NCCL run on threads of their own.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _THREADS: Final = WaitingThreads("weft-nccl")
 _TYPES: Final = frozenset(
     ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint32", "uint64")
 )
-"""Element types that NCCL can merge; its names for them have a prefix."""
+"""Element types that NCCL can merge, by NCCL's names without their prefix."""
 _PAIRS: Final[Mapping[str, str]] = {"complex64": "float32", "complex128": "float64"}
-"""Types that are summed as pairs of numbers."""
+"""Complex types, which are summed as pairs of real numbers."""
 
 
 # ------------------------------------------------------------------------------- whether
 
 
 def gpu_of(device: Device) -> str:
-    """Return the identity of a GPU, the same in all processes; empty for other devices."""
+    """Return the identity of a GPU, which is the same in all processes; "" for other devices."""
     if device.type != "GPU":
         return ""
     gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
@@ -52,7 +52,7 @@ def gpu_of(device: Device) -> str:
 
 
 def unsupported_reason(device: Device, operation: Operation) -> str:
-    """Return why NCCL does not support an operation of a device; empty if it does."""
+    """Return why NCCL does not support an operation on a device; "" if it does."""
     if device.type != "GPU":
         return f"{device.name} is not a GPU"
     if not nccl_module().available:
@@ -70,10 +70,11 @@ def unsupported_reason(device: Device, operation: Operation) -> str:
 
 
 def find_obstacle(members: Sequence[Member], descriptions: Sequence[Mapping[str, Any]]) -> str:
-    """Return why NCCL does not support an operation of a group; empty if it does.
+    """Return why NCCL does not support an operation of a group; "" if it does.
 
     Args:
-      descriptions: for each member `gpu`, by `gpu_of`, and `nccl`, by `unsupported_reason`.
+      descriptions: for each member `gpu`, the result of `gpu_of`, and `nccl`, the result of
+        `unsupported_reason`.
     """
     seen: dict[str, str] = {}
     for member, expected in zip(members, descriptions, strict=True):
@@ -92,9 +93,10 @@ class Communicator:
     """A device's NCCL communicator; its creation waits for the other members.
 
     Args:
-      gpu: of the device; a reference to the device would keep its session's state alive.
-      size, rank: of the group, and this member's rank.
-      unique: NCCL's unique id from the first member.
+      gpu: the GPU of the device. It is passed instead of the device, which would keep the state of
+        its session alive.
+      size, rank: the size of the group, and the rank of this member.
+      unique: NCCL's unique id, which the first member has created.
     """
 
     def __init__(self, gpu: Gpu, size: int, rank: int, unique: bytes) -> None:
@@ -104,7 +106,7 @@ class Communicator:
             self._stream = self._cuda.Stream(non_blocking=True)
 
     def begin(self, operation: Operation, mine: Any, result: Any, source: int) -> Any:
-        """Enqueue an operation on contiguous arrays; returns the event of its end."""
+        """Enqueue an operation on contiguous arrays; return the event of its end."""
         nccl, ends, stream = self._nccl, self._ends, self._stream
         kind, name, count = operation.kind, operation.dtype.name, result.size
         event = self._cuda.Event
@@ -131,18 +133,18 @@ class Communicator:
         self._ends.check_async_error()
 
     def close(self) -> None:
-        """Release it, with the other ends; may wait for them."""
+        """Destroy the communicator, together with the other members; may wait for them."""
         with self._gpu.active():
             self._ends.destroy()
 
     def abort(self) -> None:
-        """Abort pending operations; their events then complete."""
+        """Abort pending operations, so that their events complete."""
         with self._gpu.active():
             self._ends.abort()
 
 
 class _Turns:
-    """Lets runs begin in the order in which the first member has numbered them."""
+    """Makes runs begin in the order in which the first member has numbered them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -150,14 +152,14 @@ class _Turns:
         self._error: errors.OpError | None = None
 
     def take_number(self) -> int:
-        """Return the number of the next turn; called by the first member only."""
+        """Return the next number; only the first member calls this."""
         with self._changed:
             self._last_given += 1
             return self._last_given - 1
 
     @contextmanager
     def take(self, ticket: int) -> Iterator[None]:
-        """Wait for a turn, and start the next one at the end of the block."""
+        """Wait until a number is next; the end of the block releases the following one."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._next == ticket)
             if self._error is not None:
@@ -176,7 +178,7 @@ class _Turns:
 
 
 class Watching(Place, Protocol):
-    """A place that reports the end of other members."""
+    """Interface of a place that reports the end of other members."""
 
     def registered(self, wait: Reply) -> Reply:
         """Make `wait` fail when the membership ends."""
@@ -191,7 +193,7 @@ class NcclRuns:
     """The NCCL operations of a member of a group.
 
     Args:
-      place: the member's.
+      place: the member's position in the group.
     """
 
     def __init__(self, place: Watching) -> None:
@@ -203,7 +205,7 @@ class NcclRuns:
         self._error: errors.OpError | None = None
 
     def unique(self) -> str:
-        """Return NCCL's unique id in hexadecimal; called by the first member only."""
+        """Return NCCL's unique id in hexadecimal; only the first member calls this."""
         with self._lock:
             self._unique = self._unique or bytes(nccl_module().get_unique_id())
             return self._unique.hex()
@@ -211,13 +213,13 @@ class NcclRuns:
     def run(
         self, exchange: Exchange, verdict: Mapping[str, Any], value: Any, device: Device
     ) -> Any:
-        """Compute with the other members; waits for them.
+        """Compute an operation together with the other members, waiting for them.
 
         Args:
           verdict: `nccl`, a result of `unique`, and for a broadcast the `source`.
-          value: this member's; None if it only receives.
+          value: the value of this member; None if it only receives.
         Returns: a value of the device.
-        Raises: OpError: as `Membership.run`.
+        Raises: OpError: see `Membership.run`.
         """
         gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
         place, operation = self._place, exchange.operation
@@ -252,7 +254,10 @@ class NcclRuns:
         return _finished(operation, result, size, gpu)
 
     def _agree_on_shape(self, exchange: Exchange, shape: Sequence[int] | None) -> dict[str, Any]:
-        """Wait until all have come; the first member checks the shapes, and assigns the turn."""
+        """Wait until all members have arrived.
+
+        The first one checks the shapes and assigns a number.
+        """
         place, mine = self._place, None if shape is None else list(shape)
         if place.rank:
             exchange.send(0, "come", packed({"shape": mine}))
@@ -304,7 +309,7 @@ class NcclRuns:
         ends.check()
 
     def _open(self, gpu: GpuDevice, unique: str) -> Communicator:
-        """Create the communicator, in the first turn."""
+        """Create the communicator; only the first run does this."""
         communicator = Communicator(
             gpu.hardware, len(self._place.members), self._place.rank, bytes.fromhex(unique)
         )
@@ -317,7 +322,7 @@ class NcclRuns:
         return communicator
 
     def end(self, error: errors.OpError, drained: bool) -> None:
-        """Fail pending operations; if the member has `drained`, there are none."""
+        """Fail pending operations; if the member has `drained`, nothing is pending."""
         self._turns.end(error)
         with self._lock:
             self._error = error

@@ -1,4 +1,4 @@
-"""The groups that devices of this process are in: of one process alone, or of a cluster's task."""
+"""Collective runtimes: of the devices of a single process, or of a task in a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _THREADS: Final = WaitingThreads("weft-collective")
 
 
 class Leader:
-    """Lets groups form; a thin shell around `Groups`."""
+    """The task that forms groups: a thin shell around `Groups`."""
 
     def __init__(self) -> None:
         self._groups = Groups()
@@ -35,7 +35,7 @@ class Leader:
     def join(
         self, key: int, size: int, member: Member, seconds: float, answer: Callable[[Outcome], None]
     ) -> Callable[[], None]:
-        """Like `Groups.join`; return a function that undoes it."""
+        """Join a group as in `Groups.join`; return a function that undoes it."""
 
         def expire() -> None:
             with self._lock:
@@ -64,7 +64,7 @@ def _deliver_answers(answers: GroupAnswers) -> None:
 
 
 class LocalTransport:
-    """Between the devices of one process."""
+    """Transport between the devices of one process."""
 
     def __init__(self) -> None:
         self._leader = Leader()
@@ -104,9 +104,9 @@ class CollectiveRuntime:
     """The memberships of the devices of a task.
 
     Args:
-      transport: to the others.
-      in_order: whether sums on the host are made in the order of the members, unless nodes say
-        otherwise; those of a deterministic device always are.
+      transport: the transport to other members.
+      in_order: True if sums on the host are computed in the order of the members by default; on
+        deterministic devices they always are.
     """
 
     def __init__(self, transport: Transport, in_order: bool = False) -> None:
@@ -124,13 +124,13 @@ class CollectiveRuntime:
         value: Any,
         done: Done,
     ) -> None:
-        """Start a run; `done` gets its result.
+        """Start a run of an operation; `done` receives its result.
 
         Args:
-          device: on which it is.
-          group: the key and the size.
-        Raises: InvalidArgumentError: two nodes of the device have one instance key, or the group
-          another size.
+          device: the device of this member.
+          group: the key and the size of the group.
+        Raises: InvalidArgumentError: two nodes of the device have the same instance key, or the
+          group has another size.
         """
         member = self._membership(ctx.rendezvous.session, device.name, *group)
         run = member.number(operation)
@@ -167,7 +167,7 @@ class CollectiveRuntime:
         return membership
 
     def forget(self, session: int, error: errors.OpError) -> None:
-        """Let the devices of a closed session leave their groups."""
+        """Make the devices of a closed session leave their groups."""
         with self._lock:
             closed_keys = [key for key in self._memberships if key[0] == session]
             left = [self._memberships.pop(key) for key in closed_keys]
@@ -182,7 +182,7 @@ _lock = threading.Lock()
 
 
 def local_runtime(resources: ResourceManager) -> CollectiveRuntime:
-    """Return the runtime of the devices of one process, with some resources."""
+    """Return the collective runtime of the devices in one process, which their resources hold."""
     with _lock:
         collective_runtime = _runtimes.get(resources)
         if collective_runtime is None:

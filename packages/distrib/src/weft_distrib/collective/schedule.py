@@ -1,7 +1,7 @@
 """Communication schedules: pure functions of a member's rank in its group.
 
 A buffer of elements is exchanged in pieces. A schedule is the sequence of actions of one member.
-Sends never wait, so a received and merged piece is forwarded before the next one is waited for.
+Sends never wait, so a piece is forwarded as soon as it was received and merged.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Final, NamedTuple
 
 SEND: Final = "send"
 GIVE: Final = "give"
-"""Send a copy: the piece may change before the other member receives it."""
+"""Send a copy, because the piece may change before the other member receives it."""
 MERGE: Final = "merge"
-"""Receive a piece, and merge it into one's own."""
+"""Receive a piece and merge it with one's own."""
 FOLD: Final = "fold"
-"""Receive a piece from all others, and merge all in the order of the members."""
+"""Receive a piece from all other members, and merge all in the order of the members."""
 STORE: Final = "store"
-"""Receive a piece in place of one's own."""
+"""Receive a piece that replaces one's own."""
 FINISH: Final = "finish"
-"""The piece is merged: apply the final operation."""
+"""Apply the final operation to a completely merged piece."""
 
 
 class Action(NamedTuple):
-    """One action.
+    """One action of a schedule.
 
     Attributes:
-      kind: one of the above.
-      peer: the rank of the other member; the own one if all or none take part.
+      kind: one of the kinds above.
+      peer: the rank of the other member; the own rank if all members or none take part.
       start, stop: the elements of the piece.
-      phase: distinguishes pieces that one member sends another twice.
+      phase: distinguishes pieces that a member sends twice to the same member.
     """
 
     kind: str
@@ -44,7 +44,7 @@ Schedule = Iterator[Action]
 
 
 def segments(count: int, size: int) -> list[Range]:
-    """Split `count` elements into a segment per member, with sizes that differ by at most one."""
+    """Split `count` elements into one segment per member; sizes differ by at most one."""
     return [(count * i // size, count * (i + 1) // size) for i in range(size)]
 
 
@@ -55,9 +55,9 @@ def pieces(segment: Range, piece: int) -> list[Range]:
 
 
 def ring(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Reduce by a ring: segments circulate once while they are merged, and once more.
+    """Reduce by a ring: segments circulate once while they are merged, then once more.
 
-    Each member sends 2 (size - 1) / size of the buffer for any size.
+    For any size, each member sends 2 (size - 1) / size of the buffer.
     """
     parts = [pieces(segment, piece) for segment in segments(count, size)]
     left, right = (rank - 1) % size, (rank + 1) % size
@@ -78,7 +78,7 @@ def ring(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def tree(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Reduce by a binomial tree: up to the first member, and down again, in log(size) rounds."""
+    """Reduce by a binomial tree: up to the first member and down again, in log(size) rounds."""
     parent, children = family(rank, size)
     for start, stop in pieces((0, count), piece):
         for child in reversed(children):
@@ -125,7 +125,7 @@ def _broadcast_steps(parent: int, children: list[int], count: int, piece: int) -
 
 
 def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
-    """Send all to all, and merge in the order of the members: a single round."""
+    """Send all to all and merge in the order of the members, in a single round."""
     parts = pieces((0, count), piece)
     for start, stop in parts:
         for peer in _other_ranks(rank, size):
@@ -138,7 +138,7 @@ def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
 def ordered(rank: int, size: int, count: int, piece: int) -> Schedule:
     """Have each member merge one segment in member order and send it to all.
 
-    Each member sends as much as in a ring, but to all others.
+    Each member sends as many bytes as in a ring, but to all others.
     """
     parts = [pieces(segment, piece) for segment in segments(count, size)]
     others = _other_ranks(rank, size)
@@ -170,5 +170,5 @@ def gather(rank: int, size: int, count: int, piece: int) -> Schedule:
 
 
 def _other_ranks(rank: int, size: int) -> list[int]:
-    """Return the other members, the next one first, so that not all send to the same."""
+    """Return the ranks of the other members, starting with the next one, to spread the load."""
     return [(rank + i) % size for i in range(1, size)]

@@ -1,4 +1,4 @@
-"""`weft certificates`: make a development authority and certificates for a cluster."""
+"""`weft certificates`: create a development authority, and certificates for a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft_tensor import errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Make a development authority, and certificates and a token for a cluster."""
+    """Create a development authority, certificates and a token for a cluster."""
     parser.add_argument(
         "folder", help="output directory; an authority in it signs the new certificates"
     )

@@ -1,4 +1,4 @@
-"""`weft cluster`: look at a cluster that runs."""
+"""`weft cluster`: show the state of a running cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show how the tasks do."""
+    """Print the state of the tasks."""
     address = arguments.target.removeprefix(_SCHEME)
     address_of(address, "the address in a target")
     rates, screen = Rates(), console()

@@ -1,4 +1,4 @@
-"""`weft launch`: start a cluster for a program, or say how another manager is to start it."""
+"""`weft launch`: start a cluster for a program, or write manifests for another manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft_distrib.launch.status import Row, Watcher
 from weft_tensor import errors
 
 JOBS: Final = ("ps", "chief", "worker", "evaluator")
-"""Jobs with options of their own, in the order in which tasks are numbered."""
+"""Jobs that have command-line options, in the order in which tasks are numbered."""
 
 _COLOURS = ("cyan", "magenta", "blue", "yellow", "green")
 
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 def launch_of(arguments: argparse.Namespace) -> Launch:
     """Return the launch specification that the arguments describe.
 
-    Raises: InvalidArgumentError: a job or a number is none.
+    Raises: InvalidArgumentError: a job or a number is invalid.
     """
     counts = {name: getattr(arguments, name) for name in JOBS}
     for text in arguments.job:
@@ -138,7 +138,7 @@ def _computes(job: str) -> bool:
 
 
 def run_local(launch: Launch, grace: float) -> int:
-    """Run a launch on this machine, with its output and, on a terminal, its table here."""
+    """Run a launch on this machine; show its output and, on a terminal, its status table."""
     output = _Output(launch)
     cluster = LocalCluster(launch, output.line, grace)
     signal.signal(signal.SIGINT, lambda *_: cluster.interrupt())
@@ -149,7 +149,7 @@ def run_local(launch: Launch, grace: float) -> int:
 
 
 class _Output:
-    """Writer of output lines with their task's name, above the status table."""
+    """Writer of output lines, prefixed by the task's name, above the status table."""
 
     def __init__(self, launch: Launch) -> None:
         self._console = console()
@@ -160,7 +160,7 @@ class _Output:
         self._colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(names)}
 
     def begin(self, stack: ExitStack, cluster: LocalCluster) -> None:
-        """Show the table, if there is a terminal, until the stack is unwound."""
+        """Show the status table on a terminal, until the exit stack is unwound."""
         if self._console is None:
             return
         from rich.live import Live
@@ -174,7 +174,7 @@ class _Output:
             self._live.update(table(rows), refresh=True)
 
     def line(self, place: Place | None, text: str) -> None:
-        """Write a line of a task, or of the launcher."""
+        """Write a line of output of a task, or of the launcher."""
         label = f"[{'launch' if place is None else place}]".ljust(self._width + 2)
         if self._console is None:
             with self._lock:

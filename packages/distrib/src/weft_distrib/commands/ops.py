@@ -1,4 +1,4 @@
-"""`weft ops`: the declarations of all installed ops, for people and for generators of wrappers."""
+"""`weft ops`: print the declarations of all installed ops, as text or for code generators."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 FORMAT: Final = 1
-"""The version of the JSON; it grows when a field changes its meaning."""
+"""Version of the JSON format, which grows when the meaning of a field changes."""
 
 _FUNCTIONS: Final = frozenset({"scalar", "batch", "cost", "scratch", "cost_attrs"})
-"""Traits that are functions, or only describe them."""
+"""Traits that are left out: functions, and descriptions of functions."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -76,8 +76,8 @@ def _selected(patterns: Sequence[str]) -> list[str]:
 def describe(op_def: OpDef) -> dict[str, Any]:
     """Return the declaration of an op as JSON.
 
-    Returns: `name`; `package` and `family`, of the module that declares it; `doc`; `inputs`,
-      `outputs` and `attrs` in order; `traits` that differ from those of a plain op.
+    Returns: `name`; `package` and `family` of the module that declares it; `doc`; `inputs`,
+      `outputs` and `attrs` in order; and the `traits` that differ from their defaults.
     """
     package, _, family = declared_in(op_def.name).partition(".")
     inferred = _inferred(op_def.inputs)
@@ -94,7 +94,7 @@ def describe(op_def: OpDef) -> dict[str, Any]:
 
 
 def _function_doc(op: str) -> str:
-    """Return the first line of the docstring of the public function of an op, or ""."""
+    """Return the first line of the docstring of an op's public function, or ""."""
     module = sys.modules.get(declared_in(op))
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", op.removesuffix("V2")).lower()
     function = getattr(module, name, None)
@@ -114,7 +114,7 @@ def _argument(argument: ArgDef) -> dict[str, Any]:
 
 
 def _inferred(inputs: Sequence[ArgDef]) -> set[str]:
-    """Return the attributes that follow from the inputs of a node."""
+    """Return the attributes whose values follow from the inputs of a node."""
     names = {name for a in inputs for name in (a.type_attr, a.number_attr, a.list_attr)}
     names.discard(None)
     return {str(name) for name in names}
@@ -138,7 +138,7 @@ def _name_of(value: Any) -> str:
 
 
 def _value(value: Any, kind: str) -> Any:
-    """Return the default of an attribute as JSON: shapes as lists, null for an unknown rank."""
+    """Convert the default of an attribute to JSON: shapes are lists, an unknown rank is null."""
     if kind.startswith("list("):
         return [_value(item, kind[5:-1]) for item in value]
     if kind == "type":
@@ -159,7 +159,7 @@ def _value(value: Any, kind: str) -> Any:
 
 
 def _traits(traits: Traits) -> dict[str, Any]:
-    """Return the traits that differ from those of a plain op."""
+    """Return the traits that differ from their defaults."""
     described = {}
     for field in dataclasses.fields(traits):
         value = getattr(traits, field.name)

@@ -25,7 +25,7 @@ _FILES: Final = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Run a task of a cluster until it is stopped."""
+    """Run one task of a cluster until it is stopped."""
     parser.add_argument(
         "--cluster",
         metavar="JOBS",
@@ -73,7 +73,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the task that the arguments or the environment describe."""
+    """Run the task that the arguments or the environment variables describe."""
     cluster, job, task = _task(arguments)
     if arguments.insecure == 1:
         _check_loopback(cluster, job, task)
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_loopback(cluster: Any, job: str | None, task: int | None) -> None:
-    """Refuse --insecure, said once, for a server that other machines reach."""
+    """Reject a single --insecure if other machines can reach the server."""
     spec = ClusterSpec(cluster)
     for name in [job] if job else spec.jobs:
         for index in spec.task_indices(name) if task is None else [task]:

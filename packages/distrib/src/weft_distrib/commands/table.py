@@ -1,4 +1,4 @@
-"""The table of tasks: on a terminal it stays in its place, elsewhere it is lines with tabs."""
+"""The table of tasks: updated in place on a terminal, otherwise lines with tabs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STYLES = {"running": "green", "idle": "", "busy": "yellow"}
 
 
 def console() -> Any:
-    """Return a console of rich on a terminal, else None.
+    """Return a console of the package rich if the output is a terminal, else None.
 
-    Returns: None elsewhere.
-    Raises: FailedPreconditionError: it is a terminal, and rich is not installed.
+    Returns: the console, or None.
+    Raises: FailedPreconditionError: the output is a terminal, and rich is not installed.
     """
     if not sys.stdout.isatty():
         return None
@@ -30,7 +30,7 @@ def console() -> Any:
 
 
 def table(rows: Sequence[Row]) -> Any:
-    """Return the rows as a table of rich's."""
+    """Return rows as a table of the package rich."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -45,5 +45,5 @@ def table(rows: Sequence[Row]) -> Any:
 
 
 def lines(rows: Sequence[Row]) -> str:
-    """Return the rows as lines, for other programs."""
+    """Return rows as lines with tabs, for other programs."""
     return "".join(["\t".join(row) + "\n" for row in [HEADER, *rows]])

@@ -12,7 +12,7 @@ from weft_tensor import errors
 
 @RegisterGradient("CollectiveReduce")
 def _reduce(node: Node, grad: Output) -> Output:
-    """Sum the gradients of all members, because each input is a term of the sum on every member."""
+    """Sum the gradients of all members, because each input is a term of every member's sum."""
     attrs = dict(node.attrs)
     if attrs["merge_op"] != "Add":
         raise errors.InvalidArgumentError(
@@ -26,7 +26,7 @@ def _reduce(node: Node, grad: Output) -> Output:
 
 
 def _key_of_gradient(node: Node) -> int:
-    """Return a unique instance key that all members derive in the same way."""
+    """Return a unique instance key, which all members derive in the same way."""
     before = [n for n in node.graph.nodes if n.type == node.type and n.forward is node]
     text = f"gradient {len(before)} of {node.attrs['instance_key']}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 2

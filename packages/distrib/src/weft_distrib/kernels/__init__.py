@@ -1,4 +1,6 @@
 """Kernels of weftml-distrib's ops."""
 
 BY_FAMILY = True
-"""Modules are called as those of `weft_distrib.ops` that declare the ops: imported singly."""
+"""Modules are imported singly; each has the name of the module of `weft_distrib.ops` that declares
+its ops.
+"""

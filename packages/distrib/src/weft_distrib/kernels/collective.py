@@ -1,4 +1,4 @@
-"""Asynchronous kernels of collective ops, which wait for other devices, tasks and sessions."""
+"""Asynchronous kernels of collective ops; they wait for other devices, tasks and sessions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Starting a cluster: as processes of this machine, on Ray, on Kubernetes, or under Slurm.
+"""Start of a cluster: as processes of this machine, on Ray, on Kubernetes, or under Slurm.
 
-A `Launch` describes the cluster, in the same way for all of them. `local.py` and `ray.py` start and
-watch tasks; `kubernetes.py` writes what its managers start; `slurm.py` reads where Slurm has
-started this process. Each task learns its place from `TF_CONFIG`.
+A `Launch` describes the cluster independently of the manager. `local.py` and `ray.py` start and
+watch tasks; `kubernetes.py` writes manifests; `slurm.py` finds the task of a process that Slurm has
+started. Each task is told its job and number by `TF_CONFIG`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster in this process, for tests."""
+"""A cluster whose servers are all in this process, for tests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def create_local_cluster(
     worker_config: Any = None,
     ps_config: Any = None,
 ) -> tuple[list[Server], list[Server]]:
-    """Return the servers of a cluster of jobs "worker" and "ps", all in this process.
+    """Create a cluster of the jobs "worker" and "ps" in this process, and return its servers.
 
     Args:
-      num_workers, num_ps: how many tasks the jobs have.
+      num_workers, num_ps: the number of tasks of each job.
       protocol: as for `train.Server`.
-      worker_config, ps_config: ConfigProtos of their devices.
-    Returns: the servers of the workers, and those of "ps".
-    Raises: InvalidArgumentError: a number is less than 0, or there is no task.
+      worker_config, ps_config: ConfigProtos for the devices of each job.
+    Returns: the list of the workers' servers, and that of the servers of "ps".
+    Raises: InvalidArgumentError: a number is negative, or both are 0.
 
     Examples:
       >>> workers, ps = wf.test.create_local_cluster(num_workers=1, num_ps=1)

@@ -1,7 +1,7 @@
 """Kubernetes manifests of a launch: a headless Service, and Jobs, a JobSet or a TrainJob.
 
-Each pod determines its task from its index, which `TF_CONFIG` includes, so a container runs its
-program without a wrapper.
+Each pod gets its task number from its index, which Kubernetes inserts into `TF_CONFIG`. So a
+container runs its program without a wrapper.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _TRAINER = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
 def manifests(launch: Launch, image: str, form: Form) -> list[dict[str, Any]]:
-    """Return the objects of a launch, in the order in which to apply them.
+    """Return the Kubernetes objects of a launch, in the order in which to apply them.
 
     Args:
-      launch: the launch. A failed task is restarted in a new pod of the same name.
-      image: of the containers; it contains weft and the program.
-      form: "jobs" for an Indexed Job for each job; "jobset" for a JobSet of them, which ends when
-        all jobs except servers have completed; "trainjob" for a TrainingRuntime and a TrainJob of
+      launch: the launch. A failed task is restarted in a new pod with the same name.
+      image: the image of the containers, which contains weft and the program.
+      form: "jobs" for one Indexed Job per job; "jobset" for a JobSet of them, which ends when all
+        jobs except servers have completed; "trainjob" for a TrainingRuntime and a TrainJob of
         Kubeflow.
-    Raises: InvalidArgumentError: the form is unknown; the names are too long for those of pods; or
-      there is no job to train for Kubeflow.
+    Raises: InvalidArgumentError: the form is unknown; names of pods would be too long; or the
+      launch has no job that Kubeflow could train.
 
     Examples:
       >>> from weft_distrib.launch import Job, Launch, kubernetes
@@ -56,7 +56,7 @@ def manifests(launch: Launch, image: str, form: Form) -> list[dict[str, Any]]:
 
 
 def to_yaml(objects: list[dict[str, Any]]) -> str:
-    """Return the objects as documents of YAML.
+    """Encode objects as YAML documents.
 
     Raises: FailedPreconditionError: PyYAML is not installed.
     """
@@ -158,7 +158,7 @@ def _train_job(launch: Launch, image: str) -> list[dict[str, Any]]:
 
 
 def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
-    """Return the addresses of the pods: the name of a job's pods, a number, and the Service."""
+    """Return the addresses of the pods, which consist of the pod's name and the Service's."""
     hosts = {job.name: host(job) for job in launch.jobs}
     for job in launch.jobs:
         last = f"{hosts[job.name]}-{job.tasks - 1}"
@@ -175,7 +175,7 @@ def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
 def _job(
     launch: Launch, job: Job, image: str, cluster: ClusterSpec, container: str = "task"
 ) -> dict[str, Any]:
-    """Return an Indexed Job: its pods have names, and one that fails comes back under its own."""
+    """Return an Indexed Job, whose pods keep their names when they are restarted."""
     return {
         "completionMode": "Indexed",
         "completions": job.tasks,
@@ -202,7 +202,7 @@ def _job(
 
 
 def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[str, Any]]:
-    """Return the variables of a container; Kubernetes expands earlier ones in later ones."""
+    """Return the environment of a container; Kubernetes expands earlier variables in later ones."""
     cluster_json = json.dumps({"cluster": cluster.as_dict()})[:-1]
     task_json = f'"task": {{"type": {json.dumps(job.name)}, "index": $({_NUMBER})}}'
     return [
@@ -213,7 +213,7 @@ def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[st
 
 
 def _escape_variables(text: str) -> str:
-    """Escape "$(NAME)", which Kubernetes would replace by a variable."""
+    """Escape "$(NAME)", which Kubernetes would otherwise expand."""
     return text.replace("$", "$$")
 
 

@@ -21,22 +21,24 @@ from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor,
 from weft_tensor import errors
 
 GRACE_SECONDS: Final = 10.0
-"""Seconds that a task has to end after SIGTERM, before it is killed."""
+"""Seconds between SIGTERM and SIGKILL for a task that does not end."""
 
 _LINE_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
 _PORTS = range(10_000, 32_768)
-"""Below Linux's ephemeral ports, so that a connection does not use a port before its task."""
+"""Range of ports, below Linux's ephemeral ports, so that no outgoing connection uses the port of a
+task first.
+"""
 _TIED = Path(__file__).with_name("tied.py")
 
 Say = Callable[[Place | None, str], None]
-"""Receives a line of a task's output, or one of the launcher's own, without a task."""
+"""Receives a line of a task's output, or without a task a line of the launcher."""
 
 
 def free_addresses(count: int) -> list[str]:
     """Return distinct free addresses of this machine.
 
-    Raises: ResourceExhaustedError: there are too few.
+    Raises: ResourceExhaustedError: there are too few free ports.
     """
     with ExitStack() as stack:
         result: list[socket.socket] = []
@@ -55,12 +57,13 @@ def free_addresses(count: int) -> list[str]:
 class LocalCluster:
     """The tasks of a launch as processes; `run` starts them and returns when all have ended.
 
-    Run it on the main thread: tasks are terminated when the thread that started them ends.
+    Call `run` on the main thread, because tasks are terminated when the thread that started them
+    ends.
 
     Args:
       launch: the launch.
-      say: receives the output of tasks, line by line.
-      grace: seconds that a task has to end after SIGTERM.
+      say: receives the output of the tasks line by line.
+      grace: seconds between SIGTERM and SIGKILL.
     Attributes:
       cluster: the addresses of the tasks.
       supervisor: decides about starts and restarts.
@@ -77,7 +80,7 @@ class LocalCluster:
         self._wake.setblocking(False)
 
     def run(self) -> int:
-        """Run the tasks to their end; returns the exit code of the whole."""
+        """Run the tasks until all have ended; return the exit code of the launch."""
         self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_interrupt)
         self._announce()
         try:
@@ -93,7 +96,7 @@ class LocalCluster:
         return self.supervisor.code
 
     def _announce(self) -> None:
-        """Print how sessions of other programs connect to the plain servers."""
+        """Print how sessions of other programs can connect to the plain servers."""
         for place in self._launch.places():
             if not self._launch.job(place.job).command:
                 address = self.cluster.task_address(place.job, place.number)
@@ -102,17 +105,20 @@ class LocalCluster:
                 )
 
     def interrupt(self) -> None:
-        """End the cluster; for signal handlers and other threads. A second call kills all tasks."""
+        """End the cluster; for signal handlers and other threads.
+
+        The second call kills all tasks.
+        """
         with suppress(OSError):  # it has ended, or has pending interrupts
             self._wake.send(b"!")
 
     def process(self, place: Place) -> int | None:
-        """Return the process id of a task; None if it does not run."""
+        """Return the process id of a task; None if it is not running."""
         task = self._tasks.get(place)
         return None if task is None else task.process.pid
 
     def _handle_next_event(self) -> None:
-        """Wait for something to happen, and see to it."""
+        """Wait for the next event and handle it."""
         left = None if self._kill_at is None else self._kill_at - time.monotonic()
         for key, _ in self._selector.select(left if left is None else max(left, 0)):
             key.data()
@@ -195,7 +201,7 @@ class _Task:
         os.set_blocking(self.output.fileno(), False)
 
     def read(self) -> bool:
-        """Read some output; return False at the end."""
+        """Read some output; return False at its end."""
         try:
             data = os.read(self.output.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -209,25 +215,25 @@ class _Task:
         return bool(data)
 
     def drain(self) -> None:
-        """Read all available output; other processes may still hold the pipe and write."""
+        """Read all available output, even if other processes still have the pipe open."""
         while _ready(self.output) and self.read():
             pass
 
     def kill(self) -> None:
-        """End it and its children, and let go of it."""
+        """Kill the task and its children, and release its resources."""
         self.signal(signal.SIGKILL)
         self.process.wait()
         os.close(self.end)
         self.output.close()
 
     def signal(self, number: int) -> None:
-        """Send a signal to it and its children."""
+        """Send a signal to the task and its children."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
 
 def _ready(file: IO[bytes]) -> bool:
-    """Return True if output, or its end, can be read."""
+    """Return True if output, or the end of output, can be read."""
     with selectors.DefaultSelector() as selector:
         selector.register(file, selectors.EVENT_READ)
         return bool(selector.select(0))

@@ -1,8 +1,7 @@
-"""A cluster on Ray: servers are actors, which Ray places, watches and starts again.
+"""A cluster on Ray: servers are actors, which Ray places, watches and restarts.
 
-Ray is the control plane only. Tensors go from server to server, as everywhere, and never through
-its object store; that an actor was started again is a hint, which the incarnation number of the
-server confirms.
+Ray is only the control plane. Tensors are sent directly between servers, never through Ray's object
+store. A restart that Ray reports is only a hint; the incarnation number of the server confirms it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 START_SECONDS: Final = 120.0
-"""Seconds in which Ray has to place and start all tasks."""
+"""Seconds within which Ray must place and start all tasks."""
 
 _LOOK_SECONDS = 0.5
 _END_SECONDS = 30.0
@@ -38,10 +37,10 @@ def _ray() -> Any:
 
 
 class Task:
-    """The actor of one task, in a process started by Ray.
+    """The actor of one task, in a process that Ray has started.
 
     Args:
-      host: its address for other tasks; this machine's address by default.
+      host: the address under which other tasks reach it; by default that of its machine.
     """
 
     def __init__(self, host: str = "") -> None:
@@ -49,14 +48,14 @@ class Task:
         self._server: Any = None
 
     def reserve(self) -> str:
-        """Return a free address of this machine."""
+        """Return a free address of this machine for the task."""
         with socket.create_server((self._host, 0)) as sock:
             return f"{self._host}:{sock.getsockname()[1]}"
 
     def serve(
         self, cluster: dict[str, Any], job: str, number: int, insecure: bool
     ) -> tuple[int, int]:
-        """Be a task; returns its incarnation and its process."""
+        """Start the server of the task; return its incarnation and process id."""
         if self._server is None:
             from weft_distrib.server import Server
 
@@ -64,7 +63,10 @@ class Task:
         return self._server.incarnation, os.getpid()
 
     def incarnation(self) -> int:
-        """Return the server's incarnation; 0 before `serve` and after Ray restarted this actor."""
+        """Return the server's incarnation.
+
+        0 before `serve`, and after Ray has restarted the actor.
+        """
         return 0 if self._server is None else self._server.incarnation
 
 
@@ -75,16 +77,17 @@ def _local_address() -> str:
 class RayCluster:
     """The tasks of a launch as actors of Ray, until `close`.
 
-    Connect to Ray first (`ray.init`). Each task has a bundle of one placement group, so all are
-    placed or none. A task whose process dies is restarted in its bundle, up to `restarts` times,
-    with its old address. Programs are not run: sessions connect to `target`.
+    Connect to Ray first (`ray.init`). Each task has a bundle of one placement group, so either all
+    tasks are placed or none. A task whose process dies is restarted in its bundle with the same
+    address, up to `restarts` times. No programs are run; sessions connect to `target`.
 
     Args:
-      launch: the jobs; each without a command.
-      host: the address that servers listen on; each node's own by default, which requires
+      launch: the launch, whose jobs have no commands.
+      host: the address on which servers listen; by default that of each node, which requires
         certificates or `insecure`.
-      strategy: of the placement group: "PACK", "SPREAD", "STRICT_PACK" or "STRICT_SPREAD".
-      insecure: as for `Server`.
+      strategy: the strategy of the placement group: "PACK", "SPREAD", "STRICT_PACK" or
+        "STRICT_SPREAD".
+      insecure: see `Server`.
       on_restart: called when a task was restarted.
     Attributes:
       cluster: the addresses of the tasks.
@@ -93,7 +96,7 @@ class RayCluster:
       UnavailableError: Ray could not place the tasks in time.
 
     Examples:
-      A parameter server and two workers on what Ray runs on:
+      A parameter server and two workers on the nodes of a Ray cluster:
 
           ray.init()
           launch = Launch("digits", [Job("ps", 1), Job("worker", 2)], restarts=3)
@@ -135,14 +138,14 @@ class RayCluster:
         self._thread.start()
 
     def target(self, job: str, number: int = 0) -> str:
-        """Return the target of sessions on a task.
+        """Return the target for sessions on a task.
 
         Raises: InvalidArgumentError: the task does not exist.
         """
         return f"grpc://{self.cluster.task_address(job, number)}"
 
     def process(self, job: str, number: int = 0) -> int:
-        """Return the process of a task, on its node."""
+        """Return the process id of a task on its node."""
         return self._lives[Place(job, number)][1]
 
     def incarnation(self, job: str, number: int = 0) -> int:
@@ -159,7 +162,7 @@ class RayCluster:
         """Start the servers of actors that Ray has restarted.
 
         All actors are polled concurrently, so a busy or frozen one does not delay the others.
-        Whether it is lost is decided elsewhere.
+        Liveness probes decide whether a task is lost.
         """
         requested: dict[Any, Place] = {}
         silent: set[Place] = set()
@@ -210,7 +213,7 @@ class RayCluster:
 
 
 def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
-    """Return a placement group with a bundle for each task."""
+    """Create a placement group with one bundle for each task."""
     bundles = [_required_resources(launch.job(place.job)) for place in launch.places()]
     group = ray.util.placement_group(bundles, strategy=strategy)
     if not group.wait(START_SECONDS):
@@ -228,7 +231,7 @@ def _required_resources(job: Job) -> Mapping[str, float]:
 
 
 def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[Place, Any]:
-    """Return an actor in each bundle."""
+    """Create an actor in each bundle, and return the actors."""
     result = {}
     for i, place in enumerate(launch.places()):
         job = launch.job(place.job)

@@ -1,4 +1,4 @@
-"""The task of this process in a Slurm step, from its environment."""
+"""The task of this process in a Slurm step, from environment variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from weft_distrib.launch.spec import Launch, Place
 from weft_tensor import errors
 
 FIRST_PORT: Final = 20_000
-"""First port for Slurm job number 0 if Slurm reserves none; later jobs use later ports."""
+"""First port for the Slurm job with number 0 if Slurm reserves no ports; later jobs use later
+ports.
+"""
 
 _PORTS: Final = 10_000
 _MAX_NODES: Final = 1 << 17
@@ -26,7 +28,7 @@ class SlurmTask(NamedTuple):
 
     Attributes:
       cluster: the addresses of all tasks.
-      place: of this task.
+      place: the job and number of this task.
     """
 
     cluster: ClusterSpec
@@ -36,16 +38,16 @@ class SlurmTask(NamedTuple):
 def task_from_slurm(
     launch: Launch, environment: Mapping[str, str] | None = None, port: int | None = None
 ) -> SlurmTask:
-    """Return the cluster of a Slurm step, and the task of this process.
+    """Return the task of this process in a Slurm step, with the addresses of all tasks.
 
     Ranks are assigned to the jobs in order: with one "ps" and two "worker" tasks, rank 0 is the
     parameter server.
 
     Args:
-      launch: the jobs; together as many tasks as the step has.
-      environment: the process's by default.
-      port: the first port on each node; by default the one reserved by `srun --resv-ports`, or one
-        derived from the number of the Slurm job.
+      launch: the launch, which has as many tasks as the step.
+      environment: the environment variables; by default those of the process.
+      port: the first port on each node; by default the one that `srun --resv-ports` has reserved,
+        or one that is derived from the number of the Slurm job.
     Raises: InvalidArgumentError: this is not a Slurm step, its number of tasks differs, or they are
     not distributed over the nodes in block or cyclic order.
     """
@@ -102,8 +104,8 @@ def expand(nodes: str) -> list[str]:
     """Expand a list of nodes in Slurm's notation.
 
     Args:
-      nodes: such as "tux[01-03,7],login".
-    Raises: InvalidArgumentError: it is malformed, or has more than 131,072 nodes.
+      nodes: the list, such as "tux[01-03,7],login".
+    Raises: InvalidArgumentError: the list is malformed, or has more than 131,072 nodes.
 
     Examples:
       >>> from weft_distrib.launch import slurm
@@ -161,8 +163,8 @@ def tasks_per_node(counts: str) -> list[int]:
     """Return the number of tasks of each node, from a list in Slurm's notation.
 
     Args:
-      counts: such as "2(x3),1".
-    Raises: InvalidArgumentError: it is malformed.
+      counts: the list, such as "2(x3),1".
+    Raises: InvalidArgumentError: the list is malformed.
 
     Examples:
       >>> from weft_distrib.launch import slurm
@@ -182,13 +184,13 @@ def tasks_per_node(counts: str) -> list[int]:
 
 
 def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
-    """Yield the node of each rank, and its number on the node.
+    """Yield, for each rank, its node and its number on the node.
 
     Args:
-      counts: the tasks of each node.
-      distribution: as SLURM_DISTRIBUTION: "block" or "cyclic", optionally followed by a colon and
-        more.
-    Raises: InvalidArgumentError: it is another one.
+      counts: the number of tasks on each node.
+      distribution: the value of SLURM_DISTRIBUTION: "block" or "cyclic", optionally followed by a
+        colon and further text.
+    Raises: InvalidArgumentError: the distribution is another one.
     """
     kind = distribution.partition(":")[0].partition(",")[0]
     if kind == "block":
@@ -204,7 +206,7 @@ def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
 
 
 def _first_port(environment: _Environment, count: int) -> int:
-    """Return the first of a node's consecutive ports, one per task."""
+    """Return the first of the consecutive ports on a node, of which each task uses one."""
     reserved = environment.get("SLURM_STEP_RESV_PORTS", "")
     if reserved:
         match = _RANGE.fullmatch(reserved)

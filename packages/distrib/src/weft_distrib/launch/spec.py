@@ -1,4 +1,4 @@
-"""The specification of a launch: jobs with numbers of tasks and their programs."""
+"""The specification of a launch: jobs with their numbers of tasks and their programs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weft_distrib.cluster.spec import ClusterSpec
 from weft_tensor import errors
 
 SERVER_COMMAND: Final = ("weft", "server")
-"""The program of tasks without one of their own: a server for other programs."""
+"""The program of tasks without a command: a server for other programs."""
 
 
 def localize_program(program: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the local form of a program: servers run in this interpreter, independent of PATH."""
+    """Adapt a program to this machine: servers run in this interpreter, whatever PATH is."""
     if program == SERVER_COMMAND:
         return (sys.executable, "-m", "weft", *program[1:])
     return program
@@ -29,7 +29,7 @@ _MAX_TASKS: Final = 100_000
 
 
 class Place(NamedTuple):
-    """One task: the name of its job, and its number in it."""
+    """The identity of a task: the name of its job, and its number in the job."""
 
     job: str
     number: int
@@ -43,11 +43,11 @@ class Job:
     """A group of equal tasks.
 
     Attributes:
-      name: such as "ps" or "worker"; small letters, digits and hyphens.
-      tasks: their number.
-      command: the program of each; empty for a server.
-      cpus, gpus: processors of each.
-      memory: bytes of each; 0 if unspecified.
+      name: its name, such as "ps" or "worker": lowercase letters, digits and hyphens.
+      tasks: the number of tasks.
+      command: the program of each task; empty for a server.
+      cpus, gpus: the number of processors of each task.
+      memory: the bytes of memory of each task; 0 if unspecified.
     Raises: InvalidArgumentError: the name is invalid, or a number is out of range.
     """
 
@@ -76,7 +76,7 @@ class Job:
 
     @property
     def serves(self) -> bool:
-        """True if its tasks are servers, which never end on their own."""
+        """True if its tasks are servers, which do not end on their own."""
         return not self.command or self.name == "ps"
 
     @property
@@ -90,10 +90,10 @@ class Launch:
     """A cluster to start.
 
     Attributes:
-      name: name of the launch; small letters, digits and hyphens.
+      name: the name of the launch: lowercase letters, digits and hyphens.
       jobs: its jobs.
-      restarts: number of times that each task may be restarted after a failure.
-      environment: variables of every task.
+      restarts: how often each task may be restarted after a failure.
+      environment: environment variables for all tasks.
     Raises: InvalidArgumentError: a name is invalid or repeated, a number is out of range, or the
       environment sets a variable that differs between tasks.
 
@@ -128,15 +128,15 @@ class Launch:
             raise errors.InvalidArgumentError(f"restarts must be 0 or more, got {self.restarts}")
 
     def places(self) -> Iterator[Place]:
-        """Yield all tasks, job by job."""
+        """Yield the identities of all tasks, job by job."""
         for job in self.jobs:
             for number in range(job.tasks):
                 yield Place(job.name, number)
 
     def job(self, name: str) -> Job:
-        """Return the job of a name.
+        """Return the job with a name.
 
-        Raises: InvalidArgumentError: there is none.
+        Raises: InvalidArgumentError: the launch has no such job.
         """
         for job in self.jobs:
             if job.name == name:
@@ -146,11 +146,12 @@ class Launch:
         )
 
     def cluster(self, addresses: Sequence[str]) -> ClusterSpec:
-        """Return the cluster that stands when the tasks are at some addresses.
+        """Return the cluster whose tasks have the given addresses.
 
         Args:
           addresses: "host:port" of each task, in the order of `places`.
-        Raises: InvalidArgumentError: there are not as many as tasks, or one is listed twice.
+        Raises: InvalidArgumentError: the number of addresses differs from the number of tasks, or
+          one is repeated.
         """
         places = list(self.places())
         if len(addresses) != len(places):
@@ -164,11 +165,11 @@ class Launch:
 
 
 def tf_config(cluster: ClusterSpec, place: Place) -> dict[str, str]:
-    """Return the environment variable that identifies a task.
+    """Return the value of `TF_CONFIG` for a task.
 
     Args:
       cluster: the addresses of all tasks.
-      place: of the task.
+      place: the identity of the task.
     """
     task = {"type": place.job, "index": place.number}
     return {VARIABLE: json.dumps({"cluster": cluster.as_dict(), "task": task})}

@@ -1,4 +1,4 @@
-"""The status of a cluster's tasks as rows of a table, polled repeatedly to compute rates."""
+"""The status of a cluster's tasks as rows of a table; repeated polls give rates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Seen(NamedTuple):
 
 
 class Rates:
-    """Converts reports to rows; a rate is the increase since the previous reports."""
+    """Converts reports to rows; rates are computed from the increase since the previous reports."""
 
     def __init__(self) -> None:
         self._last: dict[str, _Seen] = {}
@@ -42,7 +42,7 @@ class Rates:
         """Return a row for each task, with the columns of `HEADER`.
 
         Args:
-          now: in seconds, of any monotonic clock.
+          now: the time in seconds, by a monotonic clock.
         """
         return [self._row(_Seen(now, report)) for report in reports]
 
@@ -66,7 +66,7 @@ class Rates:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in a few digits: "1.5 MB"."""
+    """Format a number of bytes briefly: "1.5 MB"."""
     unit = 0
     while abs(count) >= 999.5 and unit + 1 < len(_UNITS):
         count /= 1000
@@ -76,16 +76,16 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds: "1:02:03"."""
+    """Format a duration as hours, minutes and seconds: "1:02:03"."""
     minutes, remaining = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{remaining:02}" if hours else f"{minutes}:{remaining:02}"
 
 
 def reports_of(address: str) -> list[messages.Report]:
-    """Return the reports of all tasks of a cluster, as seen by the task at an address.
+    """Return the reports of all tasks of a cluster, as collected by the task at an address.
 
-    Raises: UnavailableError: there is no answer.
+    Raises: UnavailableError: the task does not answer.
     """
     client = ControlClient(address, "the server", _opening())
     try:
@@ -104,7 +104,7 @@ class Watcher:
 
     Args:
       cluster: the addresses of the tasks.
-      show: receives the rows, each time.
+      show: receives the rows after each poll.
       interval: seconds between polls.
     """
 

@@ -1,4 +1,4 @@
-"""Decisions about starting, restarting and stopping tasks: a plain object driven by exits."""
+"""Decisions about starting, restarting and stopping tasks: a plain object driven by events."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from weft_distrib.launch.spec import Launch, Place
 
 INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C, as of shells."""
+"""The exit code after Ctrl-C, as shells report it."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Start or restart a task."""
+    """Instruction to start or restart a task."""
 
     place: Place
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop all tasks that run; comes once."""
+    """Instruction to stop all running tasks; issued once."""
 
     why: str
 
@@ -31,9 +31,9 @@ Instruction = Start | Stop
 class Supervisor:
     """Decides about the tasks of a launch.
 
-    A failed task is restarted as often as the launch allows; one more failure ends the launch. It
-    also ends when all tasks that end on their own have succeeded. Parameter servers and plain
-    servers do not end, unless there is nothing else.
+    A failed task is restarted as often as the launch allows; one more failure ends the launch. The
+    launch also ends when all tasks that end on their own have succeeded. Servers do not end on
+    their own; a launch of servers only runs until it is interrupted.
 
     Attributes:
       code: the exit code of the launch: 0, or that of the task whose failure ended it.
@@ -51,7 +51,7 @@ class Supervisor:
         self.lives: dict[Place, int] = {}
 
     def begin(self) -> list[Instruction]:
-        """Start all."""
+        """Start all tasks."""
         return [self._start(place) for place in self._launch.places()]
 
     def _start(self, place: Place) -> Start:
@@ -60,10 +60,10 @@ class Supervisor:
         return Start(place)
 
     def ended(self, place: Place, status: int) -> list[Instruction]:
-        """Return a task has ended.
+        """Handle the end of a task.
 
         Args:
-          status: its exit code; less than 0 for the signal that killed it.
+          status: its exit code; if negative, the number of the signal that killed it.
         """
         self.running.discard(place)
         if self._stopping:
@@ -78,7 +78,7 @@ class Supervisor:
         return self._stop(f"{place} {describe_exit(status)}")
 
     def interrupted(self) -> list[Instruction]:
-        """Stop all tasks on request of the user."""
+        """Stop all tasks because the user has interrupted the launch."""
         if self._stopping:
             return []
         self.code = INTERRUPTED
@@ -90,7 +90,7 @@ class Supervisor:
 
     @property
     def over(self) -> bool:
-        """True if nothing runs and nothing will."""
+        """True if no task runs and none will be started."""
         return self._stopping and not self.running
 
 

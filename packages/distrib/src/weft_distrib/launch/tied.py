@@ -1,6 +1,6 @@
-"""Runs a program that gets SIGTERM when its parent dies. It needs no package, not even weft's.
+"""Runner of a program that receives SIGTERM when its parent dies; uses only the standard library.
 
-Arguments: the parent's process, and the program with its own arguments.
+Arguments: the process id of the parent, and the program with its arguments.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, program: list[str]) -> None:
-    """Become the program."""
+    """Replace this process by the program."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it has died meanwhile
         return

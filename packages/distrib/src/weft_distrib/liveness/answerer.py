@@ -1,8 +1,8 @@
-"""The probe process beside a server, which reports the server's state. Imports no package.
+"""The probe process of a server, which reports the server's state; uses only the standard library.
 
-Arguments: the descriptors of a listening socket and of the memory with the server's count, the
-server's process, and the files of its certificate, key and authority, if it has any. It ends with
-the server. The answer to each byte is `ANSWER`.
+Arguments: the descriptors of a listening socket and of the memory with the server's counter, the
+  process id of the server, and the files of its certificate, key and authority if it has any. It
+  ends together with the server. It answers each byte that it receives by an `ANSWER`.
 """
 
 import mmap
@@ -18,18 +18,20 @@ from contextlib import suppress
 
 VERSION = 1
 ANSWER = struct.Struct("<BQQ?")
-"""`VERSION`; how often the server came round; its processor time in ticks; if it is stopped."""
+"""Format of an answer: `VERSION`, the server's counter, its processor time in ticks, and whether it
+is stopped.
+"""
 
 _STOPPED = frozenset("Tt")
 
 
 _MAX_ASKING = 1024
 _PATIENCE_SECONDS = 60.0
-"""Who has not asked for so long is dropped when there are too many."""
+"""Seconds without a request after which a connection may be dropped, if there are too many."""
 
 
 def main(listening: int, memory: int, server: int, *files: str) -> None:
-    """Answer until the server ends."""
+    """Answer requests until the server ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     beats = mmap.mmap(memory, mmap.PAGESIZE, prot=mmap.PROT_READ)
     listener = socket.socket(fileno=listening)
@@ -59,7 +61,7 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
 
 
 class _ProbeSocket:
-    """Accepts connections, with TLS if there are files, which are read again when they change."""
+    """Accepts connections; uses TLS if there are certificate files, which may change."""
 
     def __init__(self, files: "tuple[str, ...]") -> None:
         self._files = files
@@ -80,7 +82,7 @@ class _ProbeSocket:
         self._context, self._stamp = context, stamp
 
     def accepted(self, listener: socket.socket) -> "socket.socket | None":
-        """Return a non-blocking connection; None if it failed."""
+        """Accept a connection as non-blocking socket; return None if that fails."""
         try:
             sock, _ = listener.accept()
         except OSError:
@@ -134,7 +136,7 @@ def _answer(sock: socket.socket, beats: mmap.mmap, server: int) -> bool:
 
 
 def _vitals(server: int) -> tuple[int, bool]:
-    """Return the ticks of processor time of a process, and whether it is stopped."""
+    """Return the processor time of a process in ticks, and True if it is stopped."""
     with open(f"/proc/{server}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12]), fields[0] in _STOPPED

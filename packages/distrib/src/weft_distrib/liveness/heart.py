@@ -1,4 +1,4 @@
-"""The server's side of heartbeats: a counter, and the probe process that reports it."""
+"""The server's side of heartbeats: a counter, and the probe process that reports the counter."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PROGRAM = Path(__file__).with_name("answerer.py")
 
 
 class Heartbeat:
-    """Counter that advances while the interpreter runs, reported by a process of its own.
+    """Counter that advances while the interpreter runs; the probe process reports it to peers.
 
     Args:
-      host: to answer on.
+      host: the address on which the probe process listens.
       credentials: credentials that callers must have.
     Attributes:
-      port: where to ask.
+      port: the port of the probe process.
     """
 
     def __init__(self, host: str, credentials: Credentials | None = None) -> None:
@@ -60,7 +60,7 @@ class Heartbeat:
                 self._process = self._started()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the probe process."""
         self._stop.set()
         self._thread.join()
         self._process.kill()

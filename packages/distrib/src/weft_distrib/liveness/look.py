@@ -1,4 +1,4 @@
-"""A probe of an unresponsive task through the process beside it."""
+"""Probe of an unresponsive task through its probe process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _AGAIN_SECONDS: Final = 0.05
 
 
 def probe(watched: Watched, seconds: float) -> str:
-    """Return the state of a task as seen from outside.
+    """Return the state of a task according to its probe process.
 
     Args:
-      watched: the task, watched from now on; it is released.
+      watched: the watch of the task, which ends with this call.
       seconds: time limit.
-    Returns: "stopped", "busy" if it computes without answering, "stuck" if it does not compute, or
-    "unreachable".
+    Returns: "stopped"; "busy" if it computes without answering; "stuck" if it does not compute; or
+      "unreachable".
     """
     end = time.monotonic() + seconds
     while watched.heard < _ANSWERS and time.monotonic() < end:

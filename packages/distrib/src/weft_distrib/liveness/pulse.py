@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 LIMIT_SECONDS: Final = 4.0
-"""Seconds without a sign of life after which a peer is lost."""
+"""Seconds without a sign of life after which a peer counts as lost."""
 
 
 class Verdict(Enum):
@@ -19,10 +19,10 @@ class Verdict(Enum):
 
 
 class LivenessState:
-    """One peer.
+    """The liveness of one peer.
 
     Args:
-      now: in seconds, of any monotonic clock.
+      now: the time in seconds, by a monotonic clock.
       limit: maximum seconds without a sign of life.
     """
 
@@ -32,7 +32,7 @@ class LivenessState:
         self._seen: tuple[int, int] | None = None
 
     def answered(self, now: float, beats: int, ticks: int, stopped: bool) -> None:
-        """Record a peer's answer: its round count, processor time, and whether it is stopped."""
+        """Record an answer about the peer: counter, processor time, and whether it is stopped."""
         self._answered = now
         if not stopped:
             self._running = now
@@ -41,14 +41,17 @@ class LivenessState:
             self._last_progress = now
 
     def pardon(self, now: float, seconds: float) -> None:
-        """Extend the limits by seconds in which the polling process itself did not run."""
+        """Extend the limits by the seconds in which the polling process itself did not run."""
         self._answered = min(now, self._answered + seconds)
         self._last_progress = min(now, self._last_progress + seconds)
         self._running = min(now, self._running + seconds)
 
     @property
     def said(self) -> str | None:
-        """The state of an unresponsive peer according to its last answer; None without one."""
+        """The state of an unresponsive peer according to the last answer.
+
+        None without an answer.
+        """
         if self._seen is None:
             return None
         if self._running < self._answered:
@@ -56,7 +59,7 @@ class LivenessState:
         return "busy" if self._last_progress == self._answered else "stuck"
 
     def verdict(self, now: float) -> Verdict:
-        """Return the verdict about the peer."""
+        """Return the verdict on the peer."""
         if now - self._answered > self._limit:
             return Verdict.SILENT
         if now - self._running > self._limit:

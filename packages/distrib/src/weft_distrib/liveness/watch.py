@@ -1,4 +1,4 @@
-"""Probing of peers from one thread, which ends connections to lost ones."""
+"""Polling of peers from one thread, which ends the connections to lost peers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ASK_SECONDS: Final = 0.5
 
 
 class Watched:
-    """One peer that is watched, until `stop`.
+    """A watched peer; the watch ends with `stop`.
 
     Attributes:
-      heard: how many answers have come.
+      heard: the number of answers received.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Watched:
         self.stopped = False
 
     def stop(self) -> None:
-        """Watch it no more."""
+        """Stop watching the peer."""
         self.stopped = True
 
 
 class Watch:
-    """Watches peers."""
+    """Watches peers by polling their probe processes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,15 +72,15 @@ class Watch:
         credentials: Credentials | None = None,
         host: str = "",
     ) -> Watched:
-        """Watch a peer.
+        """Start watching a peer.
 
         Args:
-          address: address of its `Heartbeat`.
-          peer: its name, for messages.
-          on_lost: called once if it is lost, in the thread of the watch.
-          limit: seconds without a sign of life after which it is.
-          credentials: to show to it.
-          host: that its certificate is for.
+          address: the address of its probe process.
+          peer: the name of the peer, for messages.
+          on_lost: called once if the peer is lost, on the thread of the watch.
+          limit: seconds without a sign of life after which the peer counts as lost.
+          credentials: the credentials of this process.
+          host: the host name that its certificate must have.
         """
         watched = Watched(address, peer, on_lost, limit, credentials, host)
         with self._lock:
@@ -147,11 +147,11 @@ class Watch:
             watched.heard += 1
 
     def _judge(self, late: float) -> None:
-        """Tell of peers that are lost.
+        """Report the peers that are lost.
 
         Args:
-          late: seconds that this thread could not run, such as while a kernel held the
-            interpreter's lock, and heard nobody.
+          late: seconds in which this thread could not run and receive answers, for example because
+            a kernel held the GIL.
         """
         now = time.monotonic()
         for watched in [*self._watched_set, *self._new]:
@@ -188,7 +188,7 @@ def _version_error(peer: str, version: int) -> errors.OpError:
 
 
 def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:
-    """Return the socket, with TLS if the peer is reached with certificates."""
+    """Wrap a socket in TLS if the peer requires certificates."""
     if watched.credentials is None or not watched.credentials.secure:
         return sock
     context = watched.credentials.contexts()[1]
@@ -197,5 +197,5 @@ def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:
 
 @cache
 def shared_watch() -> Watch:
-    """Return the process's watch."""
+    """Return the watch that all connections of this process share."""
     return Watch()

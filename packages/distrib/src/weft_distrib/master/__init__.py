@@ -1,1 +1,1 @@
-"""Sessions: one graph over the devices of all tasks, planned here and run by workers."""
+"""Sessions on a master, which plans one graph for the devices of all tasks; workers run it."""

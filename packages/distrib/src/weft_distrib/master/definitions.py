@@ -1,4 +1,4 @@
-"""Nodes and functions that clients define by messages: a GraphDef, and constants as values."""
+"""Nodes and functions that clients define: a GraphDef, with constants as separate values."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _LOCATION: Final = b"loc:@"
 
 @contextmanager
 def transaction(graph: Graph) -> Iterator[None]:
-    """Remove the nodes, names and functions that the block added if it raises.
+    """If a block raises, remove the nodes, names and functions that it has added.
 
-    Errors name no line of the program, which is in another process.
+    Errors do not show a line of the program, which is in another process.
     """
     count, names, functions = len(graph.nodes), dict(graph._names), graph.functions.copy()
     contexts = dict(graph.contexts)
@@ -69,12 +69,12 @@ class Definition:
     Args:
       values: a GraphDef as uint8, then the value of each constant.
       constants: the names of the constants, which are not in the GraphDef.
-      devices: the requested device of each constant; empty for none.
-      types: the name of the element type of each constant; empty for those of the values, which do
-        not distinguish quantized types from integers.
+      devices: the requested device of each constant; empty if there are no requests.
+      types: the name of the element type of each constant; empty to use the types of the values,
+        which cannot represent quantized types.
     Raises:
       DataLossError: the first value is not a GraphDef.
-      InvalidArgumentError: there are more or fewer values, devices or types than constants.
+      InvalidArgumentError: the numbers of constants, values, devices and types differ.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Definition:
         ]
 
     def take_placeholders(self, names: Sequence[str]) -> list[tuple[str, DType, Dims]]:
-        """Remove the named placeholders; return their names, element types and static shapes.
+        """Remove placeholders; return their names, element types and static shapes.
 
-        Raises: InvalidArgumentError: a name is not that of a Placeholder, or repeats.
+        Raises: InvalidArgumentError: a name is repeated, or is not that of a Placeholder.
         """
         nodes = {
             node.name: node
@@ -130,15 +130,15 @@ class Definition:
         return placeholders
 
     def add_to(self, graph: Graph, inputs: Mapping[str, Output] | None = None) -> None:
-        """Add the nodes to the default graph; on an error some may have been added.
+        """Add the nodes to the default graph; if an error occurs, some may have been added.
 
-        Inputs that are not defined here are those of the graph.
+        Inputs that the definition does not contain are looked up in the graph.
 
         Args:
           inputs: outputs to use instead of those of nodes with these names.
         Raises:
-          AlreadyExistsError: a name is taken.
-          OpError: as `import_graph_def`.
+          AlreadyExistsError: the graph has a node with the same name.
+          OpError: see `import_graph_def`.
         """
         graph_def, inputs = self._graph_def, inputs or {}
         for node_def in graph_def.node:
@@ -201,7 +201,7 @@ def _external_inputs(
     known: Mapping[str, Node],
     inputs: Mapping[str, Output],
 ) -> dict[str, Any]:
-    """Return the nodes of the graph that inputs of a GraphDef name, as an input map."""
+    """Return the nodes of the graph that a GraphDef uses as inputs, as an input map."""
     defined = {node.name for node in graph_def.node}
     external: dict[str, Any] = {}
     for node_def in graph_def.node:
@@ -227,7 +227,7 @@ def _external_inputs(
 def _take_external_groups(
     graph_def: proto.GraphDef, graph: Graph, known: Mapping[str, Node]
 ) -> dict[str, list[Node]]:
-    """Remove colocation with nodes that the graph has already, and return it by node name."""
+    """Remove colocation with existing nodes of the graph, and return it by node name."""
     defined = {node.name for node in graph_def.node}
     groups: dict[str, list[Node]] = {}
     for node_def in graph_def.node:
@@ -266,13 +266,13 @@ def define_function(
     """Add a function to the library of a graph.
 
     Args:
-      body: its nodes; those of the graph are not visible to them.
-      inputs: names of nodes of `body` whose op is Placeholder, in the order of the arguments.
-      outputs: names of outputs of `body`.
-      output_names: names of the results.
+      body: the nodes of the function; they cannot use nodes of the graph.
+      inputs: the names of the placeholders in `body`, in the order of the arguments.
+      outputs: the names of the outputs of `body`.
+      output_names: the names of the results.
     Raises:
       InvalidArgumentError: an input is not a Placeholder, or a name is unknown.
-      AlreadyExistsError: the library has another function of that name.
+      AlreadyExistsError: the library has another function with that name.
     """
     if output_names and len(output_names) != len(outputs):
         raise errors.InvalidArgumentError(

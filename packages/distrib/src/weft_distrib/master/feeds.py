@@ -1,4 +1,4 @@
-"""Validation of a client's feeds against the graph."""
+"""Validation of the feeds that a client sends."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Feeds:
     """The feeds of a signature.
 
     Args:
-      outputs: the fed outputs, in order.
+      outputs: the outputs to feed, in order.
     """
 
     def __init__(self, outputs: Sequence[Output]) -> None:
         self._declared = [(output.name, output.dtype.base_dtype, output.dims) for output in outputs]
 
     def check(self, values: Sequence[Any]) -> None:
-        """Check the number, dtypes and shapes of values.
+        """Check the number, the dtypes and the shapes of values.
 
-        Raises: InvalidArgumentError: says which.
+        Raises: InvalidArgumentError: one of them differs; the message names it.
         """
         if len(values) != len(self._declared):
             raise errors.InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Calls of clients about the graph of a session: definitions, gradients, shapes and functions."""
+"""Calls of clients about a session's graph: definitions, gradients, shapes and functions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from weft_graph.ir.node import Output
 from weft_tensor import errors
 
 CallResult = tuple[Sequence[Any], bytes]
-"""The values and the meta of a reply."""
+"""The values and the metadata of a reply."""
 
 FindSession = Callable[[int], MasterSession]
-"""Returns the open session with a number to the connection that opened it; else raises."""
+"""Returns the open session with a number to the connection that opened it, or raises."""
 
 IsWanted = Callable[[], bool]
-"""Returns True while the client waits for the reply."""
+"""Function that returns True while the client waits for the reply."""
 
 
 def _define(find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWanted) -> CallResult:
@@ -89,8 +89,8 @@ def _shapes(find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWan
 def describe_outputs(outputs: Sequence[Output]) -> list[np.ndarray]:
     """Return the element types, ranks and sizes of outputs, as three vectors.
 
-    Returns: DataTypes; ranks, -1 for unknown ones; and the sizes of all outputs of known rank, one
-      after another, -1 for unknown ones.
+    Returns: DataTypes; ranks, where -1 is unknown; and the sizes of all outputs of known rank, one
+      output after another, where -1 is unknown.
     """
     all_dims = [output.dims for output in outputs]
     types = [output.dtype.base_dtype.as_datatype_enum for output in outputs]
@@ -135,4 +135,4 @@ GRAPH_CALLS: Final[dict[int, GraphCall]] = {
     methods.SHAPES: _shapes,
     methods.FUNCTIONS: _functions,
 }
-"""Handlers by method; each may wait, and so runs on a thread of its own."""
+"""Handlers by method. Each may wait, and so runs on a thread of its own."""

@@ -1,4 +1,4 @@
-"""Location of existing state for nodes without a requested task."""
+"""Location of existing state, for nodes that do not request a task."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from weft_tensor import errors
 
 
 class Finder(Protocol):
-    """A task that can be queried for its resources."""
+    """Interface of a task whose resources can be queried."""
 
     def find(self, request: messages.Find, answer: Answer) -> None:
-        """Query its resources; `answer` receives a `messages.Found`."""
+        """Query the resources of the task; `answer` receives a `messages.Found`."""
         ...
 
 
@@ -29,17 +29,16 @@ def locate_state(
     tasks: Mapping[DeviceParts, Finder],
     limit: WaitLimit,
 ) -> dict[str, DeviceParts | errors.OpError]:
-    """Return the tasks that own the state of some nodes, or errors if they are unknown.
+    """Return the tasks that own the state of some nodes, or errors if that is unknown.
 
-    State of the master's own task, and state that does not exist yet, is in the master's task. A
-    lost task owns nothing.
+    State that no other task owns is in the master's task. A lost task owns nothing.
 
     Args:
-      nodes: they create state, or look it up by container and name.
+      nodes: nodes that create state, or look it up by container and name.
       device_parts: the master's task.
-      tasks: all of them.
-      limit: time limit of their answers.
-    Returns: by node name, for nodes whose state is in another task.
+      tasks: all tasks.
+      limit: the time limit for their answers.
+    Returns: a task or an error by node name, for nodes whose state is not in the master's task.
     """
     keys = [_key_of(node) for node in nodes]
     request = messages.Find([key[0] for key in keys], [key[1] for key in keys])

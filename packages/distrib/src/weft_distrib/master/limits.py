@@ -11,7 +11,7 @@ from typing import Final
 from weft_tensor import errors
 
 LONGEST_SECONDS: Final = 300.0
-"""Default limit in seconds if neither the call nor the session has a timeout."""
+"""Time limit in seconds if neither the call nor the session has a timeout."""
 
 _LOOK_SECONDS: Final = 0.5
 
@@ -31,10 +31,10 @@ class WaitLimit:
         self._is_wanted = is_wanted
 
     def next_wait(self, purpose: str) -> float:
-        """Return how many seconds to wait before calling this again, more than 0.
+        """Return the seconds, more than 0, to wait before calling this again.
 
         Args:
-          purpose: what did not happen in time, for the message.
+          purpose: the event that is waited for, for the error message.
         Raises:
           DeadlineExceededError: the limit has passed.
           CancelledError: the result is no longer needed.
@@ -50,9 +50,9 @@ class WaitLimit:
 
     @contextmanager
     def holding(self, lock: threading.RLock) -> Iterator[None]:
-        """Hold the lock under which a session plans.
+        """Hold the lock for planning a session inside the block.
 
-        Raises: DeadlineExceededError, CancelledError: as `next_wait`.
+        Raises: DeadlineExceededError, CancelledError: see `next_wait`.
         """
         while not lock.acquire(timeout=self.next_wait("another call was still planning")):
             pass

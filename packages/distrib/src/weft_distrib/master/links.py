@@ -1,4 +1,4 @@
-"""A master's links to workers: that of its own task and those of other tasks."""
+"""Links of a master to workers: to that of its own task, and to those of other tasks."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from weft_tensor import errors
 Fail = Callable[[errors.OpError], None]
 
 TaskParts = dict[str, Pieces]
-"""The partitions of a task's devices, as `part_pieces`, by device name."""
+"""The partitions of a task by device name, as `part_pieces` returns them."""
 
 
 def _register_message(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[Pieces]]:
-    """Return the parts that a message names, and the graphs that go with it."""
+    """Return the partitions as message fields, and the graphs that are sent with the message."""
     return [messages.Part(device) for device in parts], [] if same_as else list(parts.values())
 
 
 class WorkerLink(Protocol):
-    """A worker as a master calls it: its own, or one of another task."""
+    """Interface of a worker as a master sees it: that of its own task or of another one."""
 
     def register(
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
-        """Register its partitions of a signature; `answer` is called when that is done.
+        """Register the task's partitions of a signature; `answer` is called when that is done.
 
         Args:
           same_as: an earlier signature with the same partitions; 0 for none.
@@ -43,24 +43,25 @@ class WorkerLink(Protocol):
     def run(
         self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
     ) -> Callable[[], None] | None:
-        """Run its partitions; one of `done` and `fail` is called once.
+        """Run the task's partitions; either `done` or `fail` is called once.
 
         Args:
-          mine: this thread only waits for the step.
-        Returns: a function for this thread to call, which runs them; None if another thread does.
+          mine: True if this thread only waits for the step.
+        Returns: a function that runs the partitions, which this thread must call; None if another
+          thread runs them.
         """
         ...
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """Request the end of a step."""
+        """Abort a step."""
         ...
 
     def forget(self, session: int) -> None:
-        """Request the end of a session."""
+        """Remove a session."""
         ...
 
     def find(self, request: messages.Find, answer: Answer) -> None:
-        """Query the worker's resources; `answer` receives a `messages.Found`."""
+        """Query the resources of the worker; `answer` receives a `messages.Found`."""
         ...
 
 
@@ -68,8 +69,8 @@ class OwnWorker:
     """The worker of the master's own task.
 
     Args:
-      isolated: the session shares no state with others.
-      trusted: its client is in this process.
+      isolated: True if the session does not share state with others.
+      trusted: True if its client is in this process.
     """
 
     def __init__(self, worker: Worker, isolated: bool = False, trusted: bool = False) -> None:
@@ -113,8 +114,8 @@ class RemoteWorker:
     """The worker of another task.
 
     Args:
-      channel: to it.
-      isolated: the session shares no state with others.
+      channel: the connection to the task.
+      isolated: True if the session does not share state with others.
     """
 
     def __init__(self, channel: Channel, isolated: bool = False) -> None:
@@ -152,19 +153,19 @@ class RemoteWorker:
 
 
 class AbortNotice:
-    """Hands the reply to a call to two functions."""
+    """Receiver of a reply that calls one of two functions."""
 
     def __init__(self, done: Done, fail: Fail) -> None:
         self._done = done
         self.fail = fail
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:
-        """Handle the contents of the reply."""
+        """Process the contents of the reply."""
         self._done(list(values), meta)
 
 
 class _Nobody:
-    """Does not care for the reply."""
+    """Receiver that ignores the reply."""
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The master of a task: opens sessions for clients, and plans and runs their steps."""
+"""The master of a task, which opens sessions for clients and plans and runs their steps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
 
 START_SECONDS: Final = 600.0
-"""Default number of seconds that a new session waits for tasks that have not started."""
+"""Default number of seconds for which a new session waits for tasks that have not started."""
 
 MAX_SESSIONS: Final = 4096
 """Maximum number of open sessions of a master."""
@@ -50,10 +50,10 @@ class Master:
     """Sessions on the tasks of a cluster.
 
     Args:
-      cluster: the tasks.
-      worker: of the master's own task.
-      connections: to the other tasks.
-      packages: as for `messages.Status`: those of this process.
+      cluster: the tasks of the cluster.
+      worker: the worker of the master's own task.
+      connections: the connections to the other tasks.
+      packages: the packages of this process, as in `messages.Status`.
       config: a ConfigProto with the defaults of sessions; None for weft's defaults.
     """
 
@@ -80,7 +80,7 @@ class Master:
 
     @property
     def open_sessions(self) -> list[int]:
-        """The numbers of the sessions that are open."""
+        """The numbers of the open sessions."""
         with self._lock:
             return list(self._sessions)
 
@@ -96,18 +96,18 @@ class Master:
         wanted: Callable[[], bool] = lambda: True,
         owner: Channel | None = None,
     ) -> messages.Session:
-        """Open a session, once all tasks that it may use have answered.
+        """Open a session once all tasks that it may use have answered.
 
         Args:
           wanted: returns True while the client waits for the session.
-          owner: the client's connection; None if the client is in this process, whose rights it
-            has.
+          owner: the connection of the client; None if the client is in this process, and so has its
+            permissions.
         Raises:
           UnavailableError: a task did not answer in time; the message names all such tasks. Or this
             task is draining.
           ResourceExhaustedError: there are too many sessions.
-          UnimplementedError: its config describes another cluster than this one.
-          CancelledError: the client is gone.
+          UnimplementedError: the config of the session describes another cluster.
+          CancelledError: the client has disconnected.
         """
         self._check_staying()
         self._created.take()
@@ -162,7 +162,7 @@ class Master:
             )
 
     def leave(self) -> None:
-        """Reject new sessions and steps; running ones continue."""
+        """Reject new sessions and steps; running steps continue."""
         self._leaving = True
 
     def _check_staying(self) -> None:
@@ -173,7 +173,7 @@ class Master:
             )
 
     def _visible(self, filters: Sequence[str]) -> list[DeviceParts]:
-        """Return the other tasks that a session may use: those that its device filters match."""
+        """Return the other tasks that a session may use, which its device filters select."""
         expected = [DeviceSpec.from_string(text) for text in filters]
         return [
             task
@@ -217,12 +217,12 @@ class Master:
         return result
 
     def session(self, number: int, owner: Channel | None = None) -> MasterSession:
-        """Return an open session to the connection that opened it.
+        """Return an open session, if the connection has opened it.
 
         Args:
           owner: the connection of the caller; None for this process.
-        Raises: AbortedError: `owner` has no such open session. Sessions of other connections are
-        treated as nonexistent.
+        Raises: AbortedError: `owner` has not opened such a session. Sessions of other connections
+          are treated as nonexistent.
         """
         session = self._sessions.get(number)
         if session is None or session.owner is not owner:
@@ -253,7 +253,7 @@ class Master:
         session.close()
 
     def reset(self, request: messages.Reset) -> messages.Empty:
-        """Close all sessions, and drop the state of all tasks, in some containers or all.
+        """Close all sessions and drop the state of all tasks, in some containers or in all.
 
         Raises: UnavailableError: a task cannot be reached.
         """
@@ -267,7 +267,7 @@ class Master:
         return messages.Empty()
 
     def clear(self, request: messages.Reset) -> messages.Empty:
-        """Drop the state of this task, in some containers or all."""
+        """Drop the state of this task, in some containers or in all."""
         self._worker.resources.clear(None if request.every else request.containers)
         return messages.Empty()
 
@@ -287,7 +287,7 @@ class Master:
         return self.session(request.session, owner).run(request, values, done, fail, mine)
 
     def serve(self, call: Call) -> bool:
-        """Handle a client's call; return False if the method is not one of a master."""
+        """Handle a call of a client; return False if it is not a method of masters."""
         owner = call.channel
         if call.method == methods.RUN_STEP:
             step = RunStep.unpack(call.meta)

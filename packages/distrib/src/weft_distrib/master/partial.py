@@ -23,11 +23,13 @@ class PartialStep:
     """A master's state of one partial run.
 
     Args:
-      rendezvous: of the master's own task, where the client takes part in the step.
-      home: the device that it feeds and fetches from.
-      feeds: what it may feed.
+      rendezvous: the rendezvous of the master's own task, through which the client feeds and
+        fetches.
+      home: the device from which the client feeds and fetches.
+      feeds: the tensors that the client may feed.
       cancel: ends the step.
-      forget: called once nothing of it is wanted any more, the reason of its failure included.
+      forget: called when the client will not ask for anything more of the step, not even for its
+        error.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class PartialStep:
         self._waiting: list[Callable[[], None]] = []
 
     def done(self, error: errors.OpError | None) -> None:
-        """Record that the nodes of the run have run or that it failed."""
+        """Record that all nodes of the run have run, or that it failed."""
         with self._lock:
             self._over, self._error = True, error
             waiting, self._waiting = self._waiting, []
@@ -58,10 +60,10 @@ class PartialStep:
     def advance(
         self, request: messages.Advance, values: Sequence[Any], reply: Reply, fail: Fail
     ) -> None:
-        """Accept feeds, and reply with fetches when they are available.
+        """Accept feeds, and reply with fetches once they are available.
 
         Raises:
-          DataLossError: the feeds or fetches are none.
+          DataLossError: the names of feeds or fetches are malformed.
           InvalidArgumentError: a feed has another dtype or shape.
         """
         if request.ends:
@@ -88,7 +90,7 @@ class PartialStep:
         )
 
     def _check(self, request: messages.Advance, values: Sequence[Any]) -> None:
-        """Refuse names that are not the client's to feed or fetch, and values of another kind."""
+        """Reject names that the client may not feed or fetch, and unsuitable values."""
         if len(values) != len(request.fed):
             raise errors.DataLossError(
                 f"{len(request.fed)} feeds were named, but {len(values)} values were received"
@@ -125,7 +127,7 @@ class PartialStep:
 
 
 class FetchCollector:
-    """Waits for several values of a rendezvous; tells them, or the first failure, once."""
+    """Waits for several values of a rendezvous; reports them, or the first failure, once."""
 
     def __init__(self, count: int, done: Callable[[list[Any]], None], fail: Fail) -> None:
         self._values: list[Any] = [None] * count
@@ -134,14 +136,14 @@ class FetchCollector:
         self._lock = threading.Lock()
 
     def receive(self, rendezvous: Rendezvous, keys: Sequence[str]) -> None:
-        """Request the values."""
+        """Request the values from the rendezvous."""
         if not keys:
             self._done([])
         for index, key in enumerate(keys):
             rendezvous.receive(key, _FetchSlot(self, index))
 
     def take(self, place: int, value: Any) -> None:
-        """Store a fetched value, whose arrays the client now owns."""
+        """Store a fetched value, whose arrays belong to the client from now on."""
         if isinstance(value, np.ndarray):
             value = copied(np.asarray(value)) if value.ndim else value[()]
         with self._lock:

@@ -1,4 +1,4 @@
-"""One session on a master: its graph, the signatures that it planned, and the steps that run."""
+"""One session on a master: its graph, the planned signatures, and the running steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from weft_graph.serialize import part_pieces, read_graph
 from weft_tensor import errors
 
 ABORT_SECONDS: Final = 2.0
-"""Seconds that an aborted step waits for tasks that still run partitions of it."""
+"""Seconds for which an aborted step waits for tasks that still run partitions of it."""
 
 _NAMED = 3  # nodes, in an error
 
@@ -53,7 +53,7 @@ MAX_SIGNATURES: Final = 1 << 16
 
 
 class _Share(NamedTuple):
-    """A task's share of a signature: indices of its feeds and fetches."""
+    """A task's share of a signature: the indices of its feeds and fetches."""
 
     task: DeviceParts
     link: WorkerLink
@@ -70,11 +70,12 @@ class _Planned(NamedTuple):
 
 
 class StartedStep(NamedTuple):
-    """A step that has begun.
+    """A step that was started.
 
     Attributes:
-      cancel: ends it with an error, unless it has ended.
-      mine: a function for the waiting thread to call first, which runs a partition; None for none.
+      cancel: ends the step with an error, unless it has ended.
+      mine: a function that the waiting thread must call first, because it runs a partition; or
+        None.
     """
 
     cancel: Callable[[errors.OpError], None]
@@ -82,15 +83,15 @@ class StartedStep(NamedTuple):
 
 
 class MasterSession:
-    """One session's graph over the devices of a cluster.
+    """One session's graph on the devices of a cluster.
 
     Args:
-      number: number of the session, unique in the cluster.
-      devices: of all tasks, the master's own first.
-      links: to the workers of the tasks.
-      host: a device of this process, which folds constants.
-      config: of the session.
-      owner: the connection whose calls may use the session; None for the server's own process.
+      number: the number of the session, unique in the cluster.
+      devices: the devices of all tasks, those of the master's own task first.
+      links: the links to the workers of the tasks.
+      host: a device of this process that folds constants.
+      config: the options of the session.
+      owner: the connection that may use the session; None for the server's own process.
     """
 
     def __init__(
@@ -132,9 +133,9 @@ class MasterSession:
         """Add nodes to the graph.
 
         Args:
-          timeout: milliseconds that it may wait for another call that plans; 0 for the session's.
-          is_wanted: whether the client still waits for it.
-        Raises: OpError: as `read_graph`, or it had to wait too long; the graph is as before.
+          timeout: milliseconds to wait for another planning call; 0 for the timeout of the session.
+          is_wanted: returns True while the client waits for the result.
+        Raises: OpError: see `read_graph`; or the wait was too long. The graph is then unchanged.
         """
         with self.editing(timeout, is_wanted) as graph:
             read_graph(memoryview(segment), into=graph)
@@ -143,11 +144,11 @@ class MasterSession:
     def editing(
         self, timeout: int = 0, is_wanted: Callable[[], bool] = lambda: True
     ) -> Iterator[Graph]:
-        """Let the block read the graph, or add nodes and functions, which it undoes on an error.
+        """Let a block read the graph or add nodes and functions; if it raises, they are removed.
 
         Args:
           timeout, is_wanted: as for `extend`.
-        Raises: DeadlineExceededError, CancelledError: as `plan`.
+        Raises: DeadlineExceededError, CancelledError: see `plan`.
         """
         limit = self._limit(timeout, is_wanted)
         with limit.holding(self._planning):
@@ -164,7 +165,7 @@ class MasterSession:
         return WaitLimit(timeout or self._timeout, lambda: is_wanted() and not self._closed)
 
     def _settle(self, limit: WaitLimit) -> None:
-        """Place new nodes without a requested task where their state exists already."""
+        """Place new nodes that request no task in the task where their state already exists."""
         if self._unsettled:
             self._planner.settle(locate_state(self._unsettled, self._own_task, self._links, limit))
             self._unsettled = []
@@ -172,14 +173,14 @@ class MasterSession:
     def plan(
         self, request: messages.Signature, is_wanted: Callable[[], bool] = lambda: True
     ) -> messages.Planned:
-        """Plan a signature, and register its parts with their tasks.
+        """Plan a signature, and register its partitions with their tasks.
 
         Args:
-          is_wanted: whether the client still waits for it.
+          is_wanted: returns True while the client waits for the result.
         Raises:
-          DeadlineExceededError: a task, or another call that plans, took longer than the timeout.
-          CancelledError: the session was closed meanwhile, or the client has given up.
-          OpError: a name is unknown, a node has no place, or a task refuses its part.
+          DeadlineExceededError: a task or another planning call took longer than the timeout.
+          CancelledError: the session was closed, or the client has given up.
+          OpError: a name is unknown, a node cannot be placed, or a task rejects its partition.
         """
         self._check_open()
         limit = self._limit(request.timeout, is_wanted)
@@ -215,9 +216,9 @@ class MasterSession:
         return planned
 
     def explain(self, request: messages.Signature) -> list[np.ndarray]:
-        """Explain the plan of a step, as encoded by `StepReport.to_arrays`.
+        """Explain the plan of a step; the result is encoded by `StepReport.to_arrays`.
 
-        Raises: OpError: as `plan`.
+        Raises: OpError: see `plan`.
         """
         self._check_open()
         limit = self._limit(request.timeout, lambda: True)
@@ -267,10 +268,10 @@ class MasterSession:
     def run(
         self, request: RunStep, values: Sequence[Any], done: Done, fail: Fail, mine: bool = False
     ) -> StartedStep:
-        """Run a step of a signature; one of `done` and `fail` is called once, on any thread.
+        """Run a step of a signature; either `done` or `fail` is called once, on any thread.
 
         Args:
-          mine: this thread only waits for the step, so it may run a partition.
+          mine: True if this thread only waits for the step, so that it may run a partition.
         Raises: OpError: the signature does not exist, or it has other feeds.
         """
         planned = self._signature(request)
@@ -291,7 +292,10 @@ class MasterSession:
     def _new_step(
         self, planned: _Planned, done: Done, fail: Fail, forget: Callable[[int], None]
     ) -> tuple[_Step, tuple[int, ...]]:
-        """Return a step of a signature, and the numbers of steps that already run."""
+        """Create a step of a signature.
+
+        Return it with the numbers of the steps that are running.
+        """
         with self._lock:
             self._check_open()
             step = _Step(StepKey(self.number, next(self._steps)), planned, done, fail, forget)
@@ -330,7 +334,7 @@ class MasterSession:
         return key
 
     def _fail_partial(self, number: int, step: PartialStep, error: errors.OpError) -> None:
-        """End a failed partial run, which stays known until its client has received the error."""
+        """End a failed partial run; it is kept until its client has received the error."""
         with self._lock:
             self._running.pop(number, None)
         step.done(error)
@@ -342,9 +346,9 @@ class MasterSession:
         reply: Callable[[Sequence[Any]], None],
         fail: Fail,
     ) -> None:
-        """Continue a partial run; one of `reply` and `fail` is called once, on any thread.
+        """Continue a partial run; either `reply` or `fail` is called once, on any thread.
 
-        Raises: AbortedError: it does not exist or has ended.
+        Raises: AbortedError: the run does not exist or has ended.
         """
         with self._lock:
             result = self._partial.get(request.step)
@@ -355,7 +359,7 @@ class MasterSession:
         result.advance(request, values, reply, fail)
 
     def _learning(self, done: Done) -> Done:
-        """Let the cost model learn from a trace before the client gets it."""
+        """Return `done`, preceded by an update of the cost model from the trace of the step."""
 
         def learn(results: list[Any], meta: bytes) -> None:
             stats = proto.StepStats.FromString(meta)
@@ -376,7 +380,7 @@ class MasterSession:
             self._partial.pop(number, None)
 
     def close(self, error: errors.OpError | None = None) -> None:
-        """Abort the steps that run, and let the tasks forget the session."""
+        """Abort the running steps, and remove the session from all tasks."""
         with self._lock:
             if self._closed:
                 return
@@ -396,14 +400,14 @@ class MasterSession:
 
 
 class _Replies:
-    """Replies of tasks to registrations; reports the first error immediately."""
+    """Replies of tasks to registrations; the first error is reported immediately."""
 
     def __init__(self) -> None:
         self._waiting: set[DeviceParts] = set()
         self._replies: SimpleQueue[tuple[DeviceParts, errors.OpError | None]] = SimpleQueue()
 
     def of(self, task: DeviceParts) -> Answer:
-        """Return the answer for a task."""
+        """Return the receiver of a task's reply."""
         self._waiting.add(task)
         return AbortNotice(
             lambda values, meta: self._replies.put((task, None)),
@@ -411,14 +415,17 @@ class _Replies:
         )
 
     def check(self) -> None:
-        """Process the replies received so far. Raises: OpError: a task rejects, or is lost."""
+        """Process the replies received so far.
+
+        Raises: OpError: a task rejects its partition or is lost.
+        """
         while not self._replies.empty():
             self._take(0)
 
     def wait(self, limit: WaitLimit) -> None:
         """Wait until all tasks have replied.
 
-        Raises: OpError: a task rejects, is lost, or takes too long.
+        Raises: OpError: a task rejects its partition, is lost, or takes too long.
         """
         while self._waiting:
             names = ", ".join(sorted(task.to_string() for task in self._waiting))
@@ -434,7 +441,7 @@ class _Replies:
 
 
 def _describe_waits(parts: dict[str, Part]) -> str:
-    """Describe the nodes that may block on something besides inputs and other partitions."""
+    """Describe the nodes that may wait for something other than inputs and other partitions."""
     result = [
         f"{node.name!r} (op {node.type})"
         for part in parts.values()
@@ -446,7 +453,7 @@ def _describe_waits(parts: dict[str, Part]) -> str:
 
 
 def _digest(parts: TaskParts) -> bytes:
-    """Return a digest of partitions, to compare those of two signatures."""
+    """Return a digest of partitions, for comparing those of two signatures."""
     digest = hashlib.sha256()
     for device, graph in parts.items():
         digest.update(f"{len(device)} {device} {graph.nbytes} ".encode())
@@ -456,7 +463,7 @@ def _digest(parts: TaskParts) -> bytes:
 
 
 def _merge_in_order(parts: dict[str, Part]) -> None:
-    """Make collective operations merge in member order unless they set an order."""
+    """Make collective operations merge in member order, unless the nodes specify an order."""
     for part in parts.values():
         for node in part.nodes:
             if node.attrs.get("communication_hint") == "auto":
@@ -464,7 +471,7 @@ def _merge_in_order(parts: dict[str, Part]) -> None:
 
 
 def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:
-    """Yield the records in a trace of nodes of the session's graph."""
+    """Yield the records of a trace that belong to nodes of the session's graph."""
     for device in stats.dev_stats:
         for node_stat in device.node_stats:
             node = graph.find_node(node_stat.node_name)
@@ -476,7 +483,7 @@ def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:
 
 
 class _Step:
-    """A running step: executes the instructions of its coordinator."""
+    """A running step, which executes the instructions of its coordinator."""
 
     def __init__(
         self,
@@ -505,7 +512,7 @@ class _Step:
         running: tuple[int, ...],
         mine: bool = False,
     ) -> Callable[[], None] | None:
-        """Let the tasks run their parts; returns as `Begun.mine`."""
+        """Start the partitions of all tasks; return the function for `StartedStep.mine`."""
         if request.timeout:
             error = errors.DeadlineExceededError(f"the step ran past {request.timeout} ms")
             deadline = time.monotonic() + request.timeout / 1000
@@ -556,7 +563,7 @@ class _Step:
         return replied, failed
 
     def cancel(self, error: errors.OpError) -> None:
-        """End the step with an error, unless it is over."""
+        """End the step with an error, unless it has ended."""
         with self._lock:
             actions = self._coordinator.cancel(error)
         self._carry_out(actions)
@@ -590,7 +597,7 @@ class _Step:
             self._fail(self._naming(finish.error))
 
     def _naming(self, error: errors.OpError) -> errors.OpError:
-        """Add to an error the node that a lost task may have waited in, if the error names none."""
+        """Add the node in which a lost task may have waited to an error that names no node."""
         if error.node is not None or not isinstance(error, errors.UnavailableError):
             return error
         lost = error.details.get("task", "")

@@ -1,4 +1,4 @@
-"""The course of one step over several tasks: a plain object driven by replies and losses."""
+"""Coordination of one step over several tasks: a plain object driven by replies and losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Abort(Generic[T]):
-    """Abort a task's part of the step."""
+    """Instruction to abort a task's partitions of the step."""
 
     task: T
     error: errors.OpError
@@ -22,7 +22,7 @@ class Abort(Generic[T]):
 
 @dataclass(frozen=True)
 class Finish:
-    """Report the result of the step to the client; the last instruction, sent once.
+    """Instruction to report the result of the step to the client; the last one.
 
     Attributes:
       error: the failure, or None.
@@ -38,12 +38,12 @@ class StepCoordinator(Generic[T]):
     """Waits for the replies of the tasks that have partitions of a step.
 
     The first failure aborts the partitions that still run. The step ends when every task has
-    replied or is lost, so that nothing of it runs when the client is notified. Tasks that do not
-    answer the abort in time are dropped by `stop_waiting`.
+    replied or is lost, so no part of it runs any more when the client is notified. `stop_waiting`
+    drops tasks that do not answer the abort in time.
 
     Attributes:
-      waiting: tasks that have not replied.
-      error: the first failure; a consequence of another failure is replaced by that one.
+      waiting: the tasks that have not replied.
+      error: the first failure; if it was a consequence of another failure, that one replaces it.
     """
 
     def __init__(self, tasks: Collection[T]) -> None:
@@ -52,12 +52,12 @@ class StepCoordinator(Generic[T]):
         self._finished = False
 
     def replied(self, task: T) -> list[Instruction[T]]:
-        """Return a task has run its part."""
+        """Record that a task has run its partitions."""
         self.waiting.discard(task)
         return self._finished_instructions()
 
     def failed(self, task: T, error: errors.OpError) -> list[Instruction[T]]:
-        """Return a task's part has failed, or the task is lost."""
+        """Record that a task's partitions have failed, or that the task is lost."""
         if task not in self.waiting:
             return []
         self.waiting.discard(task)
@@ -70,11 +70,11 @@ class StepCoordinator(Generic[T]):
         return [*actions, *self._finished_instructions()]
 
     def cancel(self, error: errors.OpError) -> list[Instruction[T]]:
-        """Cancel the step on request of the client, or after a timeout."""
+        """Cancel the step at the request of the client, or after a timeout."""
         return [] if self._finished else [*self._abort(error), *self._finished_instructions()]
 
     def stop_waiting(self) -> list[Instruction[T]]:
-        """Stop waiting for answers to an abort."""
+        """Stop waiting for tasks that have not answered an abort."""
         if self.error is None:
             return []
         self.waiting.clear()
@@ -94,6 +94,6 @@ class StepCoordinator(Generic[T]):
 
 
 def _locates(error: errors.OpError, former: errors.OpError) -> bool:
-    """Return True if an error is an earlier one with the node that waited for the lost value."""
+    """Return True if an error is an earlier one plus the node that waited for the lost value."""
     is_same = type(error) is type(former) and error.message == former.message
     return is_same and former.node is None and error.node is not None

@@ -1,6 +1,6 @@
 """Inference of attributes that follow from the inputs of a node, such as its element types.
 
-A client without the declarations of ops leaves them out of its GraphDef.
+Clients that do not have the declarations of ops omit these attributes from a GraphDef.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 COUNTS: Final = "_input_counts"
-"""Attribute by which a client states the number of tensors of each argument; it is removed."""
+"""Attribute in which a client states the number of tensors of each argument; it is removed."""
 
 _WITH_CONDITION: Final = ("If", "StatelessIf")
 _BRANCHES: Final = ("body", "then_branch", "branches")
-"""Attributes of functional conditionals and loops, of which the functions have their results."""
+"""Attributes with the functions of a functional conditional or loop, whose result types the node
+has.
+"""
 
 
 def infer_attributes(
@@ -31,12 +33,12 @@ def infer_attributes(
 ) -> None:
     """Add the attributes that follow from inputs to the nodes of a GraphDef.
 
-    A node is inferred from nodes before it in the message. If its inputs are unknown, it is left as
-    it is; the importer reports what is missing.
+    Nodes are inferred from earlier nodes in the message. If the inputs of a node are unknown, it is
+    not changed, and the importer reports the missing attributes.
 
     Args:
-      external: outputs of other nodes by "node:port".
-      library: functions of the graph, which may be called by the name of the op.
+      external: the outputs of nodes outside the GraphDef, by "node:port".
+      library: the functions of the graph, whose names may be op types.
     """
     functions = {f.signature.name: f.signature for f in graph_def.library.function}
     types: dict[str, _OutputTypes | _ResultTypes] = {}
@@ -59,7 +61,7 @@ def infer_attributes(
 
 
 def _called(node_def: proto.NodeDef) -> str:
-    """Return the name of the function whose results are those of a node, if it is one."""
+    """Return the name of the function that determines the results of a node, or None."""
     for name in _BRANCHES:
         if node_def.op in FUNCTIONAL and name in node_def.attr:
             value = node_def.attr[name]
@@ -123,7 +125,7 @@ def _infer(node_def: proto.NodeDef, op_def: OpDef, inputs: Sequence[DType | None
 
 
 def _counts(node_def: proto.NodeDef, arguments: Sequence[ArgDef], num_inputs: int) -> Iterator[int]:
-    """Yield the number of tensors of each argument, up to the first one where it is unknown."""
+    """Yield the number of tensors of each argument, until one is unknown."""
     stated = list(node_def.attr[COUNTS].list.i) if COUNTS in node_def.attr else []
     if COUNTS in node_def.attr:
         del node_def.attr[COUNTS]
@@ -161,7 +163,7 @@ def _set_type(node_def: proto.NodeDef, name: str, dtype: DType | None) -> None:
 
 
 class _OutputTypes:
-    """The element types of the outputs of a node, which may be many."""
+    """The element types of the outputs of a node, computed on demand because there may be many."""
 
     __slots__ = ("_arguments", "_attrs")
 

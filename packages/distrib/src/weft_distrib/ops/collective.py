@@ -1,7 +1,8 @@
 """Collective ops: nodes on several devices, sessions or graphs that compute one result together.
 
-The members of a group are as many devices as its size says, each with a node of the same group key
-and instance key, in one graph or in several. The n-th run of one meets the n-th of the others.
+The members of a group are devices, as many as its size. Each has a node with the same group key and
+instance key, in one graph or in several. The n-th run of each member takes part in the same
+operation.
 """
 
 from __future__ import annotations
@@ -104,29 +105,29 @@ def all_reduce(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """Return the tensors of all members of a group, merged element by element.
+    """Merge the tensors of all members of a group element by element.
 
-    Members are devices: `group_size` of them, with a node each of these keys, in one graph or in
-    the graphs of several sessions on one cluster. Their order is that of their names.
+    The members are `group_size` devices, each of which has a node with these keys, in one graph or
+    in the graphs of several sessions on one cluster. They are ordered by name.
 
     Args:
-      t: number of any type, of the same type and shape in all members; complex ones cannot be
-        merged by Min and Max.
-      group_size: how many members there are, at least 1.
-      group_key: names the group.
-      instance_key: names this operation among those of the group.
+      t: a number of any type, with the same type and shape in all members; Min and Max do not
+        support complex numbers.
+      group_size: the number of members, at least 1.
+      group_key: identifies the group.
+      instance_key: identifies this operation within the group.
       merge_op: "Add", "Mul", "Min" or "Max".
       final_op: "Id", or "Div" to divide by `group_size`; integers are rounded towards zero.
-      communication_hint: "ring", "tree", or "ordered" to merge in the order of the members, bit
-        for bit; "nccl" goes from GPU to GPU. "auto" is "ordered" where a member is deterministic,
-        else "nccl" where all members are GPUs, else it chooses by the size.
-      timeout: seconds that the others may take; 0 for as long as it takes, once all have come.
+      communication_hint: "ring"; "tree"; "ordered" to merge in the order of the members, bit for
+        bit; "nccl" to communicate between GPUs by NCCL; or "auto". "auto" means "ordered" if a
+        member is deterministic, else "nccl" if all members are GPUs, else a choice by size.
+      timeout: the seconds to wait for other members; 0 for no limit after all members have joined.
       name: name of the node.
     Returns: type and shape of `t`; the same bits in all members.
     Raises:
-      InvalidArgumentError: an argument is none of these.
-      DeadlineExceededError, UnavailableError, AbortedError: in a step: a member did not come, was
-        lost, or gave up; the message names it.
+      InvalidArgumentError: an argument is invalid.
+      DeadlineExceededError, UnavailableError, AbortedError: during a step, a member did not join,
+        was lost, or aborted; the message names it.
 
     Examples:
       >>> sums = []
@@ -151,13 +152,13 @@ def all_gather(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """Return the tensors of all members of a group, one after the other along the first axis.
+    """Concatenate the tensors of all members of a group along the first axis.
 
     Args:
-      t: any number or bool, shape (N, ...), the same in all members.
+      t: a number or bool of shape (N, ...), with the same type and shape in all members.
       group_size, group_key, instance_key, communication_hint, timeout, name: as for `all_reduce`.
     Returns: dtype of `t`, shape (N * group_size, ...).
-    Raises: as `all_reduce`; InvalidArgumentError: `t` has rank 0.
+    Raises: the errors of `all_reduce`; InvalidArgumentError: `t` has rank 0.
 
     Examples:
       >>> rows = []
@@ -190,10 +191,10 @@ def broadcast_send(
     """Send a tensor to all other members of a group, each of which runs `broadcast_receive`.
 
     Args:
-      t: any number or bool.
+      t: a number or bool.
       group_size, group_key, instance_key, communication_hint, timeout, name: as for `all_reduce`.
     Returns: `t`.
-    Raises: as `all_reduce`.
+    Raises: the errors of `all_reduce`.
 
     Examples:
       >>> with wf.device("/cpu:0"):
@@ -219,17 +220,17 @@ def broadcast_receive(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """Return the tensor that the member of a group with `broadcast_send` sends.
+    """Receive the tensor of the member that runs `broadcast_send`.
 
     Args:
-      shape: shape of the tensor; sizes may be unknown.
-      dtype: element type of the tensor.
+      shape: the shape of the tensor; sizes may be unknown.
+      dtype: the element type of the tensor.
       group_size, group_key, instance_key, communication_hint, timeout, name: as for `all_reduce`.
     Returns: the received tensor.
-    Raises: as `all_reduce`.
+    Raises: the errors of `all_reduce`.
 
     Examples:
-      As in `broadcast_send`.
+      See `broadcast_send`.
     """
     attrs = _attrs(group_size, group_key, instance_key, communication_hint, timeout)
     kind = {"T": dtypes.as_dtype(dtype), "shape": TensorShape(shape)}

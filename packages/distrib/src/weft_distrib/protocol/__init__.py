@@ -1,4 +1,4 @@
-"""The control messages, and the services that carry them."""
+"""Control messages, and the services that carry them."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Authentication of control calls: certificates and tokens through gRPC."""
+"""Authentication of control calls, by certificates and tokens over gRPC."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BEARER = "Bearer "
 
 
 def server_credentials(credentials: Credentials) -> Any:
-    """Return credentials of a server: both ends need certificates; changed files are read again."""
+    """Return gRPC credentials of a server that requires client certificates; files are reloaded."""
     first = credentials.files
     given = first
 
@@ -39,7 +39,7 @@ def _configuration(files: Files) -> Any:
 
 
 def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, Any]]) -> Any:
-    """Return a gRPC channel, with certificates if there are files."""
+    """Return a gRPC channel, which uses certificates if there are any."""
     if files is None:
         host, port = address_of(address)
         host = numeric_host(host)
@@ -52,7 +52,10 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
 
 
 def metadata(opening: ConnectionOptions, token: bytes) -> list[tuple[str, str]]:
-    """Return the metadata of a caller; its token is that of `ConnectionOptions.token_for`."""
+    """Return the metadata that identifies a caller.
+
+    Its token is that of `ConnectionOptions.token_for`.
+    """
     pairs = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
     return [*pairs, (_TOKEN, _BEARER + token.decode())] if token else pairs
 
@@ -63,10 +66,10 @@ def claimed_role(
     """Return the role of a caller according to its metadata, ignoring certificates.
 
     Args:
-      checked: require the version of `opening`; the error names it.
+      checked: True to require the protocol version of `opening`.
     Raises:
       UnauthenticatedError: the token is wrong or absent.
-      FailedPreconditionError: the caller has another version of the protocol.
+      FailedPreconditionError: the caller has another protocol version.
     """
     pairs = dict(metadata)
     token = str(pairs.get(_TOKEN, "")).removeprefix(_BEARER).encode()
@@ -78,7 +81,7 @@ def claimed_role(
 
 
 def certified_role(context: Any, credentials: Credentials) -> Role:
-    """Return the role in the caller's certificate; that of a peer without certificates."""
+    """Return the role in the caller's certificate; without certificates, the role of a peer."""
     if not credentials.secure:
         return Role.PEER
     return role_of({uri.decode() for uri in context.auth_context().get("peer_uri", ())})

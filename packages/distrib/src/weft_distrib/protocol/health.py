@@ -1,6 +1,6 @@
-"""gRPC's health service, which tells cluster managers whether a task accepts work.
+"""The gRPC health service, which tells cluster managers whether a task accepts work.
 
-Its messages have one field each, so they are read and written here.
+Its messages have one field each, so this module encodes and decodes them itself.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ _MAX_WATCHING = 8
 _CHECKING_THREADS: Final = 4
 _MAX_PENDING: Final = 64
 _REQUEST_SECONDS: Final = 5.0
-"""Limit on the time until a request has come: a thread waits for it, whoever calls."""
+"""Time limit for receiving a request in seconds, because a thread waits for it and any caller may
+connect.
+"""
 
 
 class Serving(IntEnum):
-    """Of grpc.health.v1.HealthCheckResponse."""
+    """Values of grpc.health.v1.HealthCheckResponse.ServingStatus."""
 
     SERVING = 1
     NOT_SERVING = 2
@@ -39,7 +41,7 @@ class Health:
     """Health service that reports whether a server accepts work.
 
     Args:
-      services: that it knows; "" is the server as a whole.
+      services: the names of the services that it knows; "" is the server as a whole.
     """
 
     def __init__(self, services: Collection[str]) -> None:
@@ -52,13 +54,13 @@ class Health:
         self._refusing = ThreadPoolExecutor(1, "weft-health-refuse")
 
     def stop(self) -> None:
-        """Report from now on that the server accepts no work."""
+        """Report from now on that the server does not accept work."""
         with self._changed:
             self._serving = False
             self._changed.notify_all()
 
     def handler(self) -> Any:
-        """Return the gRPC handler, which limits calls and threads since any caller may use it."""
+        """Return the gRPC handler, which limits calls and threads because any caller may use it."""
 
         def check(requests: Iterator[bytes], context: Any) -> bytes:
             return self._check(self._request_of(requests, context), context)
@@ -90,7 +92,7 @@ class Health:
             return True
 
     def _request_of(self, requests: Iterator[bytes], context: Any) -> bytes:
-        """Return the single request of a call; end the call if none arrives in time."""
+        """Return the single request of a call; end the call if it does not arrive in time."""
         timer = call_at(time.monotonic() + _REQUEST_SECONDS, context.cancel)
         try:
             request = next(requests, None)
@@ -139,7 +141,7 @@ class Health:
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Handlers by the path of the method, or another one while `begin` returns False."""
+    """gRPC handlers by the path of the method; another one while `begin` returns False."""
 
     def __init__(
         self, methods: Mapping[str, Any], otherwise: Any, begin: Callable[[], bool]
@@ -147,7 +149,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._methods, self._otherwise, self._begin = methods, otherwise, begin
 
     def service(self, handler_call_details: Any) -> Any:
-        """See gRPC; it is called before the request is received."""
+        """See gRPC, which calls this before it receives the request."""
         handler = self._methods.get(handler_call_details.method)
         return handler if handler is None or self._begin() else self._otherwise
 

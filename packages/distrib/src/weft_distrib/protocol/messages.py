@@ -1,6 +1,7 @@
-"""The messages of the control services; `distrib.fbs` shows them in flatbuffers' language.
+"""Messages of the control services; `distrib.fbs` has them in the schema language of flatbuffers.
 
-Fields are appended only, never removed, moved or given another meaning. Every integer is a ulong.
+Fields may only be appended. They are never removed or moved, and their meaning never changes. Every
+integer is a ulong.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 VERSION: Final = 2
-"""Of the protocol. Both ends must have the same one; each says its own."""
+"""Version of the protocol. Both ends send theirs, and the versions must be equal."""
 
 
 @dataclass
@@ -22,19 +23,19 @@ class Reply:
 
 @dataclass
 class Empty:
-    """A request or a reply that says nothing more."""
+    """A request or reply without further content."""
 
     version: int = VERSION
 
 
 @dataclass
 class Status:
-    """The status of a task, which is requested first.
+    """The status of a task, which is the first request to a task.
 
-    `incarnation` changes with each restart of the task. `devices` are JSON of
-    DeviceDescription.to_dict. Values are transferred over the port `wire_port`. `packages` are
-    those that may add kernels, with their versions; tasks with equal ones have equal kernels. The
-    task's liveness is polled at `heart_port`.
+    `incarnation` changes with each restart of the task. `devices` is a JSON list of the results of
+    DeviceDescription.to_dict. `wire_port` is the port for values. `packages` lists packages that
+    may add kernels, with their versions; tasks with equal packages have equal kernels. `heart_port`
+    is the port of the probe process.
     """
 
     version: int = VERSION
@@ -48,7 +49,7 @@ class Status:
 
 @dataclass
 class KernelsOf:
-    """Request the kernels of a type of devices; or, in the reply, JSON of them."""
+    """Request the kernels of a device type; in the reply, the kernels as JSON."""
 
     device_type: str = ""
     kernels: str = ""
@@ -64,7 +65,7 @@ class OpenSession:
 
 @dataclass
 class Session:
-    """A session of a master: its number, the devices of the cluster, and their incarnations."""
+    """A session of a master: its number, the cluster's devices, and the tasks' incarnations."""
 
     session: int = 0
     devices: list[str] = field(default_factory=list)
@@ -75,8 +76,9 @@ class Session:
 class Signature:
     """Plan a step: names of outputs and nodes; `size` is the value of unknown sizes.
 
-    If it is `partial`, the client feeds and fetches while the step runs. `timeout` is the number of
-    milliseconds that planning may wait for tasks and other threads; 0 for the session's.
+    If `partial`, the client feeds and fetches while the step runs. `timeout` is the number of
+    milliseconds that planning may wait for tasks and other threads; 0 for the timeout of the
+    session.
     """
 
     session: int = 0
@@ -92,8 +94,8 @@ class Signature:
 class Planned:
     """The number of a planned signature within its session.
 
-    Of a partial one: the device that the client feeds and fetches from, and for each fetch the
-    positions of the feeds that it needs, joined by commas.
+    For a partial one, also the device from which the client feeds and fetches, and for each fetch
+    the positions of the feeds that it needs, joined by commas.
     """
 
     signature: int = 0
@@ -105,7 +107,8 @@ class Planned:
 class SessionRequest:
     """A request that concerns one session, such as closing it.
 
-    `timeout` is the number of milliseconds that an extension may wait; 0 for the session's.
+    `timeout` is the number of milliseconds that an extension of the graph may wait; 0 for the
+    timeout of the session.
     """
 
     session: int = 0
@@ -114,7 +117,7 @@ class SessionRequest:
 
 @dataclass
 class Reset:
-    """Drop state: of the named containers, or of all."""
+    """Drop the state in the named containers, or in all."""
 
     every: bool = False
     containers: list[str] = field(default_factory=list)
@@ -122,7 +125,7 @@ class Reset:
 
 @dataclass
 class Part:
-    """The partition of one device, as encoded by `part_to_bytes`."""
+    """The partition of one device, encoded by `part_to_bytes`."""
 
     device: str = ""
     graph: bytes = b""
@@ -130,9 +133,10 @@ class Part:
 
 @dataclass
 class Register:
-    """Register a task's partitions of one signature of a session, which may be `isolated`.
+    """Register a task's partitions of one signature; the session may be `isolated`.
 
-    If they are those of an earlier signature, `same_as` is its number, and none are sent.
+    If an earlier signature has the same partitions, `same_as` is its number, and no partitions are
+    sent.
     """
 
     session: int = 0
@@ -158,7 +162,7 @@ class Join:
 
 @dataclass
 class Group:
-    """The members of a group, in their order: their devices, and the numbers of `Join`."""
+    """The members of a group in order: their devices, and the numbers of their `Join`s."""
 
     devices: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -169,8 +173,8 @@ class Report:
     """The report of a task: its work since its start, and its current state.
 
     `state` is "idle", "running", or the reason why it is unknown. `steps` is the number of ended
-    steps, `running` that of running ones. The bytes are those of its process's value connections,
-    `milliseconds` its age.
+    steps, `running` the number of running ones. The numbers of bytes count the value connections of
+    the process. `milliseconds` is the time since the start of the task.
     """
 
     version: int = VERSION
@@ -187,18 +191,18 @@ class Report:
 
 @dataclass
 class Reports:
-    """Reports of all tasks of a cluster, as seen by one of them."""
+    """The reports of all tasks of a cluster, collected by one of them."""
 
     tasks: list[Report] = field(default_factory=list)
 
 
 @dataclass
 class Advance:
-    """Request to feed a partial run and wait for some of its fetches.
+    """Request to feed a partial run and to wait for some of its fetches.
 
     Feeds and fetches have the names under which the step sends and receives them. `complete`
-    announces that nothing will follow, so that the reply is sent at the end of the step; `ends`
-    that the run is abandoned.
+    announces that no further request will follow, so that the reply is sent at the end of the step.
+    `ends` announces that the run is abandoned.
     """
 
     session: int = 0
@@ -226,9 +230,9 @@ class Found:
 
 @dataclass
 class Define:
-    """Add nodes to the graph of a session: a GraphDef and constants, which follow as values.
+    """Add nodes to the graph of a session; a GraphDef follows as a value.
 
-    `constants` are the names of the constants, whose values follow the GraphDef; `devices` are the
+    `constants` has the names of the constants, whose values follow the GraphDef. `devices` has the
     devices that they request, and `types` the names of their element types; both may be empty.
     `timeout` is as in `Signature`.
     """
@@ -242,10 +246,10 @@ class Define:
 
 @dataclass
 class DefineFunction:
-    """Add a function to the library of a session's graph; its body follows as for `Define`.
+    """Add a function to the library of a session's graph; its body follows as in `Define`.
 
-    `inputs` are the names of placeholders of the body, `outputs` those of its outputs, and
-    `results` the names of the function's results, or empty.
+    `inputs` has the names of the placeholders in the body, `outputs` the names of its outputs, and
+    `results` the names of the function's results; `results` may be empty.
     """
 
     session: int = 0
@@ -262,9 +266,9 @@ class DefineFunction:
 class Differentiate:
     """Add gradients of the sum of `ys` with respect to `xs` to the graph of a session.
 
-    `grad_ys` are the gradients to start from, one for each y, or empty for ones. If `dense`,
-    sparse gradients are converted to dense ones. If `nodes`, the reply has the added nodes, as a
-    GraphDef. `scope` is the name scope of the nodes, "gradients" by default.
+    `grad_ys` has the initial gradients, one for each y; empty means ones. If `dense`, sparse
+    gradients are converted to dense ones. If `nodes`, the reply contains the added nodes as a
+    GraphDef. `scope` is the name scope of the nodes, by default "gradients".
     """
 
     session: int = 0
@@ -281,8 +285,8 @@ class Differentiate:
 class Gradients:
     """The names of gradients, one for each x; "" if no y depends on it.
 
-    Those of the values of a sparse gradient have an entry in `indices`, and those of a known shape
-    in `shapes`; the others have "".
+    For a sparse gradient, which is given by its values, `indices` has the name of its indices, and
+    `shapes` the name of its shape if known. All other entries are "".
     """
 
     values: list[str] = field(default_factory=list)
@@ -292,9 +296,9 @@ class Gradients:
 
 @dataclass
 class Names:
-    """Request the outputs or functions of a session's graph by name; or, in a reply, their names.
+    """Request outputs or functions of a session's graph by name; in a reply, their names.
 
-    If there are no names, all functions are listed.
+    If a request has no names, all functions are listed.
     """
 
     session: int = 0

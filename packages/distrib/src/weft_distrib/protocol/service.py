@@ -1,4 +1,4 @@
-"""Control calls over gRPC: flatbuffers in, flatbuffers out, errors whole in the body."""
+"""Control calls over gRPC: requests and replies are flatbuffers, and errors are in the body."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _log = logging.getLogger("weft")
 
 SERVICE: Final = "weft.Task"
 _THREADS = 1024
-"""At the most; they start as calls need them. A call may wait for other tasks, which ask this one
-for its status meanwhile, so with few threads tasks would wait for each other."""
+"""Maximum number of threads, which are started on demand. A call may wait for other tasks, which
+meanwhile ask this one for its status; with few threads tasks would wait for each other.
+"""
 
 _REFUSING_THREADS: Final = 1
 
 _PROBE_SECONDS = 2.0
 
 MAX_CALL_BYTES: Final = 1 << 14
-"""Limit on the request of a control call, and on its metadata."""
+"""Maximum size of the request of a control call, and of its metadata, in bytes."""
 
 _MAX_REPLY_BYTES: Final = 1 << 28
 _MAX_CONNECTIONS: Final = 4096
@@ -78,7 +79,7 @@ class Method(NamedTuple):
     """One control call.
 
     Attributes:
-      role: the role that callers need.
+      role: the role that the caller must have.
     """
 
     name: str
@@ -103,11 +104,11 @@ class ControlServer:
     Args:
       address: "host:port" to listen on; port 0 for a free one.
       handlers: functions that execute the calls; they may raise any OpError.
-      opening: the rule that admits callers.
+      opening: the handshake options, which decide who is admitted.
     Attributes:
-      port: the port it listens on.
-      health: reports whether it accepts work.
-    Raises: UnavailableError: the port is taken, or the address is not this machine's.
+      port: the port on which it listens.
+      health: the health service of the server.
+    Raises: UnavailableError: the port is in use, or the address does not belong to this machine.
     """
 
     def __init__(
@@ -138,19 +139,20 @@ class ControlServer:
             ) from error
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer calls."""
         self._server.start()
 
     def stop(self, grace: float | None = None) -> None:
-        """Answer no more; calls that run have `grace` seconds to end."""
+        """Stop answering; running calls have `grace` seconds to end."""
         self._server.stop(grace)
 
 
 class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Finds the handler of a call once its caller is known, before the request is received.
+    """Finds the handler of a call after checking its caller, before the request is received.
 
-    gRPC asks for the handler when the metadata of a call has come, and receives the request after
-    that, in a thread that waits for it. A call that is refused has a handler that does not receive.
+    gRPC looks up the handler when it has the metadata of a call. It receives the request after
+    that, on a thread that waits for it. The handler of a rejected call does not receive the
+    request.
     """
 
     def __init__(self, handlers: Mapping[Method, Handler], opening: ConnectionOptions) -> None:
@@ -208,12 +210,12 @@ def _error_reply(error: errors.OpError) -> bytes:
 
 
 class ControlClient:
-    """Makes control calls of one server.
+    """Client for the control calls of one server.
 
     Args:
       address: "host:port".
       peer: the name of the other end, for messages.
-      opening: the identity of this process.
+      opening: the handshake options of this process.
     """
 
     def __init__(self, address: str, peer: str, opening: ConnectionOptions | None = None) -> None:
@@ -227,7 +229,7 @@ class ControlClient:
         self._connect(self._opening.credentials.files)
 
     def _connect(self, files: Files) -> None:
-        """Open the connection, or another one with the current files of credentials."""
+        """Open the connection, or replace it by one with the current credential files."""
         with self._lock:
             if files == self._files:
                 return
@@ -237,15 +239,15 @@ class ControlClient:
             self._calls: dict[str, Any] = {}
 
     def call(self, method: Method, request: Any, timeout: float, wait: bool = False) -> Any:
-        """Call, and return the reply.
+        """Make a call and return the reply.
 
         Args:
-          timeout: seconds.
-          wait: wait as long for a server that is not there yet.
+          timeout: the time limit in seconds.
+          wait: True to wait, up to the time limit, for a server that has not started.
         Raises:
-          UnavailableError: no server answers there.
-          DeadlineExceededError: the reply did not come in time.
-          UnauthenticatedError: one of the two ends does not believe the other.
+          UnavailableError: no server answers at the address.
+          DeadlineExceededError: the reply did not arrive in time.
+          UnauthenticatedError: one end rejects the credentials of the other.
           OpError: the error that the server raised.
         """
         while True:
@@ -283,7 +285,7 @@ class ControlClient:
         return decode(method.reply, reply.body)
 
     def _probe(self, timeout: float) -> None:
-        """Raise if the server does not believe this process, or this process not the server."""
+        """Raise if one of the two ends rejects the credentials of the other."""
         host, port = self._where
         where, limit = f"{self._peer} at {self._address}", min(timeout, _PROBE_SECONDS)
         probe(host, port, where, self._opening.credentials, limit)
@@ -305,5 +307,5 @@ class ControlClient:
         return errors.UnavailableError(f"{where} cannot be reached: {error.details()}")
 
     def close(self) -> None:
-        """Release the connection."""
+        """Close the connection."""
         self._channel.close()

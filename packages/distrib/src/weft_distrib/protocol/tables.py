@@ -1,7 +1,7 @@
-"""Messages as flatbuffers: a dataclass is a table, and its annotations are the schema.
+"""Messages as flatbuffers: each dataclass is a table, and its annotations are the schema.
 
 `encode` and `decode` handle every message. Decoded data are untrusted: each offset is checked
-before it is followed, and a message cannot expand to more than its bytes account for.
+before it is followed, and the size of a decoded message is limited by its number of bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ M = TypeVar("M")
 
 _SCALARS = {bool: ("bool", "<B", 1), int: ("ulong", "<Q", 8), float: ("double", "<d", 8)}
 _UNFOLDED = 4
-"""A message may name a string or table several times, but only so often on the whole."""
+"""Maximum number of items to decode per byte: a message may refer to a string or table several
+times, but not without limit.
+"""
 
 
 class _Field(typing.NamedTuple):
@@ -51,7 +53,7 @@ def _field(name: str, hint: Any) -> _Field:
 def encode(message: Any) -> bytes:
     """Encode a message.
 
-    Raises: InvalidArgumentError: it would exceed 2 GiB.
+    Raises: InvalidArgumentError: the encoded message would exceed 2 GiB.
     """
     builder = flatbuffers.Builder(256)
     try:
@@ -122,7 +124,7 @@ def _write_list(builder: Any, kind: type, values: list[Any]) -> int:
 
 
 def decode(message: type[M], data: bytes) -> M:
-    """Decode the message in untrusted bytes.
+    """Decode a message from untrusted bytes.
 
     Raises: DataLossError: an offset, length or text is invalid; the error names the message and
     position.
@@ -205,14 +207,14 @@ class _Reader:
         return [self._value(item, start + 4 + 4 * i) for i in range(count)]
 
     def _take(self, position: int, count: int) -> None:
-        """Account for decoded items, since parts of a message may be referenced many times."""
+        """Count decoded items: a message may reference parts of it many times."""
         self._left -= count
         if self._left < 0:
             self._refuse(position, "its parts are referenced too often")
 
 
 def _unsaid(field: _Field) -> Any:
-    """Return the default value of a field: zero or empty."""
+    """Return the default value of a field that is absent: zero or empty."""
     if field.several:
         return []
     return None if dataclasses.is_dataclass(field.kind) else field.kind()
@@ -222,7 +224,7 @@ def _unsaid(field: _Field) -> Any:
 
 
 def schema(messages: typing.Sequence[type], namespace: str) -> str:
-    """Return the messages in the language of flatbuffers' own compiler."""
+    """Return the schema of messages in the language of flatbuffers' compiler."""
     tables = ["// Generated from the messages in Python; do not edit.", f"namespace {namespace};"]
     for message in messages:
         doc = " ".join((message.__doc__ or "").split("\n\n")[0].split())

@@ -27,16 +27,16 @@ _MOST_DAYS: Final = 36_500.0
 def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = DAYS) -> list[Path]:
     """Create an authority, a certificate for each task and one for clients, and a token.
 
-    They are for development: the authority's key is stored next to the certificates that it
-    signs. An existing authority is kept and signs the new certificates. All files except
-    certificates are readable by the owner only.
+    They are for development, because the key of the authority is stored next to the certificates.
+    If an authority exists, it signs the new certificates. All files except certificates are
+    readable only by their owner.
 
     Args:
       folder: receives `authority.crt`, and `<name>.crt` and `<name>.key` for the authority, for
         each task and for "client", and `token` and `client.token`.
-      tasks: names of tasks such as "ps-0", and the hosts by which others reach them.
-      days: validity of the certificates in days, a minute to 100 years; an authority is valid ten
-        times as long.
+      tasks: for each task, such as "ps-0", the host name by which others reach it.
+      days: the validity of the certificates in days, from a minute to 100 years; an authority is
+        valid ten times as long.
     Returns: the files that were written.
     Raises:
       InvalidArgumentError: `days` is out of range; the existing authority cannot be read.
@@ -66,7 +66,7 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
 
 
 def credentials_in(folder: str | Path, name: str) -> Credentials:
-    """Return the credentials that `make_certificates` created for a task or "client".
+    """Return the credentials that `make_certificates` has created for a task or for "client".
 
     Raises: NotFoundError: a file does not exist.
     """
@@ -80,10 +80,11 @@ class Authority:
     """Signs certificates.
 
     Args:
-      folder: the directory of its own files, which are created if necessary, and of signed ones.
+      folder: the directory of its own files, which are created if necessary, and of signed
+        certificates.
       days: validity of signed certificates.
     Attributes:
-      written: the files that it wrote.
+      written: the files that were written.
     """
 
     def __init__(self, folder: Path, days: float) -> None:
@@ -133,7 +134,7 @@ class Authority:
         return key, result
 
     def issue(self, name: str, hosts: Iterable[str], role: Role, days: float) -> None:
-        """Make `<name>.crt` and `<name>.key`, for hosts and with a role."""
+        """Create `<name>.crt` and `<name>.key`, for some hosts and a role."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
@@ -171,7 +172,7 @@ class Authority:
         self._write_private(self._folder / f"{name}.crt", certificate.public_bytes(pem), 0o644)
 
     def _write_private(self, path: Path, content: bytes, mode: int) -> None:
-        """Write a file whole, never readable by more than it should be."""
+        """Write a file atomically, with restricted permissions from the beginning."""
         aside = path.with_name(f".{path.name}.{os.getpid()}")
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(content)

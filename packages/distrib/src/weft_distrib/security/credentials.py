@@ -25,7 +25,7 @@ VARIABLES: Final = {
     "authority": "WEFT_AUTHORITY",
     "token": "WEFT_TOKEN",
 }
-"""The variables of the environment that name the files."""
+"""The environment variables that name the files."""
 
 _RANDOM_BYTES = 32
 _MIN_TOKEN_BYTES = 16
@@ -45,19 +45,19 @@ class Credentials:
     """Credentials of a process for tasks of a cluster and clients, and its trust in others.
 
     The files are reloaded when they change. With certificates, both ends of every connection
-    present theirs. A token is a secret shared by all participants; its `client_token` only permits
-    the role of a client.
+    present theirs. A token is a secret that all tasks share; the `client_token` derived from it
+    permits only the role of a client.
 
     Args:
       certificate, key: PEM files; the certificate's alternative names hold the host that others
         reach a server by, and a URI with the role: weft:peer for tasks, weft:client for clients.
       authority: a PEM file with the certificates of trusted authorities.
-      token: a file with 16 bytes or more, without surrounding white space.
+      token: a file with a secret of at least 16 bytes, without surrounding white space.
     Attributes:
       paths: paths of the four files.
     Raises:
-      InvalidArgumentError: one of certificate, key and authority lacks the others, a file holds
-        nothing of its kind, or the key is not the certificate's.
+      InvalidArgumentError: only some of certificate, key and authority are set, a file has the
+        wrong content, or the key does not match the certificate.
       NotFoundError: a file cannot be read.
 
     Examples:
@@ -88,17 +88,20 @@ class Credentials:
 
     @property
     def secure(self) -> bool:
-        """True if there are certificates."""
+        """True if certificates are used."""
         return bool(self.paths[0])
 
     @property
     def token(self) -> bytes:
-        """The token; b"" if there is none."""
+        """The token; b"" without one."""
         return self.files.token
 
     @property
     def files(self) -> Files:
-        """The current contents of the files; the last valid contents if they cannot be read."""
+        """The current contents of the files.
+
+        If they cannot be read now, the last valid contents.
+        """
         with self._lock:
             if self._changed():
                 try:
@@ -145,7 +148,10 @@ class Credentials:
         return result[0], result[1]
 
     def role_of_token(self, data: bytes) -> Role | None:
-        """Return the role that a token grants, None if it is wrong; without one all are peers."""
+        """Return the role that a token grants; None if it is wrong.
+
+        Without a token all callers are peers.
+        """
         token = self.token
         if not token or hmac.compare_digest(data, token):
             return Role.PEER
@@ -153,7 +159,7 @@ class Credentials:
 
     @classmethod
     def random(cls) -> Credentials:
-        """Return credentials with a new token, which is in no file."""
+        """Return credentials with a new random token, which is not stored in a file."""
         result = cls()
         result._files = result._files._replace(token=secrets.token_hex(_RANDOM_BYTES).encode())
         return result
@@ -162,21 +168,21 @@ class Credentials:
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, told: Mapping[str, str] | None = None
     ) -> Credentials:
-        """Return the credentials named by environment variables, overridden by `told`."""
+        """Return credentials from environment variables; entries of `told` take precedence."""
         environ = os.environ if environment is None else environment
         named = {name: environ.get(variable, "") for name, variable in VARIABLES.items()}
         return cls(**{**named, **{name: path for name, path in (told or {}).items() if path}})
 
 
 def client_token(token: bytes) -> bytes:
-    """Return the token of clients, which does not permit the role of a task."""
+    """Derive the token of clients, which does not permit the role of a task."""
     return hmac.new(token, b"weft client", hashlib.sha256).hexdigest().encode()
 
 
 def credentials_of_query(query: str, config: Any = None) -> Credentials:
-    """Return the credentials of a target: "certificate=…&key=…&authority=…&token=…".
+    """Return the credentials of a target's query: "certificate=…&key=…&authority=…&token=…".
 
-    Missing names default to those of the config, then to those of the environment.
+    Names that are missing are taken from the config, or else from the environment.
 
     Args:
       config: a ConfigProto, or None.

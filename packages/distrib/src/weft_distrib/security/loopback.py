@@ -1,9 +1,9 @@
-"""Tokens that servers on loopback publish to the other processes of their user.
+"""Tokens that servers on loopback publish to other processes of the same user.
 
-A server that only this machine can reach draws a token when it starts, and writes it to a file
-that only its user can read. Clients and tasks of the same user find it by the port; other users of
-the machine cannot. A living server holds a lock on its file for as long as it has the port, so the
-token of a server that has ended is not shown to whoever listens on its port now.
+A server that only this machine can reach generates a token when it starts, and writes it to a file
+that only its user can read. Clients and tasks of the same user find the file by the port; other
+users of the machine cannot read it. A running server holds a lock on its file. So the token of a
+server that has ended is never sent to another program that now listens on its port.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from weft_distrib.security.machine import machine
 from weft_tensor import errors
 
 DIRECTORY_VARIABLE: Final = "WEFT_RUNTIME_DIR"
-"""Environment variable with the directory of the tokens, instead of the default."""
+"""Environment variable with the directory of the tokens, which replaces the default."""
 
 _ADDRESSES: Final = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
 LOOPBACK: Final = tuple(_ADDRESSES)
-"""Hosts that only processes of this machine can reach."""
+"""Host names that only processes of this machine can reach."""
 
 _MAX_TOKEN_BYTES: Final = 1 << 10
 _OF_OTHERS: Final = 0o077
@@ -39,13 +39,13 @@ class _Entry(NamedTuple):
 
 
 class PublishedToken:
-    """A token of a server of this process, which others of its user can read until `withdraw`.
+    """A token of a server, which processes of the same user can read until `withdraw`.
 
     Args:
-      host: of the server; one of `LOOPBACK`.
-      ports: that accept the token.
-      token: printable ASCII.
-    Raises: PermissionDeniedError: there is no directory that only this user can use.
+      host: the host name of the server, one of `LOOPBACK`.
+      ports: the ports that accept the token.
+      token: the token, printable ASCII.
+    Raises: PermissionDeniedError: no directory is accessible only to this user.
     """
 
     def __init__(self, host: str, ports: Sequence[int], token: bytes) -> None:
@@ -58,7 +58,7 @@ class PublishedToken:
                 self._entries.append(_written(directory / _name(host, port), token))
 
     def withdraw(self) -> None:
-        """Publish it no more; call this before the ports are closed."""
+        """Remove the published token; call this before the ports are closed."""
         for path, file in self._entries:
             with suppress(OSError), _locked(path.parent):  # removed by others
                 if os.path.samestat(os.fstat(file), os.lstat(path)):
@@ -66,7 +66,7 @@ class PublishedToken:
         self.release()
 
     def release(self) -> None:
-        """Close the files; their locks remain with other processes that have them open."""
+        """Close the files, without unlocking them in other processes that have them open."""
         for _, file in self._entries:
             os.close(file)
         self._entries.clear()
@@ -76,7 +76,7 @@ _published: Final[weakref.WeakSet[PublishedToken]] = weakref.WeakSet()
 
 
 def _release_in_child() -> None:
-    """Drop the locks of this process's servers in a forked child: the parent owns them."""
+    """Close the files of servers in a forked child, because they belong to the parent."""
     for token in list(_published):
         token.release()
 
@@ -85,19 +85,19 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 def numeric_host(host: str) -> str:
-    """Return the address that servers listen on as `host`.
+    """Return the numeric address on which servers listen for a host name.
 
-    "localhost" has two addresses. A server listens on one, and another user's program could
-    listen on the other.
+    "localhost" has two addresses. A server listens on only one of them, and a program of another
+    user could listen on the other.
     """
     return _ADDRESSES.get(host, host)
 
 
 def published_token(host: str, port: int) -> bytes:
-    """Return the token that a living server of this user has published; b"" if there is none.
+    """Return the token that a running server of this user has published; b"" if there is none.
 
     Args:
-      host, port: as the server is addressed.
+      host, port: the address of the server.
     """
     if host not in _ADDRESSES:
         return b""
@@ -112,7 +112,10 @@ def published_token(host: str, port: int) -> bytes:
 
 
 def _name(host: str, port: int) -> str:
-    """Return the name of a file, with the machine, because machines may share a home directory."""
+    """Return the name of a token file.
+
+    It includes the machine, because machines may share a home directory.
+    """
     return f"{machine() or socket.gethostname()}-{_ADDRESSES[host].replace(':', '_')}-{port}"
 
 
@@ -127,7 +130,7 @@ def _directories() -> list[Path]:
 
 
 def _private_directory() -> Path:
-    """Return the first directory that can be used, made if it is absent."""
+    """Return the first usable directory, creating it if necessary."""
     reasons = []
     for directory in _directories():
         try:
@@ -163,7 +166,7 @@ def _is_private(result: os.stat_result) -> bool:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Lock a directory for adding and removing files."""
+    """Hold a lock on a directory while files are added or removed."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -173,7 +176,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _try_lock(file: int) -> bool:
-    """Lock a file unless a living server has; return True if it has not."""
+    """Lock a file; return False if a running server has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -182,7 +185,7 @@ def _try_lock(file: int) -> bool:
 
 
 def _written(path: Path, token: bytes) -> _Entry:
-    """Write a file that has its content, mode and lock from the moment that it has its name."""
+    """Create a file that has its content, mode and lock from the moment when its name appears."""
     file, temporary = tempfile.mkstemp(dir=path.parent)  # new, and of mode 0600
     try:
         os.write(file, token)
@@ -196,7 +199,7 @@ def _written(path: Path, token: bytes) -> _Entry:
 
 
 def _remove_stale(directory: Path) -> None:
-    """Remove the files of servers of this machine that ended without doing so."""
+    """Remove the files of servers on this machine that have ended without doing so."""
     for path in directory.glob(f"{machine() or socket.gethostname()}-*"):
         with suppress(OSError):
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

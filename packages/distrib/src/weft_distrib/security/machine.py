@@ -1,4 +1,4 @@
-"""The identity of this machine, and its support for shared memory."""
+"""The identity of this machine, and whether processes can share memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 
 
 def has_shared_memory() -> bool:
-    """Return True if processes of this system can hand each other shared memory."""
+    """Return True if processes of this system can pass shared memory to each other."""
     return sys.platform == "linux" and hasattr(os, "memfd_create")
 
 
 @cache
 def machine() -> str:
-    """Return a text that processes have in common if they can share memory; "" if unknown.
+    """Return a text that is equal in processes that can share memory; "" if unknown.
 
-    It is a hash of the system's boot, the network namespace, and the user. It proves nothing.
+    It is a hash of the boot id, the network namespace and the user. It is not a secret, so it does
+    not authenticate anyone.
     """
     if not has_shared_memory():
         return ""

@@ -12,9 +12,9 @@ class Rate:
     """A token bucket: limits the rate of events, and the size of a burst.
 
     Args:
-      label: the events, for messages: "new connections".
-      per_second: average number per second.
-      burst: maximum number at once, after a pause.
+      label: a description of the events for messages, such as "new connections".
+      per_second: the average number of events per second.
+      burst: the maximum number of events in a burst.
     """
 
     def __init__(self, label: str, per_second: float, burst: int) -> None:
@@ -27,8 +27,8 @@ class Rate:
         """Count one event.
 
         Args:
-          now: in seconds of a monotonic clock; `time.monotonic()` by default.
-        Raises: ResourceExhaustedError: there were too many.
+          now: the time in seconds by a monotonic clock; by default `time.monotonic()`.
+        Raises: ResourceExhaustedError: there are too many events.
         """
         now = time.monotonic() if now is None else now
         with self._lock:

@@ -1,4 +1,4 @@
-"""Diagnosis of failed connections with certificates, with advice."""
+"""Diagnosis of connections with certificates that fail, with advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_distrib.security.credentials import Credentials
 from weft_tensor import errors
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
-"""The connection preface of HTTP/2, and its first frame."""
+"""The connection preface of HTTP/2, with its first frame."""
 _PAUSE_SECONDS = 0.2
 
 _THEIRS: Final = {
@@ -23,7 +23,7 @@ _THEIRS: Final = {
     62: "does not cover this address",
     64: "does not cover this address",
 }
-"""By OpenSSL's number."""
+"""Advice if this process rejects a certificate, by OpenSSL's error number."""
 
 _OURS: Final = {
     "CERTIFICATE_REQUIRED": "requires a certificate, and this process has none",
@@ -37,16 +37,16 @@ _OURS: Final = {
     "DECRYPT_ERROR": "rejects this process's certificate: its signature is wrong",
     "PROTOCOL_VERSION": "supports no version of TLS that this process supports",
 }
-"""By the end of the name of the alert that the other end sends."""
+"""Advice if the other end rejects a certificate, by the end of the name of its alert."""
 
 _PLAIN = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 
 
 def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
-    """Return the error for a failure of TLS.
+    """Return the error that describes a failure of TLS.
 
     Args:
-      peer: the other end.
+      peer: the name of the other end.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         value = _THEIRS.get(error.verify_code, f"is rejected: {error.verify_message}")
@@ -69,11 +69,11 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
 
 
 def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: float) -> None:
-    """Find out why a gRPC server rejects connections, which gRPC does not report.
+    """Find out why a gRPC server rejects connections, because gRPC does not report it.
 
-    Returns if nothing is wrong, or if there is no answer.
+    Returns normally if nothing is wrong, or if the server does not answer.
 
-    Raises: UnauthenticatedError: one of the two ends rejects the other.
+    Raises: UnauthenticatedError: one end rejects the credentials of the other.
     """
     asks = _probe_tls if credentials.secure else _probe_plain
     try:
@@ -99,7 +99,7 @@ def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: fl
 
 
 def _probe_tls(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
-    """Return the server's first bytes; empty if it rejects the presented certificate."""
+    """Return the first bytes that the server sends; empty if it rejects the certificate."""
     context = credentials.contexts()[1]
     with context.wrap_socket(sock, server_hostname=host) as secure:
         return secure.recv(8)
@@ -125,7 +125,7 @@ def _speaks_tls(host: str, port: int, timeout: float) -> bool:
 
 
 def _verify_locally(credentials: Credentials) -> str:
-    """Return why a server rejects this process's certificate, by verifying it locally."""
+    """Return why a server rejects the certificate of this process, by verifying it here."""
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
     asking.load_cert_chain(*credentials.paths[:2])

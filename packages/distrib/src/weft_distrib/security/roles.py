@@ -1,4 +1,4 @@
-"""Roles of callers: a client of sessions, or a task among tasks."""
+"""Roles of callers: a client of sessions, or a task of the cluster."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from weft_tensor import errors
 
 
 class Role(IntEnum):
-    """The role of a caller; a peer may do everything that a client may do.
+    """The role of a caller; a peer may do everything that a client may.
 
     CLIENT: opens sessions and runs steps.
-    PEER: another task of the cluster, which runs partitions, pulls values and drops state.
+    PEER: another task of the cluster; it may run partitions, pull values and drop state.
     """
 
     CLIENT = 1
@@ -20,19 +20,19 @@ class Role(IntEnum):
 
     @property
     def uri(self) -> str:
-        """The role's name in a certificate, among its alternative names."""
+        """The URI that represents the role among the alternative names of a certificate."""
         return f"weft:{self.name.lower()}"
 
 
 def role_of(uris: Iterable[str]) -> Role:
-    """Return the role in a certificate: that of a client unless it names another one."""
+    """Return the role that a certificate grants: CLIENT unless it names another one."""
     return Role.PEER if Role.PEER.uri in uris else Role.CLIENT
 
 
 def require(role: Role, expected: Role, label: str, who: str) -> None:
-    """Reject a call that a role does not permit.
+    """Raise if the role of a caller does not permit a call.
 
-    Raises: PermissionDeniedError: the message names the required role, and how to get it.
+    Raises: PermissionDeniedError: the message names the required role and says how to get it.
     """
     if role < expected:
         raise errors.PermissionDeniedError(

@@ -1,1 +1,1 @@
-"""Training over several tasks: where variables go, and steps in step."""
+"""Training on several tasks: placement of variables, and synchronous steps."""

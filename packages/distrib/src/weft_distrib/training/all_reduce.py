@@ -1,4 +1,4 @@
-"""Synchronous training without servers: replicas have all variables, and sum their gradients."""
+"""Synchronous training without parameter servers: replicas sum their gradients."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ from weft_io.training.hook import SessionRunHook
 from weft_tensor import errors
 
 BUCKET_BYTES: Final = 4 << 20
-"""Gradients are summed together up to here: fewer messages, but later ones."""
+"""Default maximum size of a bucket of gradients that are summed together: fewer messages, but later
+ones.
+"""
 
 _COLLECTION = "weft_all_reduce_groups"
 
 
 class AllReduceOptimizer(Optimizer):
-    """Lets an optimizer apply the mean of the gradients of all replicas.
+    """Optimizer wrapper that applies the mean of the gradients of all replicas.
 
-    Each replica has a copy of the variables on a device of its own, and makes the same update. The
-    gradients go from replica to replica, and through no server. All replicas build the same graph,
-    in programs of their own or, in turn, in one.
+    Each replica has a copy of the variables on its own device, and applies the same updates.
+    Gradients are exchanged directly between replicas, without a server. All replicas build the same
+    graph, each in its own program or one after the other in a single program.
 
     Args:
-      opt: computes the updates.
-      num_replicas: how many replicas there are.
-      bucket_bytes: gradients are summed together up to so many bytes.
+      opt: the optimizer that computes the updates.
+      num_replicas: the number of replicas.
+      bucket_bytes: the maximum size in bytes of gradients that are summed together.
       communication_hint: as for `all_reduce`.
-      timeout: seconds that a replica may be late; 0 for as long as it takes.
-      group_key: of the replicas; the first free one of the graph by default. Needed where one graph
-        has several replicas: the same for all of them.
+      timeout: the seconds to wait for other replicas; 0 for no limit.
+      group_key: the group key of the replicas; by default the first unused one in the graph. It is
+        required if one graph has several replicas, all of which use the same key.
       name: name of the nodes.
-    Raises: InvalidArgumentError: there is less than one replica.
+    Raises: InvalidArgumentError: `num_replicas` is less than 1.
     Source: "Bringing HPC techniques to deep learning", A. Gibiansky, 2017.
 
     Examples:
@@ -88,19 +90,19 @@ class AllReduceOptimizer(Optimizer):
         self._instances = 0
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Like the wrapped optimizer's, for this replica only."""
+        """Compute the gradients of this replica only, like the wrapped optimizer."""
         return self._opt.compute_gradients(*args, **kwargs)
 
     def apply_gradients(
         self, grads_and_vars: Iterable[Any], global_step: Any = None, name: str | None = None
     ) -> Node:
-        """Add the nodes that apply the mean of all replicas' gradients.
+        """Add the nodes that apply the mean of the gradients of all replicas.
 
         Args:
-          grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
-          global_step: integer variable that counts the updates.
-          name: name of the node returned.
-        Returns: the node that makes the update.
+          grads_and_vars: the result of `compute_gradients`; pairs with None are ignored.
+          global_step: an integer variable that counts the updates.
+          name: the name of the returned node.
+        Returns: the node that applies the update.
         Raises: InvalidArgumentError: there is no gradient.
         """
         pairs = [(grad, var) for grad, var in grads_and_vars if grad is not None]
@@ -117,7 +119,7 @@ class AllReduceOptimizer(Optimizer):
         return updated
 
     def _buckets(self, numbered: list[Any]) -> Iterator[list[Any]]:
-        """Group neighbouring gradients of the same type and device, to be summed together."""
+        """Group neighboring gradients of the same type and device, which are summed together."""
         bucket: list[Any] = []
         filled, kind = 0, None
         for item in numbered:
@@ -148,7 +150,7 @@ class AllReduceOptimizer(Optimizer):
         return all_reduce(value, *self._keys(), "Add", "Div", **self._options)
 
     def _gathered(self, grad: IndexedSlices) -> IndexedSlices:
-        """Return the rows of all replicas, which must have equally many."""
+        """Gather the rows of all replicas, which must have the same number of rows."""
         rows = all_gather(grad.values / self._replicas, *self._keys(), **self._options)
         indices = all_gather(grad.indices, *self._keys(), **self._options)
         return IndexedSlices(rows, indices, grad.dense_shape)
@@ -161,8 +163,8 @@ class AllReduceOptimizer(Optimizer):
         """Return a hook that broadcasts the chief's variables whenever a session starts.
 
         Args:
-          is_chief: whether this replica is the one whose variables all get, as of its initializers
-            or its checkpoint. One replica is.
+          is_chief: True for exactly one replica, whose variables, from its initializers or its
+            checkpoint, all replicas receive.
 
         Examples:
           >>> w = wf.Variable(4.0)
@@ -175,10 +177,10 @@ class AllReduceOptimizer(Optimizer):
         return _BroadcastHook(self, is_chief)
 
     def share_variables(self, is_chief: bool) -> Node:
-        """Return a node that broadcasts the chief's variables; each replica runs its own.
+        """Return a node that broadcasts the chief's variables; each replica must run its own node.
 
         Args:
-          is_chief: as for `make_session_run_hook`.
+          is_chief: see `make_session_run_hook`.
         """
         shared = []
         with name_scope(f"{self._name}_share"):
@@ -196,15 +198,15 @@ class AllReduceOptimizer(Optimizer):
     # ------------------------------------------------------------------- delegation
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._opt.get_slot(*args, **kwargs)
 
     def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._opt.get_slot_names(*args, **kwargs)
 
     def variables(self) -> list[Any]:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._opt.variables()
 
 

@@ -1,4 +1,4 @@
-"""Device functions of replicated programs: variables to servers, all else to the worker."""
+"""Device functions of replicated programs: variables on servers, other nodes on workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHER_STATE = frozenset(
         "BoostedTreesQuantileStreamResourceHandleOp",
     }
 )
-"""What TensorFlow keeps on parameter servers beside variables: an API's list, not weft's own."""
+"""Ops whose state TensorFlow stores on parameter servers like variables; part of its API."""
 
 
 def _is_state(node: Node) -> bool:
@@ -38,7 +38,7 @@ def _is_state(node: Node) -> bool:
 
 
 class _RoundRobin:
-    """One parameter server after the other."""
+    """Strategy that selects the parameter servers in turn."""
 
     def __init__(self, tasks: int) -> None:
         self._tasks, self._next = tasks, 0
@@ -50,11 +50,11 @@ class _RoundRobin:
 
 
 def byte_size_load_fn(op: Node) -> float:
-    """Return the size of a variable in bytes, as its load on a parameter server.
+    """Return the size of a variable in bytes, which is its load on a parameter server.
 
     Args:
-      op: the node of a variable, whose shape is known.
-    Raises: InvalidArgumentError: its shape is not known.
+      op: the node of a variable with a known shape.
+    Raises: InvalidArgumentError: the shape is not known.
     """
     count = TensorShape(op.attrs["shape"]).num_elements()
     if count is None:
@@ -69,8 +69,8 @@ class GreedyLoadBalancingStrategy:
     """Strategy that assigns each variable to the parameter server with the least load.
 
     Args:
-      num_tasks: how many servers there are.
-      load_fn: from the node of a variable to its load.
+      num_tasks: the number of parameter servers.
+      load_fn: returns the load of a variable, from its node.
 
     Examples:
       >>> balance = weft_distrib.GreedyLoadBalancingStrategy(2, weft_distrib.byte_size_load_fn)
@@ -85,14 +85,14 @@ class GreedyLoadBalancingStrategy:
         self._loads = [0.0] * num_tasks
 
     def __call__(self, op: Node) -> int:
-        """Return the number of the server for a variable."""
+        """Return the number of the parameter server for a variable."""
         task = self._loads.index(min(self._loads))
         self._loads[task] += self._load_fn(op)
         return task
 
 
 class _ReplicaDevices:
-    """The device function that `replica_device_setter` makes."""
+    """The device function that `replica_device_setter` returns."""
 
     def __init__(
         self,
@@ -131,19 +131,19 @@ def replica_device_setter(
     ps_ops: Sequence[str] | None = None,
     ps_strategy: Callable[[Any], int] | None = None,
 ) -> Callable[[Any], str] | None:
-    """Return a device function for `tf.device` that spreads variables over parameter servers.
+    """Return a device function for `tf.device` that distributes variables over parameter servers.
 
     Args:
-      ps_tasks: how many parameter servers there are; those of `cluster` if it is given.
-      ps_device: of the servers' job.
-      worker_device: where everything else goes.
-      merge_devices: whether a device that is asked for inside is refined, and not replaced.
-      cluster: what `ClusterSpec` takes.
-      ps_ops: op types that go to servers; variables and tables by default.
-      ps_strategy: from a node to the number of its server; one after the other by default.
-    Returns: the function; None if there are no parameter servers.
+      ps_tasks: the number of parameter servers; ignored if `cluster` is set.
+      ps_device: the device of the parameter servers, which names their job.
+      worker_device: the device of all other nodes.
+      merge_devices: True to merge with a device that is requested inside, False to replace it.
+      cluster: an argument of `ClusterSpec`.
+      ps_ops: the op types that are placed on parameter servers; by default variables and tables.
+      ps_strategy: returns the number of the server for a node; by default servers are used in turn.
+    Returns: the function, or None if there are no parameter servers.
     Raises:
-      InvalidArgumentError: `ps_device` names no job.
+      InvalidArgumentError: `ps_device` does not name a job.
       InvalidTypeError: `ps_strategy` cannot be called.
 
     Examples:

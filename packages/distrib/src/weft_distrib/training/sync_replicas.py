@@ -1,4 +1,4 @@
-"""Synchronous training of replicas: gradients are gathered into a single update."""
+"""Synchronous training of replicas, whose gradients are aggregated to one update."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ from weft_io.training.hook import SessionRunHook
 from weft_tensor import dtypes, errors
 
 _GRACE_SECONDS = 0.5
-"""How long the last update may take when training is over."""
+"""Seconds that the last update may take when training has ended."""
 
 
 class _Gathered(NamedTuple):
-    """The gradients of one variable: their accumulator and its device."""
+    """The aggregation of one variable's gradients: the accumulator and its device."""
 
     accumulator: ConditionalAccumulator | SparseConditionalAccumulator
     device: str
 
 
 class SyncReplicasOptimizer(Optimizer):
-    """Lets an optimizer make one update of the gradients of many replicas.
+    """Optimizer wrapper that aggregates the gradients of many replicas to one update.
 
-    Each replica adds its gradients to accumulators beside the variables. When as many have come as
-    make an update, the chief's thread applies their mean and puts tokens with the new step's number
-    into a queue; each replica takes one before it goes on. With fewer gradients than replicas the
-    slowest are backup workers: what comes for a step that is over is dropped.
+    Each replica adds its gradients to accumulators on the devices of the variables. When enough
+    gradients have arrived, a thread of the chief applies their mean and puts tokens with the number
+    of the new step into a queue. Each replica takes a token before it continues. If an update needs
+    fewer gradients than there are replicas, the others are backup workers: gradients for a step
+    that has ended are dropped.
 
     Args:
-      opt: computes the updates.
-      replicas_to_aggregate: how many gradients make an update.
-      total_num_replicas: how many replicas there are; `replicas_to_aggregate` by default.
+      opt: the optimizer that computes the updates.
+      replicas_to_aggregate: the number of gradients of an update.
+      total_num_replicas: the number of replicas; by default `replicas_to_aggregate`.
       variable_averages: an ExponentialMovingAverage of the variables after each update.
-      variables_to_average: of which.
-      use_locking: accepted for TensorFlow's sake; an update is never torn.
+      variables_to_average: the variables to average.
+      use_locking: accepted for compatibility; updates are always atomic.
       name: name of the nodes.
-    Raises: InvalidArgumentError: variables to average are given without averages, or the reverse.
+    Raises: InvalidArgumentError: only one of `variable_averages` and `variables_to_average` is set.
     Source: "TensorFlow: a system for large-scale machine learning", section 4.4.
 
     Examples:
@@ -102,7 +103,7 @@ class SyncReplicasOptimizer(Optimizer):
     # ---------------------------------------------------------------------- gradients
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
+        """Compute gradients, like the wrapped optimizer."""
         return self._opt.compute_gradients(*args, **kwargs)
 
     def apply_gradients(
@@ -111,11 +112,11 @@ class SyncReplicasOptimizer(Optimizer):
         """Add the nodes that send this replica's gradients and wait for the next step.
 
         Args:
-          grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
-          global_step: integer variable that counts the updates; required.
-          name: name of the node returned.
+          grads_and_vars: the result of `compute_gradients`; pairs with None are ignored.
+          global_step: an integer variable that counts the updates; required.
+          name: the name of the returned node.
         Returns: a node that ends when the replica may begin its next step.
-        Raises: InvalidArgumentError: there is no global step, or no gradient.
+        Raises: InvalidArgumentError: `global_step` is None, or there are no gradients.
         """
         if global_step is None:
             raise errors.InvalidArgumentError("SyncReplicasOptimizer needs a global_step")
@@ -150,7 +151,7 @@ class SyncReplicasOptimizer(Optimizer):
         ).op
 
     def _gather(self, pairs: list[Any]) -> tuple[list[Node], list[Any]]:
-        """Return nodes that apply this replica's gradients, and pairs of means and variables."""
+        """Return nodes that add this replica's gradients, and pairs of mean and variable."""
         nodes: list[Node] = []
         means: list[Any] = []
         for grad, var in pairs:
@@ -223,7 +224,7 @@ class SyncReplicasOptimizer(Optimizer):
     # ------------------------------------------------------------------------- chief
 
     def get_chief_queue_runner(self) -> QueueRunner:
-        """Return the queue runner with which the chief applies updates and distributes tokens.
+        """Return the queue runner by which the chief applies updates and distributes tokens.
 
         Raises: FailedPreconditionError: `apply_gradients` has not been called.
         """
@@ -231,13 +232,14 @@ class SyncReplicasOptimizer(Optimizer):
         return queue_runner
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
-        """Return a node with which the chief distributes the first tokens.
+        """Return a node by which the chief distributes the first tokens.
 
         Args:
-          num_tokens: how many; by default as many as replicas that may wait for nothing.
+          num_tokens: the number of tokens; by default the smallest one with which no replica waits
+            forever.
         Raises:
           FailedPreconditionError: `apply_gradients` has not been called.
-          InvalidArgumentError: with so few tokens the replicas would wait for ever.
+          InvalidArgumentError: with so few tokens, replicas would wait forever.
         """
         tokens = self._applied(self._tokens)
         needed = self._required - self._total
@@ -256,11 +258,11 @@ class SyncReplicasOptimizer(Optimizer):
         return enqueue_many
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> SessionRunHook:
-        """Return a hook that initialises a replica and, on the chief, distributes tokens.
+        """Return a hook that initializes a replica and, on the chief, distributes tokens.
 
         Args:
-          is_chief: whether this is the chief.
-          num_tokens: as for `get_init_tokens_op`.
+          is_chief: True for the chief.
+          num_tokens: see `get_init_tokens_op`.
         """
         return _SyncReplicasHook(self, is_chief, num_tokens)
 
@@ -271,39 +273,42 @@ class SyncReplicasOptimizer(Optimizer):
 
     @property
     def local_step_init_op(self) -> Node:
-        """Sets the step of a replica that is not the chief."""
+        """The node that sets the step of a replica other than the chief."""
         node: Node = self._applied(self._local_step_init)
         return node
 
     @property
     def chief_init_op(self) -> Node:
-        """Sets the step of the chief and of the accumulators."""
+        """The node that sets the step of the chief and of the accumulators."""
         node: Node = self._applied(self._chief_init)
         return node
 
     @property
     def ready_for_local_init_op(self) -> Output:
-        """Names the global variables that have no value yet."""
+        """The node that returns the names of uninitialized global variables."""
         output: Output = self._applied(self._ready_for_local_init)
         return output
 
     # ------------------------------------------------------------------- delegation
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._opt.get_slot(*args, **kwargs)
 
     def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._opt.get_slot_names(*args, **kwargs)
 
     def variables(self) -> list[Any]:
-        """As the wrapped optimizer's."""
+        """See the wrapped optimizer."""
         return self._opt.variables()
 
 
 class _SyncReplicasHook(SessionRunHook):
-    """Hook that initializes a replica; on the chief also starts the token thread."""
+    """Hook that initializes a replica.
+
+    On the chief it also starts the thread that distributes tokens.
+    """
 
     def __init__(self, optimizer: SyncReplicasOptimizer, is_chief: bool, num_tokens: int) -> None:
         self._optimizer = optimizer
@@ -335,7 +340,7 @@ class _SyncReplicasHook(SessionRunHook):
 
 
 def _end(session: Any, coord: Any, threads: list[threading.Thread]) -> None:
-    """When training is over, end the threads that wait for gradients that will not come."""
+    """At the end of training, end the threads that wait for gradients that will not arrive."""
     coord.wait_for_stop()
     for thread in threads:
         thread.join(_GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""Addresses as people write them: "host:2222", "[::1]:2222"."""
+"""Parsing of addresses: "host:2222", "[::1]:2222"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PORTS = 1 << 16
 
 
 class Address(NamedTuple):
-    """The address of a server; the host without brackets."""
+    """The address of a server; an IPv6 host has no brackets."""
 
     host: str
     port: int
@@ -20,8 +20,8 @@ def address_of(text: str, label: str = "an address") -> Address:
     """Parse an address to host and port.
 
     Args:
-      label: the purpose of the address, for messages.
-    Raises: InvalidArgumentError: it is malformed.
+      label: a description of the address, for messages.
+    Raises: InvalidArgumentError: the address is malformed.
     """
     host, _, port = text.rpartition(":")
     is_valid = port.isascii() and port.isdecimal() and int(port) < _PORTS

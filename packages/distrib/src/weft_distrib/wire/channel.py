@@ -1,4 +1,4 @@
-"""Bidirectional calls over a connection: a reader thread, and a writer for large values."""
+"""Bidirectional calls over a connection, with a reader thread and a writer thread."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 MAX_VALUES_BYTES: Final = 1 << 36
-"""The most bytes that the values of one message may have."""
+"""Maximum total size of the values of one message, in bytes."""
 
 MAX_CALLS: Final = 1 << 16
 """Maximum number of pending calls of one connection."""
 
 _OWN_BYTES = 1 << 18
-"""Maximum bytes that a calling thread sends itself; the writer sends the rest."""
+"""Maximum number of bytes that a calling thread sends itself; the writer thread sends the rest."""
 
 _IDLE_SECONDS = 5.0
-"""Seconds that free blocks of shared memory are kept for the next values."""
+"""Seconds for which free blocks of shared memory are kept for later values."""
 
 OK: Final = 0
 
 
 class Answer(Protocol):
-    """The receiver of a reply: called once, on a thread that must not be blocked."""
+    """Receiver of a reply; it is called once, on a thread that must not be blocked."""
 
     def __call__(self, values: Sequence[Any], meta: bytes, /) -> None:
         """Receive the reply."""
@@ -63,13 +63,13 @@ class Answer(Protocol):
 
 
 class Call:
-    """An incoming call; replied to once, on any thread.
+    """An incoming call, which is replied to once, on any thread.
 
     Attributes:
       channel: its connection.
-      method: the called method.
+      method: the number of the called method.
       meta, values: the arguments.
-      on_cancel: called when the caller no longer wants the reply, or is lost.
+      on_cancel: called when the caller cancels the call or is lost.
     """
 
     __slots__ = ("_number", "_once", "channel", "meta", "method", "on_cancel", "values")
@@ -84,7 +84,7 @@ class Call:
         self.on_cancel: Callable[[], None] | None = None
 
     def reply(self, values: Sequence[Any] = (), meta: bytes = b"") -> None:
-        """Send the results; a second reply is dropped."""
+        """Send the results; further replies are dropped."""
         if next(self._once):
             return
         try:
@@ -93,7 +93,7 @@ class Call:
             self.channel.reply(self._number, error.code, _error_bytes(error))
 
     def fail(self, error: errors.OpError) -> None:
-        """Send the reason why there are none."""
+        """Send an error instead of results."""
         if not next(self._once):
             self.channel.reply(self._number, error.code or errors.UNKNOWN, _error_bytes(error))
 
@@ -112,7 +112,7 @@ def _error_from(meta: bytes) -> errors.OpError:
 OnLost = Callable[[errors.OpError], None]
 
 Serve = Callable[[Call], None]
-"""Handles a call on the reader thread, which must not be blocked; it may reply later."""
+"""Handler of calls on the reader thread, which it must not block; it may reply later."""
 
 
 class Channel:
@@ -121,12 +121,12 @@ class Channel:
     Args:
       stream: the transport; the channel closes it.
       peer: the other end, for messages: "/job:ps/task:0 at host:2223".
-      serve: handles calls of the other end; None if it may not call.
-      limit: maximum bytes of the values of one message.
-      caller: the role of the other end, if it is known.
+      serve: handles calls of the other end; None if calls are not allowed.
+      limit: the maximum total size of the values of one message, in bytes.
+      caller: the role of the other end; None if it is not known yet.
     Attributes:
-      caller: the role of the other end, once it is known.
-      heard: grows with everything received.
+      caller: the role of the other end; None until it is known.
+      heard: a counter that grows with all received data.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Channel:
 
     @property
     def traffic(self) -> Traffic:
-        """Return the traffic of this connection so far."""
+        """Return the traffic of this connection."""
         return self._counters.traffic(self.peer, self._stream.transport)
 
     def link_of(self, nbytes: int) -> str:
@@ -184,8 +184,9 @@ class Channel:
     def call(self, method: int, meta: bytes, values: Sequence[Any], answer: Answer) -> int:
         """Call a method of the other end.
 
-        Returns: the call's number, for `cancel`.
-        Raises: InvalidArgumentError: a value cannot leave its process; `answer` is not called.
+        Returns: the number of the call, for `cancel`.
+        Raises: InvalidArgumentError: a value cannot be sent to another process. `answer` is then
+          not called.
         """
         with self._lock:
             error = self._error
@@ -204,7 +205,7 @@ class Channel:
         return number
 
     def cancel(self, number: int) -> bool:
-        """Cancel a call and notify the other end; return True if it had no reply yet."""
+        """Cancel a call and notify the other end; return False if the reply has already arrived."""
         with self._lock:
             if self._waiting.pop(number, None) is None:
                 return False
@@ -225,25 +226,25 @@ class Channel:
         self._send()
 
     def answer_hello(self, number: int, meta: bytes) -> None:
-        """Reply to the hello of the other end, which was read before the channel was made."""
+        """Reply to the hello of the other end, which arrived before the channel was created."""
         with self._lock:
             if self._error is None:
                 self._outbox.add(Message(HEAD, True, number, OK, meta))
         self._send()
 
     def ping(self) -> None:
-        """Ping the peer; `heard` grows when anything arrives."""
+        """Ping the other end; `heard` grows when anything arrives."""
         with self._lock:
             self._outbox.add(Message(PING, False, 0))
         self._send()
 
     @property
     def lost(self) -> errors.OpError | None:
-        """Why the connection is of no use any more; None while it is."""
+        """The error by which the connection ended; None while it is usable."""
         return self._error
 
     def when_lost(self, key: Any, listener: OnLost) -> None:
-        """Call `listener` with the error when the connection ends, immediately if it has ended.
+        """Call `listener` with the error when the connection ends; immediately if it has ended.
 
         Args:
           key: a later listener with the same key replaces it.
@@ -261,7 +262,7 @@ class Channel:
             self._loss_listeners.pop(key, None)
 
     def close(self, error: errors.OpError | None = None) -> None:
-        """End the connection: pending calls fail with `error`, and the other end notices."""
+        """End the connection: pending calls fail with `error`, and the other end is notified."""
         error = error or errors.CancelledError(f"the connection to {self.peer} was closed")
         with self._lock:
             if self._error is not None:
@@ -287,7 +288,10 @@ class Channel:
     # ------------------------------------------------------------------------ sending
 
     def _add(self, message: Message) -> None:
-        """Add a message to send, by the writer if values have to be copied first."""
+        """Queue a message for sending.
+
+        If values must be copied first, the writer thread does that.
+        """
         if self._pool is not None and any(is_shared(value) for value in message.values):
             self._work.put(message)
             return
@@ -301,7 +305,7 @@ class Channel:
         counters.shared += packed.shared
 
     def _send(self) -> None:
-        """Send as much as the socket accepts now; leave the rest to the writer."""
+        """Send as much as the socket accepts now; the writer thread sends the rest."""
         with uninterrupted():  # else the sent part of a frame would be unknown
             self._send_at_once()
 
@@ -329,7 +333,7 @@ class Channel:
         self._writer.start()
 
     def _send_frames(self, wait: bool) -> int | None:
-        """Send some frames; return the number of bytes, or None if nothing is left to send."""
+        """Send some frames; return the number of bytes, or None if there is nothing to send."""
         with self._lock:
             buffers = self._outbox.next() if self._error is None else []
             if not buffers:
@@ -383,7 +387,7 @@ class Channel:
     # ----------------------------------------------------------------- shared memory
 
     def _send_block(self, number: int, file: int) -> None:
-        """Pass a new block to the other end, before any value in it."""
+        """Pass a new block to the other end, before a value in it is sent."""
         assert isinstance(self._stream, LocalStream)
         with self._lock:
             if self._error is not None:
@@ -393,7 +397,7 @@ class Channel:
             self._outbox.add(Message(BLOCK, False, number))
 
     def _copied(self, message: Message) -> Message:
-        """Return a message with its large values in shared memory, as far as there is room."""
+        """Return a message whose large values are in shared memory, as far as there is room."""
         values = [(self._share(v) or v) if is_shared(v) else v for v in message.values]
         return message._replace(values=values)
 
@@ -418,7 +422,7 @@ class Channel:
         self._send()
 
     def _share(self, value: Any) -> SharedValue | None:
-        """Copy a value to shared memory; None if there is no room, so that the socket is used."""
+        """Copy a value to shared memory; return None if there is no room."""
         assert self._pool is not None
         result = self._pool.put(value)
         if result is None and self._pool.idle and time.monotonic() > self._next_release:
@@ -428,7 +432,7 @@ class Channel:
         return result
 
     def _release_blocks(self, pool: Pool) -> None:
-        """Release empty blocks on both ends."""
+        """Release free blocks at both ends."""
         self._notify([Message(FORGET, False, number) for number in pool.trim()])
 
     def _try_to_add(self, message: Message, shared: Sequence[SharedValue]) -> errors.OpError | None:

@@ -1,4 +1,4 @@
-"""Messages to frames and back, without a socket: `Outbox` and `Inbox`. See `weft_distrib.wire`."""
+"""Conversion of messages to frames and back, without a socket: `Outbox` and `Inbox`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK, RELEASE, FORGET = 6, 7, 8
 _EMPTY = frozenset((CANCEL, PING, PONG, RELEASE))
 
 CHUNK_BYTES: Final = 1 << 20
-"""Maximum bytes of one value before another message is interleaved."""
+"""Maximum number of bytes of one value that are sent before another message is interleaved."""
 
 MAX_HEAD_BYTES: Final = 1 << 24
 BUFFER_BYTES: Final = 1 << 16
@@ -25,18 +25,18 @@ BUFFER_BYTES: Final = 1 << 16
 _FRAME = struct.Struct("<BBHIQ")
 _HEAD = struct.Struct("<HHI")
 FRAME_BYTES: Final = _FRAME.size
-"""Size of the header of a frame."""
+"""Size of the header of a frame, in bytes."""
 
 
 _NOTHING: Final = Packed(b"", [])
 
 
 def call_bytes(frame: bytes | bytearray, limit: int) -> int:
-    """Return the size of the payload of the frame of a call.
+    """Return the size of the payload of a frame, which must belong to a call.
 
     Args:
-      frame: its first `FRAME_BYTES`, or more.
-    Raises: DataLossError: it is the frame of something else, or has more than `limit` bytes.
+      frame: at least the first `FRAME_BYTES` of the frame.
+    Raises: DataLossError: the frame is of another kind, or its payload exceeds `limit` bytes.
     """
     kind, reply, _, size, _ = _FRAME.unpack_from(frame)
     if kind != HEAD or reply or size > limit:
@@ -51,11 +51,11 @@ class Message(NamedTuple):
     """A complete message, or a frame without content.
 
     Attributes:
-      kind: HEAD for a message; else that of a frame without content.
-      reply: whether it is a reply to a call.
+      kind: HEAD for a message, else the kind of a frame without content.
+      reply: True if it is a reply to a call.
       call: the number of the call, or of a block.
-      code: the method called, or the status of the call.
-      nbytes: of the values, in a received message.
+      code: the called method, or the status of a reply.
+      nbytes: the size of the values of a received message.
     """
 
     kind: int
@@ -68,7 +68,7 @@ class Message(NamedTuple):
 
 
 class Outbox:
-    """Outgoing messages as frames: heads first, then chunks of large values, interleaved."""
+    """Queue of outgoing messages as frames: heads first, then chunks of large values."""
 
     def __init__(self) -> None:
         self._heads: deque[bytes] = deque()
@@ -79,7 +79,8 @@ class Outbox:
         """Queue a message; its head is sent after earlier heads.
 
         Returns: the layout of its values.
-        Raises: InvalidArgumentError: a value cannot leave its process, or the head is too long.
+        Raises: InvalidArgumentError: a value cannot be sent to another process, or the head is too
+          long.
         """
         if message.kind != HEAD:
             self._heads.append(_FRAME.pack(message.kind, message.reply, 0, 0, message.call))
@@ -98,7 +99,7 @@ class Outbox:
         return packed
 
     def next(self) -> list[memoryview]:
-        """Return the buffers to send next, complete frames; empty if all is sent."""
+        """Return the buffers to send next, which are complete frames; empty if all was sent."""
         if self._frame:
             return self._frame
         if self._heads:
@@ -113,7 +114,7 @@ class Outbox:
         return self._frame
 
     def sent(self, count: int) -> None:
-        """Record that the first `count` bytes of `next` were sent."""
+        """Record that the first `count` bytes of the result of `next` were sent."""
         while count:
             first = self._frame[0]
             if count < len(first):
@@ -143,14 +144,14 @@ class _Outgoing:
 
 
 class Inbox:
-    """Reassembles incoming messages. Large values are written directly to their destination.
+    """Reassembles incoming messages; large values are written directly to their destination.
 
     The socket writes to `space()` and reports the number of bytes by `received`.
 
     Args:
-      limit: maximum bytes of the values of a message.
-      head_limit: maximum bytes of its head.
-      mapped: the shared memory of the other end, if any.
+      limit: the maximum total size of the values of a message, in bytes.
+      head_limit: the maximum size of the head of a message, in bytes.
+      mapped: the shared memory of the other end, or None.
     """
 
     def __init__(
@@ -182,7 +183,7 @@ class Inbox:
     def received(self, count: int) -> list[Message]:
         """Process `count` bytes written to `space()`; return the completed messages.
 
-        Raises: OpError: the data violate the protocol or a limit; the connection is unusable.
+        Raises: OpError: the data violate the protocol or a limit, and the connection is unusable.
         """
         messages: list[Message] = []
         if self._left and self._start == self._end and len(self._target()) > BUFFER_BYTES:
@@ -252,7 +253,7 @@ class Inbox:
 
 
 class _Incoming:
-    """A message that is on its way in."""
+    """A message of which only a part has arrived."""
 
     def __init__(self, head: bytearray) -> None:
         self._whole = memoryview(head)

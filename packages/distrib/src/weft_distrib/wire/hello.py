@@ -1,4 +1,4 @@
-"""The handshake that opens a connection: identity and role of the caller, and admission."""
+"""The handshake that opens a connection: the identity and role of the caller, and its admission."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from weft_distrib.security.roles import Role
 from weft_tensor import errors
 
 HELLO: Final = 0
-"""The first call. Meta: a `Hello`; the reply's: what the transport that was agreed on needs."""
+"""The method of the first call. Meta: a `Hello`; in reply: the data that the agreed transport
+needs.
+"""
 
 MAX_HELLO_BYTES: Final = 1 << 14
-"""Maximum bytes of a connection before its caller has identified itself."""
+"""Maximum number of bytes that a connection may send before its caller is admitted."""
 
 ANY_INCARNATION: Final = 0
-"""The incarnation that a client expects if it does not know the task yet."""
+"""The incarnation in the hello of a client that does not know the task's yet."""
 
 _HELLO = struct.Struct("<QQBxHI")
 
 
 class Hello(NamedTuple):
-    """The greeting of a caller.
+    """The handshake message of a caller.
 
     Attributes:
-      version: version of the protocol.
-      incarnation: of the task that the caller expects; it has another one in each life. A client
-        may accept any.
-      role: as which it calls.
-      token: that it shows; b"" for none.
-      offer: for the choice of a transport: those that the caller supports, or a ticket.
+      version: the version of the protocol.
+      incarnation: the incarnation of the task that the caller expects; a client may accept any.
+      role: the role in which it calls.
+      token: its token, or b"".
+      offer: the transports that the caller supports, or a ticket.
     """
 
     version: int
@@ -43,7 +44,7 @@ class Hello(NamedTuple):
     offer: bytes = b""
 
     def pack(self) -> bytes:
-        """Return the bytes of it."""
+        """Encode the hello."""
         sizes = len(self.token), len(self.offer)
         fixed = _HELLO.pack(self.version, self.incarnation, self.role, *sizes)
         return fixed + self.token + self.offer
@@ -52,7 +53,7 @@ class Hello(NamedTuple):
     def unpack(cls, meta: bytes) -> Hello:
         """Decode the result of `pack`.
 
-        Raises: PermissionDeniedError: it is none.
+        Raises: PermissionDeniedError: the data is not a hello.
         """
         if len(meta) < _HELLO.size:
             raise errors.PermissionDeniedError("a connection must begin with a handshake")
@@ -70,14 +71,14 @@ def _split(data: bytes, sizes: list[Any]) -> tuple[bytes, bytes]:
 
 
 class ConnectionOptions:
-    """Handshake options of a process: how it identifies itself and whom it accepts.
+    """Handshake options of a process: how it identifies itself, and which callers it accepts.
 
     Args:
-      version: version of the protocol.
-      credentials: its own credentials, and those that it accepts.
-      role: as which it calls.
-      local: whether it uses shared memory with processes of the same machine.
-      inproc: whether it needs no socket for other servers of its own process that say so, too.
+      version: the version of the protocol.
+      credentials: its own credentials, which also decide which callers it accepts.
+      role: the role in which it calls.
+      local: True to use shared memory with processes of the same machine.
+      inproc: True to connect to servers of its own process without sockets, if these allow it too.
     """
 
     def __init__(
@@ -95,18 +96,18 @@ class ConnectionOptions:
         self.role = role
 
     def hello(self, incarnation: int, token: bytes = b"", offer: bytes = b"") -> Hello:
-        """Return this process's handshake for a task.
+        """Return this process's hello for a task.
 
         Args:
-          token: as for `token_for`.
+          token: the token; see `token_for`.
         """
         return Hello(self.version, incarnation, self.role, token, offer)
 
     def token_for(self, host: str, port: int) -> bytes:
-        """Return the token to show at an address; b"" for none.
+        """Return the token for a server at an address; b"" if there is none.
 
-        It is that of the credentials. Without any it is the token that the server there, if it is
-        this user's and on loopback, has published.
+        It is the token of the credentials. Without one, it is the token that the server has
+        published, if that is on loopback and belongs to the same user.
         """
         credentials = self.credentials
         if credentials.token or credentials.secure:
@@ -114,15 +115,15 @@ class ConnectionOptions:
         return published_token(host, port)
 
     def admit(self, hello: Hello, incarnation: int, certified: Role) -> Role:
-        """Return the role of a caller.
+        """Return the role of an admitted caller.
 
         Args:
-          incarnation: of this task.
-          certified: the role that the caller's certificate gives.
+          incarnation: the incarnation of this task.
+          certified: the role that the caller's certificate grants.
         Raises:
-          FailedPreconditionError: it speaks another version.
-          UnauthenticatedError: its token is wrong or absent.
-          AbortedError: it expects another life of this task.
+          FailedPreconditionError: the caller has another protocol version.
+          UnauthenticatedError: the token is wrong or missing.
+          AbortedError: the caller expects another incarnation of this task.
         """
         check_version(self.version, hello.version)
         role = admitted(self.credentials, hello.token)
@@ -132,9 +133,9 @@ class ConnectionOptions:
         return min(hello.role, role, certified)
 
     def connect(self, address: tuple[str, int], peer: str, timeout: float) -> socket.socket:
-        """Return a socket to a task, resolving its address again.
+        """Return a socket that is connected to a task, after resolving its address again.
 
-        Raises: UnavailableError: no server answers there.
+        Raises: UnavailableError: no server answers at the address.
         """
         host, port = address
         if not self.credentials.secure:
@@ -150,9 +151,9 @@ class ConnectionOptions:
 
 
 def check_version(own_version: int, peer_version: int) -> None:
-    """Refuse the other end if it speaks another version of the protocol.
+    """Raise if the other end has another version of the protocol.
 
-    Raises: FailedPreconditionError: it does.
+    Raises: FailedPreconditionError: the versions differ.
     """
     if own_version != peer_version:
         raise errors.FailedPreconditionError(
@@ -163,9 +164,9 @@ def check_version(own_version: int, peer_version: int) -> None:
 
 
 def admitted(credentials: Credentials, token: bytes) -> Role:
-    """Return the role that a token gives.
+    """Return the role that a token grants.
 
-    Raises: UnauthenticatedError: it is wrong, or there is none and one is wanted.
+    Raises: UnauthenticatedError: the token is wrong, or missing although one is required.
     """
     role = credentials.role_of_token(token)
     if role is None:

@@ -1,7 +1,8 @@
 """Connections between servers of one process, without sockets: `inproc://`.
 
-A listening server has a door here under its incarnation number, which callers must know. The bytes
-of a large value are copied once, from their source to their destination.
+A server registers a function here that accepts connections, under its incarnation number, which
+callers must know. The bytes of a large value are copied once, from their source to their
+destination.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from typing import Final
 from weft_distrib.security.roles import Role
 
 INPROC: Final = "inproc"
-"""The protocol of servers that let others of their process in so, and what `Traffic` calls it."""
+"""The protocol of servers that accept connections within their process; also the transport's name
+in `Traffic`.
+"""
 
 _HELD_BYTES = 1 << 16
-"""Maximum bytes that a direction buffers without a waiting writer."""
+"""Maximum number of bytes that one direction buffers without blocking the writer."""
 
 
 class _Pipe:
-    """Bytes in one direction: buffered ones, then those of a waiting writer."""
+    """A one-way byte pipe: a bounded buffer, followed by the bytes of a blocked writer."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -32,7 +35,7 @@ class _Pipe:
         self._closed = False
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
-        """See `Stream`; a waiting writer waits until all was read."""
+        """See `Stream`; a writer that waits is blocked until all bytes have been read."""
         with self._changed:
             self._check_open()
             if not wait:
@@ -48,7 +51,7 @@ class _Pipe:
             raise BrokenPipeError("the other end is closed")
 
     def _hold(self, buffers: Sequence[memoryview]) -> int:
-        """Copy as much as the buffer has room for."""
+        """Copy as many bytes as the pipe's buffer has room for."""
         num_held = 0
         for buffer in buffers:
             chunk = bytes(buffer[: self._room])
@@ -77,7 +80,7 @@ class _Pipe:
         return count
 
     def close(self) -> None:
-        """Release a waiting writer; buffered bytes can still be read."""
+        """Release a blocked writer; buffered bytes can still be read."""
         with self._changed:
             self._closed = True
             self._writes.clear()
@@ -85,7 +88,7 @@ class _Pipe:
 
 
 def _move(source: deque[memoryview], buffer: memoryview) -> int:
-    """Fill a buffer from the first of some; returns by how many bytes."""
+    """Copy bytes from the first of several buffers; return their number."""
     first = source.popleft()
     count = min(len(first), len(buffer))
     buffer[:count] = first[:count]
@@ -98,7 +101,7 @@ class InprocStream:
     """One end of a connection within a process; a `Stream`.
 
     Args:
-      inward, outward: the directions.
+      inward, outward: the pipes for both directions.
     """
 
     transport = INPROC
@@ -135,17 +138,20 @@ if hasattr(os, "register_at_fork"):  # behind them are threads that a child does
 
 
 def open_door(incarnation: int, welcome: Welcome) -> None:
-    """Make a task reachable within this process."""
+    """Register the function that accepts connections to a task within this process."""
     _doors[incarnation] = welcome
 
 
 def close_door(incarnation: int) -> None:
-    """Accept no more connections; does nothing if there is no door."""
+    """Stop accepting connections to a task; does nothing if none are accepted."""
     _doors.pop(incarnation, None)
 
 
 def reach(incarnation: int) -> InprocStream | None:
-    """Connect to a task of this process; None if it is not, or refuses."""
+    """Connect to a task of this process.
+
+    Return None if it is in another one or rejects the connection.
+    """
     welcome = _doors.get(incarnation)
     if welcome is None:
         return None

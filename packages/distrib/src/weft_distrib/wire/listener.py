@@ -1,4 +1,4 @@
-"""Accepting and opening connections, whose first call identifies the caller."""
+"""Accepting and opening of connections; their first call identifies the caller."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ _log = logging.getLogger("weft")
 
 _BACKLOG = 512
 _ASKED = 4
-"""Number of polls for a sign of life during a lease."""
+"""Number of pings during a lease."""
 
 _MAX_CONNECTIONS = 8192
 LEASE_SECONDS: Final = 120.0
-"""Seconds without a sign of life after which a connection is given up."""
+"""Seconds without a sign of life after which a connection is closed."""
 
 _CONNECTIONS_A_SECOND = 1000.0
 _CONNECTIONS_AT_ONCE = 4096
 
 
 class Listener:
-    """Accepts connections during the life of the process.
+    """Accepts the connections of a task, as long as its process runs.
 
     Args:
-      host: the address to listen on.
-      opening: decides who may connect.
-      incarnation: of this task; callers that expect another one are rejected.
-      serve: handles the calls after a connection's first.
-      lease: seconds without a sign of life after which a connection is given up.
-      port: the port to listen on; 0 for a free one.
+      host: the address on which to listen.
+      opening: the handshake options, which decide who is admitted.
+      incarnation: the incarnation of this task; callers that expect another one are rejected.
+      serve: handles all calls of a connection after the first.
+      lease: the seconds without a sign of life after which a connection is closed.
+      port: the port on which to listen; 0 for a free one.
     Attributes:
       port: the port it listens on.
     """
@@ -110,7 +110,10 @@ class Listener:
         return LocalStream(sock), caller, self._admit_invited
 
     def _check_room(self) -> None:
-        """Count a new connection. Raises: ResourceExhaustedError: there are too many."""
+        """Count a new connection.
+
+        Raises: ResourceExhaustedError: there are too many connections.
+        """
         self._accepted.take()
         with self._lock:
             self._channels = {c for c in self._channels if c.lost is None}
@@ -133,7 +136,7 @@ class Listener:
         self._keep(channel)
 
     def _welcome_inproc(self, stream: InprocStream) -> None:
-        """Serve a connection within this process, which begins with a hello as well."""
+        """Serve a connection within this process, which also begins with a hello."""
         greeting = _Handshake(self._serve, lambda hello: self._admit(hello, Role.PEER))
         self._keep(Channel(stream, "another server of this process", greeting.serve))
 
@@ -149,7 +152,7 @@ class Listener:
             return self._closed
 
     def _admit(self, hello: Hello, certified: Role) -> Admission:
-        """Admit a caller, and invite it to shared memory if it could be on this machine."""
+        """Admit a caller; invite it to use shared memory if it may be on this machine."""
         role = self._opening.admit(hello, self._incarnation, certified)
         if not self._name or hello.offer != OFFER:
             return Admission(role)
@@ -157,7 +160,7 @@ class Listener:
         return Admission(role, Invitation(ticket, self._name).pack(), ticket)
 
     def _admit_invited(self, hello: Hello, certified: Role) -> Admission:
-        """Admit a caller that shows the ticket of an invitation."""
+        """Admit a caller that presents the ticket of an invitation."""
         role = self._tickets.take(hello.offer)
         return Admission(min(role, self._opening.admit(hello, self._incarnation, role)))
 
@@ -170,7 +173,7 @@ class Listener:
             return [channel.traffic for channel in self._channels if channel.lost is None]
 
     def close(self) -> None:
-        """Accept no more, and end all connections."""
+        """Stop accepting connections, and end all that exist."""
         with self._lock:
             self._closed = True
             channels = list(self._channels)
@@ -184,7 +187,7 @@ class Listener:
 
 
 class _Lease:
-    """Polls the other end of a connection for signs of life, and closes it without them."""
+    """Pings the other end of a connection, and closes it if there is no sign of life."""
 
     def __init__(self, channel: Channel, seconds: float) -> None:
         self._channel, self._pause = channel, seconds / _ASKED
@@ -219,7 +222,7 @@ class _Lease:
 
 
 class _Handshake:
-    """The calls of a connection within this process: the first must be an accepted hello."""
+    """Handler of the calls of a connection within this process; the first must be a hello."""
 
     def __init__(self, serve: Serve, admit: Callable[[Hello], Admission]) -> None:
         self._serve, self._admit = serve, admit
@@ -248,7 +251,7 @@ def ask(
     """Call a method and wait for the reply.
 
     Raises:
-      DeadlineExceededError: it did not arrive within `timeout` seconds.
+      DeadlineExceededError: the reply did not arrive within `timeout` seconds.
       OpError: the error of the other end.
     """
     reply = Reply()
@@ -268,12 +271,12 @@ def dial(
     """Connect to a task.
 
     Args:
-      opening: the identity of this process.
-      incarnation: of the task as it was last seen.
+      opening: the handshake options of this process.
+      incarnation: the last known incarnation of the task.
     Raises:
-      UnavailableError: no server answers there.
-      UnauthenticatedError: one of the two ends does not believe the other.
-      AbortedError: the task is another one by now.
+      UnavailableError: no server answers at the address.
+      UnauthenticatedError: one end rejects the credentials of the other.
+      AbortedError: the task was restarted since.
     """
     token = opening.token_for(*address)
     near = reach_inproc(incarnation) if opening.inproc else None
@@ -304,7 +307,7 @@ def dial(
 
 
 def _greeted(stream: Stream, peer: str, hello: Hello, timeout: float) -> tuple[Channel, bytes]:
-    """Return a channel after the handshake, and the reply of the other end."""
+    """Do the handshake on a stream; return the channel, and the reply of the other end."""
     channel = Channel(stream, peer)
     try:
         _, reply = ask(channel, HELLO, hello.pack(), (), timeout)

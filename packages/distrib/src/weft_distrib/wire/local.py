@@ -1,8 +1,8 @@
-"""Detection of processes on the same machine, by a socket of limited reach.
+"""Detection of processes on the same machine, by a socket that other machines cannot reach.
 
 A task also listens on a socket of the family AF_UNIX with a random name. An authenticated caller
-that offers local connections is invited: it receives the name and a ticket, and connects again to
-that socket. The operating system reports the user of the other end to both ends, which must be the
+that supports local connections is invited: it receives the name and a ticket, and connects to that
+socket. The operating system reports the user of the other end to both ends, which must be the
 same. If the socket is unreachable, the ordinary connection is kept.
 """
 
@@ -20,7 +20,7 @@ from weft_distrib.security.roles import Role
 from weft_tensor import errors
 
 OFFER: Final = b"local"
-"""The offer of a caller that accepts invitations."""
+"""The offer in the hello of a caller that accepts invitations."""
 
 _TICKET_BYTES = 16
 _NAME_BYTES = 16
@@ -30,7 +30,7 @@ _BACKLOG = 512
 
 
 class Invitation(NamedTuple):
-    """The socket to connect to, and the ticket to present."""
+    """An invitation to a local connection: the name of the socket, and the ticket to present."""
 
     ticket: bytes
     name: bytes
@@ -43,7 +43,7 @@ class Invitation(NamedTuple):
     def unpack(cls, data: bytes) -> Invitation:
         """Decode the result of `pack`.
 
-        Raises: DataLossError: it is malformed.
+        Raises: DataLossError: the data is malformed.
         """
         if len(data) != _TICKET_BYTES + _NAME_BYTES:
             raise errors.DataLossError(f"an invitation cannot have {len(data)} bytes")
@@ -65,9 +65,9 @@ class Tickets:
         return ticket
 
     def take(self, ticket: bytes) -> Role:
-        """Return the role of the holder of a ticket, and invalidate the ticket.
+        """Return the role that belongs to a ticket, and invalidate the ticket.
 
-        Raises: PermissionDeniedError: it is unknown, used or revoked.
+        Raises: PermissionDeniedError: the ticket is unknown, used or revoked.
         """
         with self._lock:
             role = self._roles.pop(ticket, None)
@@ -76,13 +76,13 @@ class Tickets:
         return role
 
     def take_back(self, ticket: bytes) -> None:
-        """Revoke the ticket of a caller that does not come."""
+        """Revoke the ticket of a caller that did not connect."""
         with self._lock:
             self._roles.pop(ticket, None)
 
 
 def listen() -> tuple[socket.socket, bytes]:
-    """Return a socket that only this machine can reach, and its name."""
+    """Return a socket that only processes of this machine can reach, and its name."""
     name = secrets.token_bytes(_NAME_BYTES)
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(_address(name))
@@ -91,7 +91,7 @@ def listen() -> tuple[socket.socket, bytes]:
 
 
 def reach(name: bytes) -> socket.socket | None:
-    """Connect to a local socket; None if it is of another machine or user."""
+    """Connect to a local socket; return None if it belongs to another machine or user."""
     sock = socket.socket(socket.AF_UNIX)
     with suppress(OSError):
         sock.settimeout(_CONNECT_SECONDS)
@@ -109,7 +109,7 @@ def is_own_user(sock: socket.socket) -> bool:
 
 
 def process_of(sock: socket.socket) -> int:
-    """Return the number of the process at the other end."""
+    """Return the process id of the other end."""
     return _credentials(sock)[0]
 
 

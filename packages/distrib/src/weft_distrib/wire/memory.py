@@ -1,8 +1,9 @@
-"""Shared memory between the ends of a connection: blocks for copies of sent values.
+"""Shared memory between the ends of a connection: blocks to which sent values are copied.
 
 Each end has blocks for the values that it sends (`Pool`) and maps those of the other end
-(`Mapped`). A block is an anonymous file, which can only be opened through a passed descriptor. It
-holds one value at a time: from the sender's copy until the last array over it dies at the receiver.
+(`Mapped`). A block is an anonymous file, which can only be opened through a descriptor that was
+passed. It contains one value at a time, from the copy by the sender until the receiver has released
+the last array over it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import numpy as np
 from weft_tensor import errors
 
 SHARED_BYTES: Final = 1 << 18
-"""Minimum bytes of values in shared memory; smaller ones are sent at once by their thread."""
+"""Minimum size in bytes of values that use shared memory; the calling thread sends smaller ones
+directly.
+"""
 
 _MAX_BLOCKS = 64
 """Maximum number of blocks of one end. Each is an open file at both ends, which are limited."""
@@ -33,7 +36,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 class SharedValue(NamedTuple):
-    """An array stored in a shared block, as described in messages."""
+    """An array in a shared block, as messages describe it."""
 
     block: int
     dtype: np.dtype[Any]
@@ -42,18 +45,18 @@ class SharedValue(NamedTuple):
 
 
 def is_shared(value: Any) -> bool:
-    """Return True if a value is transferred by shared memory where available."""
+    """Return True if a value should be transferred through shared memory."""
     return (
         isinstance(value, np.ndarray) and value.nbytes >= SHARED_BYTES and not value.dtype.hasobject
     )
 
 
 class Budget:
-    """The shared limit of the blocks of all connections of a process.
+    """The limit of the blocks of all connections of a process.
 
     Args:
-      limit: maximum number of bytes.
-      blocks: maximum number of blocks.
+      limit: the maximum number of bytes.
+      blocks: the maximum number of blocks.
     """
 
     def __init__(self, limit: int, blocks: int = 1 << 16) -> None:
@@ -67,7 +70,7 @@ class Budget:
         return self._used
 
     def take(self, nbytes: int) -> bool:
-        """Count a new block, unless it would be too much; returns whether it may be."""
+        """Count a new block if the limits permit it; return True if so."""
         with self._lock:
             fits = self._used + nbytes <= self.limit and self._count < self._blocks
             if fits:
@@ -76,7 +79,7 @@ class Budget:
             return fits
 
     def give_back(self, nbytes: int) -> None:
-        """Return an unused block to the pool."""
+        """Remove a released block from the count."""
         with self._lock:
             self._used -= nbytes
             self._count -= 1
@@ -87,7 +90,7 @@ def _usual_limit() -> int:
 
 
 def _usual_blocks() -> int:
-    """Return an eighth of the files that the process may open."""
+    """Return the default number of blocks: an eighth of the files that the process may open."""
     return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8, 1)
 
 
@@ -121,7 +124,7 @@ class Pool:
         self._closed = False
 
     def put(self, array: np.ndarray) -> SharedValue | None:
-        """Copy an array into a block; return None if there is no room for it."""
+        """Copy an array to a block; return None if there is no room."""
         block = self._take(array.nbytes)
         if block is None:
             return None
@@ -164,9 +167,9 @@ class Pool:
         return block
 
     def give_back(self, number: int) -> None:
-        """Reclaim a block that the peer no longer needs.
+        """Reclaim a block that the other end has released.
 
-        Raises: DataLossError: it has none of that number.
+        Raises: DataLossError: there is no block with that number.
         """
         with self._lock:
             block = self._used.pop(number, None)
@@ -177,7 +180,7 @@ class Pool:
             self._free.setdefault(block.size, []).append(block)
 
     def trim(self) -> list[int]:
-        """Release empty blocks; returns their numbers, for the peer."""
+        """Release free blocks; return their numbers for the other end."""
         with self._lock:
             removed = [block for blocks in self._free.values() for block in blocks]
             self._free.clear()
@@ -191,7 +194,7 @@ class Pool:
         return any(self._free.values())
 
     def close(self) -> None:
-        """Release all blocks; the other end keeps its mappings."""
+        """Release all blocks; the other end keeps those that it has mapped."""
         with self._lock:
             self._closed = True
             blocks = list(self._used.values())
@@ -202,13 +205,13 @@ class Pool:
 
 
 def _size_class(nbytes: int) -> int:
-    """At most an eighth more than is needed, so that sizes that vary a little share blocks."""
+    """Round a size up by at most an eighth, so that values of similar size share blocks."""
     step = max(mmap.PAGESIZE, 1 << max(nbytes.bit_length() - 4, 0))
     return -(-nbytes // step) * step
 
 
 def _anonymous_file(size: int) -> int:
-    """Return an anonymous file with a sealed size."""
+    """Create an anonymous file whose size cannot change."""
     file = os.memfd_create("weft-values", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.posix_fallocate(file, 0, size)
@@ -220,7 +223,7 @@ def _anonymous_file(size: int) -> int:
 
 
 class _Lease(np.ndarray[Any, Any]):
-    """The base of an array over a block; calls back when the last view of it has died."""
+    """The base of an array over a block, which reports the release of the array's last view."""
 
     __slots__ = ("end",)
 
@@ -235,11 +238,11 @@ class _Lease(np.ndarray[Any, Any]):
 
 
 class Mapped:
-    """The blocks of the other end of a connection.
+    """The blocks of the other end of a connection, mapped into this process.
 
     Args:
-      next_file: returns the next received descriptor; None if there is none.
-      release: called when a block is free again, on any thread, which may hold any lock.
+      next_file: returns the next received file descriptor; None if there is none.
+      release: called when a block is free again, on any thread and with any locks held.
     """
 
     def __init__(self, next_file: Callable[[], int | None], release: Callable[[int], None]) -> None:
@@ -252,7 +255,7 @@ class Mapped:
         """Map a block whose descriptor was received.
 
         Raises:
-          DataLossError: there is no descriptor, or its size could change.
+          DataLossError: no descriptor was received, or the size of the file could change.
           ResourceExhaustedError: there are too many blocks.
         """
         file = self._next_file()
@@ -270,9 +273,10 @@ class Mapped:
             os.close(file)
 
     def lease(self, number: int, nbytes: int) -> np.ndarray:
-        """Return the first bytes of a block, which is released when all views of them have died.
+        """Return the first bytes of a block; it is released with the last view of them.
 
-        Raises: DataLossError: the block does not exist, is shorter, or holds another value.
+        Raises: DataLossError: the block does not exist, is too short, or is in use by another
+          value.
         """
         block = self._blocks.get(number)
         if block is None or nbytes > len(block) or number in self._leased:
@@ -287,18 +291,18 @@ class Mapped:
         self._release(number)
 
     def forget(self, number: int) -> None:
-        """Drop a block that the peer has released."""
+        """Remove a block that the other end has released."""
         self._blocks.pop(number, None)
 
     def close(self) -> None:
-        """Release all blocks except those of arrays that are still alive."""
+        """Release all blocks, except those of arrays that still exist."""
         self._blocks.clear()
 
 
 def _checked_size(file: int) -> int:
-    """Return the size of a memory file that cannot shrink while it is mapped.
+    """Return the size of a memory file, after checking that it cannot shrink while it is mapped.
 
-    Raises: OSError, ValueError: it is none.
+    Raises: OSError, ValueError: the file is not such a file.
     """
     if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:  # before its size is read
         raise ValueError("it may shrink")

@@ -1,4 +1,4 @@
-"""Methods that tasks and clients call over the wire, and their argument formats."""
+"""Methods that tasks and clients call over connections, with their argument formats."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from typing import Any, Final, NamedTuple
 from weft_tensor import errors
 
 PULL: Final = 1
-"""Of a worker: wait for the value of a key. Meta: a `StepKey`, then the key."""
+"""Worker: wait for the value of a key. Meta: a `StepKey`, then the key."""
 RUN_PARTS: Final = 2
-"""Of a worker: run a signature's partitions. Meta: `RunParts`; values: feeds and fetches."""
+"""Worker: run the partitions of a signature. Meta: `RunParts`; values: feeds, in reply fetches."""
 ABORT: Final = 3
-"""Of a worker: end a step. Meta: a `StepKey`, then the error as JSON."""
+"""Worker: abort a step. Meta: a `StepKey`, then the error as JSON."""
 REGISTER: Final = 4
-"""Of a worker: keep parts. Meta: `messages.Register`; values: the graph of each part."""
+"""Worker: register partitions. Meta: `messages.Register`; values: the graph of each partition."""
 FORGET: Final = 5
-"""Of a worker: forget a session and its parts. Meta: `messages.SessionRequest`."""
+"""Worker: remove a session and its partitions. Meta: `messages.SessionRequest`."""
 EXTEND: Final = 6
-"""Of a master: add nodes to a graph. Meta: `messages.SessionRequest`; values: segments of it."""
+"""Master: add nodes to a graph. Meta: `messages.SessionRequest`; values: segments of the graph."""
 RUN_STEP: Final = 7
-"""Of a master: run a signature. Meta: `RunStep`; values: feeds and fetches."""
+"""Master: run a signature. Meta: `RunStep`; values: feeds, in reply fetches."""
 JOIN: Final = 16
-"""Of a worker: wait for the members of a group. Meta: `messages.Join`; in reply: `Group`."""
+"""Worker: wait for the members of a group. Meta: `messages.Join`; in reply: `Group`."""
 BEGIN_PARTIAL: Final = 18
-"""Of a master: begin a partial run. Meta: `RunStep`; in reply: a `StepKey`."""
+"""Master: begin a partial run. Meta: `RunStep`; in reply: a `StepKey`."""
 ADVANCE: Final = 19
-"""Of a master: continue a partial run. Meta: `messages.Advance`; values: feeds and fetches."""
+"""Master: continue a partial run. Meta: `messages.Advance`; values: feeds, in reply fetches."""
 EXPLAIN: Final = 20
-"""Of a master: explain a step. Meta: `messages.Signature`; values: of a `StepReport`."""
+"""Master: explain a step. Meta: `messages.Signature`; values: those of a `StepReport`."""
 CREATE_SESSION: Final = 21
-"""Of a master: open a session. Meta: `messages.OpenSession`; in reply: `messages.Session`."""
+"""Master: open a session. Meta: `messages.OpenSession`; in reply: `messages.Session`."""
 PLAN: Final = 22
-"""Of a master: plan a signature. Meta: `messages.Signature`; in reply: `messages.Planned`."""
+"""Master: plan a signature. Meta: `messages.Signature`; in reply: `messages.Planned`."""
 CLOSE_SESSION: Final = 23
-"""Of a master: close a session. Meta: `messages.SessionRequest`."""
+"""Master: close a session. Meta: `messages.SessionRequest`."""
 STATUS: Final = 24
-"""Describe the task. Meta: `messages.Empty`; in reply: `messages.Status`."""
+"""Task: return its status. Meta: `messages.Empty`; in reply: `messages.Status`."""
 DEFINE: Final = 25
-"""Of a master: add nodes. Meta: `messages.Define`; values: a GraphDef, and constants."""
+"""Master: add nodes. Meta: `messages.Define`; values: a GraphDef, and constants."""
 DEFINE_FUNCTION: Final = 26
-"""Of a master: add a function. Meta: `messages.DefineFunction`; values: as for `DEFINE`."""
+"""Master: add a function. Meta: `messages.DefineFunction`; values: as for `DEFINE`."""
 DIFFERENTIATE: Final = 27
-"""Of a master: add gradients. Meta: `messages.Differentiate`; in reply: `messages.Gradients`."""
+"""Master: add gradients. Meta: `messages.Differentiate`; in reply: `messages.Gradients`."""
 SHAPES: Final = 28
-"""Of a master: describe outputs. Meta: `messages.Names`; values: of `describe_outputs`."""
+"""Master: describe outputs. Meta: `messages.Names`; values: the result of `describe_outputs`."""
 FUNCTIONS: Final = 29
-"""Of a master: functions of a graph. Meta: `messages.Names`; in reply also a GraphDef of them."""
+"""Master: return functions of a graph. Meta: `messages.Names`; in reply also a GraphDef of them."""
 RESET: Final = 30
-"""Of a master: drop the state of all tasks. Meta: `messages.Reset`."""
+"""Master: drop the state of all tasks. Meta: `messages.Reset`."""
 FIND: Final = 17
-"""Of a worker: which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
+"""Worker: return which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
 
 OF_MASTERS: Final = frozenset(
     {
@@ -71,22 +71,25 @@ OF_MASTERS: Final = frozenset(
         RESET,
     }
 )
-"""Methods that clients may call, too; the others are for tasks of the cluster."""
+"""The methods that clients may call too; all others are only for tasks of the cluster."""
 
 VERSION: Final = 1
-"""The version of the metas below, with which each of them begins; both ends must agree."""
+"""The version of the metadata formats below, each of which begins with it; both ends must agree."""
 
 _STEP_KEY = struct.Struct("<B7xQQ")
 
 
 class StepKey(NamedTuple):
-    """One step of one session; numbers of steps grow."""
+    """The identity of a step: the numbers of the session and of the step.
+
+    Later steps have larger ones.
+    """
 
     session: int
     step: int
 
     def pack(self, remaining: bytes = b"") -> bytes:
-        """Encode the key, followed by `remaining`."""
+        """Encode the key, followed by further bytes."""
         return _STEP_KEY.pack(VERSION, *self) + remaining
 
     @classmethod
@@ -94,8 +97,8 @@ class StepKey(NamedTuple):
         """Decode the result of `pack`.
 
         Raises:
-          DataLossError: it is too short.
-          FailedPreconditionError: it is of another version.
+          DataLossError: the data is too short.
+          FailedPreconditionError: the data has another version.
         """
         return cls(*_unpack(_STEP_KEY, meta)), meta[_STEP_KEY.size :]
 
@@ -104,10 +107,10 @@ class RunParts(NamedTuple):
     """The request to a worker to run its partitions of a step.
 
     Attributes:
-      ended: all steps of the session with smaller numbers have ended, except `running`.
-      timeout: in milliseconds; 0 for none.
-      traced: whether the reply's meta holds a `tracing.pack`.
-      running: the steps with smaller numbers that still run.
+      ended: the number below which all steps of the session have ended, except those in `running`.
+      timeout: the timeout in milliseconds; 0 for no limit.
+      traced: True if the meta of the reply should have a trace, encoded by `tracing.pack`.
+      running: the numbers of earlier steps that still run.
     """
 
     session: int
@@ -119,7 +122,7 @@ class RunParts(NamedTuple):
     running: tuple[int, ...] = ()
 
     def pack(self) -> bytes:
-        """Return the bytes of it."""
+        """Encode the request."""
         return _RUN_PARTS.pack(VERSION, *self[:-1]) + struct.pack(
             f"<{len(self.running)}Q", *self.running
         )
@@ -128,7 +131,7 @@ class RunParts(NamedTuple):
     def unpack(cls, meta: bytes) -> RunParts:
         """Decode the result of `pack`.
 
-        Raises: DataLossError: it is too short.
+        Raises: DataLossError: the data is too short.
         """
         fixed, remaining = _unpack(_RUN_PARTS, meta), meta[_RUN_PARTS.size :]
         if len(remaining) % 8:
@@ -141,7 +144,7 @@ _RUN_PARTS = struct.Struct("<B7xQQQQQ?")
 
 
 class RunStep(NamedTuple):
-    """The request to a master to run a step; see `RunParts`."""
+    """The request to a master to run a step; the fields are those of `RunParts`."""
 
     session: int
     signature: int
@@ -149,14 +152,14 @@ class RunStep(NamedTuple):
     traced: bool = False
 
     def pack(self) -> bytes:
-        """Return the bytes of it."""
+        """Encode the request."""
         return _RUN_STEP.pack(VERSION, *self)
 
     @classmethod
     def unpack(cls, meta: bytes) -> RunStep:
         """Decode the result of `pack`.
 
-        Raises: DataLossError: it is too short.
+        Raises: DataLossError: the data is too short.
         """
         return cls(*_unpack(_RUN_STEP, meta))
 

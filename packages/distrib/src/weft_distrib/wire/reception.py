@@ -1,4 +1,4 @@
-"""New connections until their callers are authenticated: few, small, and all in one thread."""
+"""Reception of new connections until their callers are authenticated, on a single thread."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 MAX_NEWCOMERS: Final = 256
-"""Limit on unauthenticated connections. One more replaces the oldest."""
+"""Maximum number of unauthenticated connections; when there is one more, the oldest is closed."""
 
 HELLO_SECONDS: Final = 2 * HANDSHAKE_SECONDS
-"""Limit on the time from the connection to the end of the hello."""
+"""Maximum number of seconds from the connection to the end of the hello."""
 
 _SWEEP_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 0.1
@@ -31,12 +31,12 @@ _DISCARD_BYTES: Final = 1 << 16
 
 
 class Admission(NamedTuple):
-    """The answer to a hello that is accepted.
+    """The answer to an accepted hello.
 
     Attributes:
-      role: of the caller.
-      meta: of the reply.
-      ticket: of the invitation in the reply; b"" for none.
+      role: the role of the caller.
+      meta: the metadata of the reply.
+      ticket: the ticket of the invitation in the reply, or b"".
     """
 
     role: Role
@@ -45,10 +45,14 @@ class Admission(NamedTuple):
 
 
 Admit = Callable[[Hello, Role], Admission]
-"""Takes a hello and the role that the caller's certificate gives; raises why it is refused."""
+"""Rule of admission: receives a hello and the role in the caller's certificate; raises to reject
+the caller.
+"""
 
 Open = Callable[[socket.socket], "tuple[SocketStreams, str, Admit]"]
-"""Takes an accepted socket; returns its stream, the caller's name, and the rule of admission.
+"""Receives an accepted socket; returns its stream, the caller's name, and the rule of admission.
+Raises OpError if the connection is rejected immediately; the caller of the function then closes the
+socket.
 
 Raises OpError where the connection is refused at once; the socket is closed by the caller then.
 """
@@ -60,14 +64,15 @@ Enter = Callable[[SocketStreams, str, int, Admission], None]
 class Reception:
     """Accepts connections and reads the hello of each, without a thread for each.
 
-    A connection costs at most `MAX_HELLO_BYTES` until its hello is accepted, there are at most
-    `MAX_NEWCOMERS` of them, and each has `HELLO_SECONDS`.
+    Until its hello is accepted, a connection uses at most `MAX_HELLO_BYTES`. There are at most
+    `MAX_NEWCOMERS` such connections, and each has `HELLO_SECONDS` to send its hello.
 
     Args:
-      doors: listening sockets, with the rule that opens what they accept; `run` closes them.
-      enter: takes the connections whose hello was accepted.
-      is_closed: returns True once no more connections are wanted. Shutting a door down lets `run`
-        look.
+      doors: listening sockets, with the function that opens the connections they accept; `run`
+        closes the sockets.
+      enter: takes over the connections whose hello was accepted.
+      is_closed: returns True once no more connections should be accepted. Shutting down a listening
+        socket makes `run` check it.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class Reception:
             self._selector.register(key, selectors.EVENT_READ, open_)
 
     def run(self) -> None:
-        """Accept until `is_closed`."""
+        """Accept connections until `is_closed` returns True."""
         sweep_at = 0.0
         while not self._is_closed():
             for key, _ in self._selector.select(_SWEEP_SECONDS if self._newcomers else None):
@@ -123,7 +128,7 @@ class Reception:
         self._advance(newcomer)
 
     def _advance(self, newcomer: _Newcomer) -> None:
-        """Read available bytes; admit the caller, refuse it, or wait for more."""
+        """Read available bytes; admit the caller, reject it, or wait for more bytes."""
         if newcomer not in self._newcomers:
             return  # dropped for a newer one in this round
         try:
@@ -157,10 +162,10 @@ class _Newcomer:
     """An unauthenticated connection.
 
     Attributes:
-      stream, peer: the connection, and the caller's name for messages.
+      stream, peer: the connection, and the name of the caller for messages.
       deadline: in `time.monotonic()`.
       events: the events that the next step waits for.
-      call: the number of the hello.
+      call: the number of the call that contains the hello.
     """
 
     def __init__(self, stream: SocketStreams, peer: str, admit: Admit) -> None:
@@ -173,9 +178,9 @@ class _Newcomer:
         self._is_refused = False
 
     def advance(self) -> Admission | None:
-        """Read available bytes; return the admission of the caller, or None if that is not decided.
+        """Read available bytes; return the caller's admission, or None if more are needed.
 
-        Raises: OSError: the connection has ended, or breaks the protocol.
+        Raises: OSError: the connection has ended, or violates the protocol.
         """
         if self._is_refused:
             self.stream.discard(_DISCARD_BYTES)
@@ -191,7 +196,7 @@ class _Newcomer:
             return None
 
     def _read_frame(self) -> bool:
-        """Read no more than the first frame; return True once it is whole."""
+        """Read at most the first frame; return True once it is complete."""
         while True:
             size = FRAME_BYTES
             if len(self._frame) >= FRAME_BYTES:
@@ -211,7 +216,7 @@ class _Newcomer:
         return self._admit(Hello.unpack(message.meta), certified)
 
     def _refuse(self, error: errors.OpError) -> None:
-        """Send the reason and let the caller read it before the connection closes."""
+        """Send the error, and let the caller read it before the connection is closed."""
         if self.call:  # else the caller's protocol is unknown
             box = Outbox()
             meta = json.dumps(error.to_dict(), default=str).encode()

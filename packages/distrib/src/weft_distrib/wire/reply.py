@@ -1,4 +1,4 @@
-"""A one-shot future."""
+"""A future: a result that is set once, by another thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft_graph.ir.interrupts import taken
 
 
 class Reply:
-    """The reply to a call, or a value of a rendezvous; only the first result counts."""
+    """The reply to a call, or a value of a rendezvous; only the first result is kept."""
 
     __slots__ = ("_outcome", "_queue")
 
@@ -26,7 +26,10 @@ class Reply:
         self._queue.put((None, b"", error))
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the result on one thread; return True if it arrived."""
+        """Wait for the result; return False if it did not arrive in time.
+
+        Only one thread may wait.
+        """
         if self._outcome is None:
             try:
                 self._outcome = taken(self._queue, seconds)
@@ -35,7 +38,7 @@ class Reply:
         return True
 
     def result(self) -> tuple[Any, bytes]:
-        """Return the values, or the value, and the meta; waits for them.
+        """Wait for the result; return the values, or the value, and the metadata.
 
         Raises: OpError: the error that was set.
         """

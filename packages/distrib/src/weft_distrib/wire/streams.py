@@ -1,4 +1,4 @@
-"""Bidirectional byte streams under a channel: a socket, or TLS over one."""
+"""Bidirectional byte streams under a channel: a socket, or TLS over a socket."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from weft_distrib.wire.frames import BUFFER_BYTES
 from weft_tensor import errors
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""Seconds that the other end may take for the handshake."""
+"""Maximum number of seconds that the other end may take for the TLS handshake."""
 
 LINGER_SECONDS: Final = 1.0
-"""Seconds that a rejected connection stays open for the other end to read the reason."""
+"""Seconds for which a rejected connection remains open for the other end to read the error."""
 
 _MAX_FILES = 64
 _MAX_WAITING = 1024
 _RECORD_BYTES = 1 << 14
-"""The most bytes of a record of TLS."""
+"""Maximum size of a TLS record, in bytes."""
 
 _TOGETHER_BYTES = 1 << 16
-"""Number of bytes that a reader waits for if more are expected."""
+"""Number of bytes for which a reader waits if that many are certain to arrive."""
 
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * _MAX_FILES)
 
@@ -39,21 +39,24 @@ _READS: Final = selectors.EVENT_READ
 
 
 class Stream(Protocol):
-    """A connection. One thread reads and another one writes; any may shut it down."""
+    """Interface of a connection.
+
+    One thread reads, another one writes, and any thread may shut it down.
+    """
 
     def begin(self) -> Role:
-        """Authenticate the other end, before anything else; may be called repeatedly.
+        """Authenticate the other end, before any other call; may be called repeatedly.
 
-        Returns: the role in its certificate; that of a peer without certificates.
-        Raises: UnauthenticatedError: an end rejects the other.
+        Returns: the role in its certificate; without certificates, the role of a peer.
+        Raises: UnauthenticatedError: one end rejects the credentials of the other.
         """
         ...
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Wait for bytes and write them to `buffer`; return their number, 0 at the end.
+        """Wait for bytes and write them to `buffer`; return their number, which is 0 at the end.
 
         Args:
-          buffer: of at most `BUFFER_BYTES`, unless that many bytes are certain to come.
+          buffer: a buffer of at most `BUFFER_BYTES`, unless that many bytes are certain to arrive.
         Raises: OSError: the connection is lost.
         """
         ...
@@ -62,13 +65,13 @@ class Stream(Protocol):
         """Send some of the bytes of `buffers`; return their number.
 
         Args:
-          wait: until some can be sent; else return 0 if none can.
+          wait: True to wait until some can be sent; False to return 0 if none can.
         Raises: OSError: the connection is lost.
         """
         ...
 
     def shutdown(self) -> None:
-        """End the stream for both ends; blocked readers and writers are woken."""
+        """End the stream at both ends, waking blocked readers and writers."""
         ...
 
     @property
@@ -77,7 +80,7 @@ class Stream(Protocol):
         ...
 
     def close(self) -> None:
-        """Release it; the reader calls it, last."""
+        """Release the stream; the reader calls this last."""
         ...
 
 
@@ -99,7 +102,7 @@ class _NonBlockingSocket:
 
         Returns: the role, or None while it is not known; and the events of `selectors` to wait
           for before the next attempt.
-        Raises: UnauthenticatedError: the ends do not believe each other.
+        Raises: UnauthenticatedError: one end rejects the credentials of the other.
         """
         return self.begin(), _READS
 
@@ -117,7 +120,7 @@ class _NonBlockingSocket:
         return self._sock.recv(size, socket.MSG_DONTWAIT)
 
     def discard(self, size: int) -> None:
-        """Drop up to `size` bytes that have come.
+        """Drop up to `size` bytes that have arrived.
 
         Raises: OSError: the connection is lost, or has ended.
         """
@@ -125,7 +128,7 @@ class _NonBlockingSocket:
             _limit_piece(socket.socket.recv(self._sock, size, socket.MSG_DONTWAIT))
 
     def end_sending(self) -> None:
-        """Let the other end see that nothing more comes."""
+        """Signal to the other end that no more bytes follow."""
         socket.socket.shutdown(self._sock, socket.SHUT_WR)
 
 
@@ -136,10 +139,10 @@ def _limit_piece(data: bytes) -> bytes:
 
 
 class SocketStream(_NonBlockingSocket):
-    """A plain socket.
+    """A stream over a plain socket.
 
     Args:
-      sock: connected, blocking; the stream closes it.
+      sock: a connected, blocking socket; the stream closes it.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -162,12 +165,12 @@ class SocketStream(_NonBlockingSocket):
 
 
 class LocalStream(_NonBlockingSocket):
-    """A socket between processes of one machine, which also carries file descriptors.
+    """A stream between processes of one machine, which also carries file descriptors.
 
     An attached file is sent with the next bytes, so it arrives before them.
 
     Args:
-      sock: of the family AF_UNIX, connected, blocking; the stream closes it.
+      sock: a connected, blocking socket of the family AF_UNIX; the stream closes it.
     """
 
     transport = "shared memory"
@@ -234,16 +237,17 @@ def _close_all(files: deque[int]) -> None:
 
 
 class TlsStream(_NonBlockingSocket):
-    """TLS over a socket.
+    """A stream with TLS over a socket.
 
-    OpenSSL lets one thread at a time use a connection, so no thread waits inside it: the socket is
-    non-blocking, and threads wait outside.
+    OpenSSL permits only one thread at a time to use a connection. So the socket is non-blocking,
+    and threads wait outside of OpenSSL.
 
     Args:
-      sock: connected; the stream closes it.
-      context: context of this end.
-      peer: the other end, for messages.
-      host: the server's name for clients; None at the server's end.
+      sock: a connected socket; the stream closes it.
+      context: the TLS context of this end.
+      peer: the name of the other end, for messages.
+      host: for clients, the host name that the server's certificate must have; None at the server's
+        end.
     """
 
     _sock: ssl.SSLSocket
@@ -305,7 +309,7 @@ class TlsStream(_NonBlockingSocket):
             raise refusal(error, self._peer) from error
 
     def _wait_for_close(self) -> None:
-        """Let the other end read why: closing before it has ended would throw that away."""
+        """Wait until the other end closes: closing first could discard the error for it."""
         with suppress(OSError):
             self.end_sending()
             self._sock.settimeout(LINGER_SECONDS)
@@ -368,9 +372,9 @@ class TlsStream(_NonBlockingSocket):
             self._wait(events)
 
     def _wait_for(self, certain: int) -> None:
-        """Wait for bytes, for many together if many are certain to arrive.
+        """Wait for bytes; if many are certain to arrive, wait for many together.
 
-        OpenSSL may already have a part of the record that it waits for.
+        OpenSSL may already have buffered a part of the record.
         """
         batch_bytes = max(min(certain - 2 * _RECORD_BYTES, _TOGETHER_BYTES), 1)
         if batch_bytes != self._batch_bytes:
@@ -394,7 +398,7 @@ class TlsStream(_NonBlockingSocket):
 
 
 def _merge_into_records(buffers: Sequence[memoryview]) -> Sequence[memoryview]:
-    """Return the same bytes, with short buffers merged with the following ones into one record."""
+    """Merge short buffers with the following ones to fill TLS records."""
     if len(buffers) < 2 or len(buffers[0]) >= _RECORD_BYTES:
         return buffers
     first, *remaining = buffers
@@ -414,10 +418,10 @@ SocketStreams = SocketStream | LocalStream | TlsStream
 def stream_of(
     sock: socket.socket, context: ssl.SSLContext | None, peer: str, host: str | None = None
 ) -> SocketStream | TlsStream:
-    """Return the stream of a channel: the socket, or TLS over it with a context.
+    """Return the stream for a channel: over the socket, or with a context by TLS over the socket.
 
     Args:
-      host: as for `TlsStream`.
+      host: see `TlsStream`.
     Raises: UnavailableError: the socket is no longer connected.
     """
     if sock.family != socket.AF_UNIX:

@@ -1,4 +1,4 @@
-"""Traffic of a connection."""
+"""Counters of the traffic of connections."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class Traffic(NamedTuple):
     """The traffic of one connection between two tasks, or a client and a task.
 
     Attributes:
-      peer: the other end.
-      transport: of large values: "socket", "tls" or "shared memory".
+      peer: the name of the other end.
+      transport: the transport of large values: "socket", "tls" or "shared memory".
       messages_sent, messages_received: calls and replies.
-      bytes_sent, bytes_received: of their values.
-      bytes_shared: sent bytes that were copied once to shared memory.
-      bytes_copied: sent bytes that were copied before a socket accepted them: strings, and large
-        non-contiguous values. All others are sent without a copy.
+      bytes_sent, bytes_received: the bytes of their values.
+      bytes_shared: the sent bytes that were copied to shared memory.
+      bytes_copied: the sent bytes that were copied before they were written to a socket: strings,
+        and large non-contiguous values.
     """
 
     peer: str
@@ -30,7 +30,7 @@ class Traffic(NamedTuple):
 
 
 class Counters:
-    """Counters of a connection: senders update them under its lock, and one thread receives."""
+    """Counters of a connection; senders update them under its lock, and one thread receives."""
 
     __slots__ = ("copied", "received", "received_bytes", "sent", "sent_bytes", "shared")
 
@@ -53,7 +53,7 @@ class Counters:
 
 
 class Carried:
-    """Totals of all connections of this process, including ended ones."""
+    """Totals over all connections of this process, including those that have ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,14 +66,14 @@ class Carried:
             self._open.add(counters)
 
     def end(self, counters: Counters) -> None:
-        """Keep the count of a connection, and let go of it."""
+        """Keep the counts of a connection that has ended."""
         with self._lock:
             self._open.discard(counters)
             self._received += counters.received_bytes
             self._sent += counters.sent_bytes
 
     def bytes(self) -> tuple[int, int]:
-        """Return the bytes of received values, and of sent values."""
+        """Return the numbers of bytes of received and of sent values."""
         with self._lock:
             received = self._received + sum(item.received_bytes for item in self._open)
             return received, self._sent + sum(item.sent_bytes for item in self._open)

@@ -17,10 +17,10 @@ from weft_tensor import dtypes, errors
 from weft_tensor.allocator import cpu_allocator
 
 INLINE_BYTES: Final = 1 << 14
-"""Values of more bytes than this follow the head of their message."""
+"""Maximum size in bytes of a value in the head of a message; larger ones follow the head."""
 
 _MAX_INLINE_BYTES = 1 << 20
-"""Maximum total bytes of small values inside a message's head; others follow it."""
+"""Maximum total size in bytes of the values in the head of a message; further ones follow it."""
 
 _DEAD_FLAG, _INLINE_FLAG, _SHARED_FLAG = 1, 2, 4
 _BLOCK = struct.Struct("<Q")
@@ -34,10 +34,10 @@ _codes: dict[np.dtype[Any], int] = {}
 
 
 class Pieces:
-    """Bytes in several pieces, which arrive as one array of uint8.
+    """Bytes in several pieces, which the receiver gets as one array of uint8.
 
     Args:
-      buffers: the pieces, in order; none is copied.
+      buffers: the pieces in order; they are not copied.
     """
 
     __slots__ = ("buffers", "nbytes")
@@ -48,19 +48,19 @@ class Pieces:
         self.nbytes = sum(view.nbytes for view in self.buffers)
 
     def joined(self) -> np.ndarray:
-        """Return a copy in one piece."""
+        """Return a copy of all bytes in one piece."""
         return np.frombuffer(b"".join(self.buffers), np.uint8)
 
 
 class Packed(NamedTuple):
-    """The layout of values.
+    """The layout of the values of a message.
 
     Attributes:
-      head: their descriptions and the bytes of small ones.
-      bulk: the bytes of large ones, in order; each keeps its array alive.
-      nbytes: of all.
-      shared: of those that are in shared memory.
-      copied: of those in `bulk` that are copies.
+      head: the descriptions of the values, and the bytes of small ones.
+      bulk: the bytes of large values in order; each keeps its array alive.
+      nbytes: the size of all values.
+      shared: the size of the values in shared memory.
+      copied: the size of the values in `bulk` that are copies.
     """
 
     head: bytes
@@ -71,7 +71,7 @@ class Packed(NamedTuple):
 
 
 def pack(values: Sequence[Any]) -> Packed:
-    """Lay values out, without copying large ones.
+    """Compute the layout of values, without copying large ones.
 
     Args:
       values: arrays, NumPy scalars, bytes, `Pieces`, `DEAD`, or results of `Pool.put`.
@@ -163,11 +163,11 @@ def _pack_strings(array: np.ndarray) -> bytes:
 
 
 class Slot:
-    """An incoming value.
+    """An incoming value, whose bytes may not have arrived yet.
 
     Attributes:
       buffer: the destination of its bytes; empty if there are none.
-      inline: whether they are in the head.
+      inline: True if its bytes are in the head.
     """
 
     __slots__ = ("_array", "_shape", "_text", "buffer", "inline")
@@ -198,7 +198,7 @@ class Slot:
             self.buffer = _bytes_of(self._array)
 
     def take(self) -> Any:
-        """Return the complete value in the form used by kernels."""
+        """Return the complete value in the form that kernels use."""
         array = self._array
         if array is None:
             return DEAD
@@ -255,11 +255,11 @@ def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def describe(
     head: memoryview, count: int, limit: int, mapped: Mapped | None = None
 ) -> tuple[list[Slot], int, int]:
-    """Parse the values that a head describes, with the length of the descriptions and of bytes.
+    """Parse the descriptions of values in a head; return also the sizes of both.
 
     Args:
-      limit: maximum total bytes.
-      mapped: the shared memory of the other end.
+      limit: the maximum total size in bytes.
+      mapped: the shared memory of the other end, or None.
     Raises:
       DataLossError: a description is truncated or inconsistent.
       ResourceExhaustedError: the values exceed `limit`.

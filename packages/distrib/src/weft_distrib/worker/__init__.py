@@ -1,1 +1,1 @@
-"""A task's side of a step: partitions, and the values that they exchange with others."""
+"""The worker of a task: its partitions of steps, and the exchange of values between tasks."""

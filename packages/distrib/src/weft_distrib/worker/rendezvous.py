@@ -23,23 +23,24 @@ ChannelTo = Callable[[DeviceParts], Channel]
 
 @lru_cache(4096)
 def task_of(device: str) -> DeviceParts:
-    """Return the task of a device, from its full name."""
+    """Return the task of a device, from the device's full name."""
     return DeviceParts(*parse(device)[:3])
 
 
 class StepRendezvous(Rendezvous):
     """One task's side of the rendezvous of a step.
 
-    Sent values stay here until their receiver requests them: a partition of this task, or another
-    task by `serve`. Values of other tasks are requested as soon as they are needed.
+    Sent values are kept here until their receiver requests them: a partition of this task, or
+      another task by `serve`. Values of other tasks are requested as soon as a partition needs
+      them.
 
     Args:
-      key: the step.
+      key: the identity of the step.
       task: this task.
-      devices: of this task, by name.
+      devices: the devices of this task by name.
       channel_to: returns the connection to another task.
     Attributes:
-      passages: records of transfers from and to other tasks; None to record none.
+      passages: records of transfers from and to other tasks; None if they are not recorded.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class StepRendezvous(Rendezvous):
         self.passages: list[Passage] | None = None
 
     def send(self, key: str, value: Any) -> None:
-        """See the base class; values that leave the task are copied to the host's memory first."""
+        """See the base class; a value for another task is first copied to the host's memory."""
         sender, receiver = ends_of(key)
         device = None if receiver == CALLER or sender == CALLER else self._devices[sender]
         if device is None:
@@ -68,7 +69,7 @@ class StepRendezvous(Rendezvous):
             super().send(key, value)
 
     def receive(self, key: str, done: Done) -> None:
-        """See the base class; values of another task are pulled from there."""
+        """See the base class; a value of another task is requested from there."""
         device = ends_of(key)[0]
         sender = self._task if device == CALLER else task_of(device)
         if sender == self._task:
@@ -88,11 +89,11 @@ class StepRendezvous(Rendezvous):
             pull.fail(raised)
 
     def serve(self, key: str, call: Call) -> None:
-        """Answer another task's pull as soon as the value is available."""
+        """Answer another task's request for a value as soon as the value is available."""
         super().receive(key, _Served(self, key, call))
 
     def abort(self, error: errors.OpError) -> None:
-        """See the base class; pulls are taken back."""
+        """See the base class; requests to other tasks are canceled."""
         super().abort(error)
         with self._lock:
             pulls = list(self._pulls.values())
@@ -101,18 +102,21 @@ class StepRendezvous(Rendezvous):
 
     @property
     def pending(self) -> int:
-        """See the base class; pulls are waiting, too."""
+        """See the base class; requests to other tasks are counted."""
         with self._lock:
             pulls = len(self._pulls)
         return super().pending + pulls
 
     def note(self, key: str, nbytes: int = 0, link: str = "", requested: int = 0) -> None:
-        """Record that a value leaves, or has arrived by some link, if recording is on."""
+        """Record that a value has left, or has arrived over a link, if transfers are recorded."""
         if self.passages is not None:
             self.passages.append(Passage(key, time.time_ns(), nbytes, link, requested))
 
     def take(self, key: str) -> bool:
-        """Remove a pull; return True to the first caller, which then notifies the receiver."""
+        """Remove a request.
+
+        Return True only for the first caller, which then notifies the receiver.
+        """
         with self._lock:
             return self._pulls.pop(key, None) is not None
 
@@ -133,7 +137,7 @@ class _Outbound:
 
 
 class _Served:
-    """Receives the value that another task has pulled."""
+    """Receives a value that another task has requested, and sends it."""
 
     def __init__(self, rendezvous: StepRendezvous, key: str, call: Call) -> None:
         self._rendezvous, self._key, self._call = rendezvous, key, call
@@ -148,7 +152,7 @@ class _Served:
 
 
 class _Pull:
-    """A requested value; notifies the receiver once."""
+    """A value that was requested from another task; notifies the receiver once."""
 
     def __init__(self, rendezvous: StepRendezvous, key: str, done: Done) -> None:
         self._rendezvous, self._key, self._done = rendezvous, key, done

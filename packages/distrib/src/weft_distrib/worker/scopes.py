@@ -1,4 +1,4 @@
-"""A session's scope in a task: its devices and state, and the permissions of its partitions."""
+"""The scope of a session in a task: devices and state, and permissions of partitions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from weft_graph.ir.traits import State
 from weft_tensor import errors
 
 _PATHS: Final = frozenset({"filename", "filenames", "data_source_name"})
-"""Inputs with names of files that are opened after the kernel, such as a dataset's."""
+"""Inputs with the names of files that are opened later than the kernel runs, such as those of
+datasets.
+"""
 
 
 class Scope:
     """A session's view of a task.
 
     Attributes:
-      devices: by name.
-      resources: the state; the session's private state ends with it.
+      devices: the devices by name.
+      resources: the state of the session; its private part ends with the session.
     """
 
     def __init__(self, devices: Mapping[str, Device], resources: ResourceManager) -> None:
@@ -33,12 +35,13 @@ class Scope:
 
 
 class Scopes:
-    """The views that sessions have of one task.
+    """The scopes of all sessions in one task.
 
     Args:
-      task: its name.
-      devices, resources: for sessions whose client is in this process.
-      roots: the file roots of other sessions.
+      task: the name of the task.
+      devices, resources: the devices and the state of the task, which sessions with clients in this
+        process use.
+      roots: the file roots of all other sessions.
     """
 
     def __init__(
@@ -58,15 +61,15 @@ class Scopes:
         return Scope(seen, resources)
 
     def host(self, trusted: bool) -> Device:
-        """Return a device that belongs to no session; `trusted` is as for `of`."""
+        """Return a device that does not belong to a session; `trusted` is as for `of`."""
         return next(iter(self._scope_for(self._resources, trusted).devices.values()))
 
     def of(self, session: int, isolated: bool, trusted: bool) -> Scope:
-        """Return the view of a session.
+        """Return the scope of a session.
 
         Args:
-          isolated: it shares no state with others.
-          trusted: its client is in this process.
+          isolated: True if the session does not share state with others.
+          trusted: True if the client is in this process.
         """
         result = self._by_session.get(session)
         if result is None:
@@ -82,7 +85,7 @@ class Scopes:
 
 
 class _Guard:
-    """Guard that restricts sessions whose client is in another process."""
+    """Restricts the kernels of sessions whose client is in another process."""
 
     def __init__(self, task: str, roots: FileRoots) -> None:
         self._task = task
@@ -131,7 +134,7 @@ class _Guard:
 
 
 def _path_places(node: Node) -> list[int]:
-    """Which inputs name files."""
+    """Return the inputs of a node that are names of files."""
     names = [argument.name for argument in node.op_def.inputs]
     simple = len(names) == len(node.inputs)
     return [i for i, name in enumerate(names) if name in _PATHS] if simple else []

@@ -11,10 +11,10 @@ from weft_tensor import errors
 
 
 class Abortable(Protocol):
-    """A step, as far as this module cares."""
+    """Interface of a step that can be aborted."""
 
     def abort(self, error: errors.OpError) -> None:
-        """End it, unless it has ended."""
+        """Abort the step, unless it has ended."""
         ...
 
 
@@ -24,11 +24,11 @@ S = TypeVar("S", bound=Abortable)
 class Steps(Generic[S]):
     """The steps of all sessions that have partitions here.
 
-    A step begins with its first event: the order to run, a pull of another task, or the order to
-    abort. Events after its end are rejected, so no step is ever begun again.
+    A step begins with its first event: a request to run, a request for a value by another task, or
+      a request to abort. Events after its end are rejected, so a step never begins twice.
 
     Args:
-      make: creates the object of a step.
+      make: creates the object for a step.
     """
 
     def __init__(self, make: Callable[[StepKey], S]) -> None:
@@ -37,19 +37,19 @@ class Steps(Generic[S]):
         self._sessions: dict[int, _Session[S]] = {}
 
     def add_session(self, session: int) -> None:
-        """Allow steps of a session; idempotent."""
+        """Allow steps of a session; may be called repeatedly."""
         with self._lock:
             self._sessions.setdefault(session, _Session())
 
     def has_session(self, session: int) -> bool:
-        """Return True if a session was added and not yet removed, so that it may run steps."""
+        """Return True if a session was added and not removed."""
         with self._lock:
             return session in self._sessions
 
     def open(self, key: StepKey) -> S:
-        """Return the step of a key, begun if it is new.
+        """Return the step with a key, which begins if it is new.
 
-        Raises: AbortedError: the session has no parts here, or the step is over.
+        Raises: AbortedError: the session has no partitions here, or the step has ended.
         """
         with self._lock:
             session = self._sessions.get(key.session)
@@ -66,7 +66,7 @@ class Steps(Generic[S]):
             return step
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """Abort a step, which may not have begun; does nothing if it has ended."""
+        """Abort a step, even before it has begun; does nothing if it has ended."""
         try:
             step = self.open(key)
         except errors.AbortedError:
@@ -74,10 +74,11 @@ class Steps(Generic[S]):
         step.abort(error)
 
     def end_before(self, session: int, number: int, running: Collection[int] = ()) -> None:
-        """Drop the steps of a session with smaller numbers, which have ended everywhere.
+        """Remove the steps of a session with smaller numbers, which have ended in all tasks.
 
         Args:
-          running: exceptions, so that a long-running step does not keep all later ones here.
+          running: the numbers of steps that still run; without these exceptions, one long step
+            would keep all later ones.
         """
         with self._lock:
             result = self._sessions.get(session)
@@ -90,7 +91,7 @@ class Steps(Generic[S]):
             step.abort(errors.CancelledError("the step has ended"))
 
     def remove_session(self, session: int, error: errors.OpError) -> None:
-        """Abort the steps of a session, and forget it; does nothing if it is unknown."""
+        """Abort the steps of a session and remove it; does nothing if it is unknown."""
         with self._lock:
             result = self._sessions.pop(session, None)
         for step in result.steps.values() if result is not None else ():

@@ -1,4 +1,4 @@
-"""Threads for blocking work, one per call, kept idle for a while."""
+"""Threads for blocking calls, one for each call; idle threads are kept for a while."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _IDLE_SECONDS = 10.0
 class WaitingThreads:
     """Pool that runs each call immediately, on an idle thread or a new one.
 
-    A pool of fixed size will not do: steps may wait for other steps.
+    A pool of fixed size could deadlock, because steps may wait for other steps.
 
     Args:
       name: name of the threads.
-      most: how many there may be.
+      most: the maximum number of threads.
     """
 
     def __init__(self, name: str, most: int = MOST) -> None:
@@ -32,9 +32,9 @@ class WaitingThreads:
         self._idle: list[SimpleQueue[Callable[[], None]]] = []
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Run `call`, which must not raise.
+        """Run `call`, which must not raise, on a thread.
 
-        Raises: ResourceExhaustedError: so many run that there can be no thread for it.
+        Raises: ResourceExhaustedError: the maximum number of calls is running.
         """
         with self._lock:
             idle = self._idle.pop() if self._idle else None

@@ -1,4 +1,4 @@
-"""Traces of steps over several tasks, aligned to the master's clock."""
+"""Traces of steps over several tasks, converted to the master's clock."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from weft_tensor import errors
 _TIMES = struct.Struct("<QQQ")  # began, ended, bytes of the StepStats
 
 SEND_THREAD = 0xFFFFFFFF
-"""Number of the pseudo-thread of transfers in a trace; no thread has it."""
+"""Number of the pseudo-thread that has the transfers in a trace."""
 
 
 class Passage(NamedTuple):
-    """One end of the transfer of a value between two tasks.
+    """One end of a transfer of a value between two tasks.
 
     Attributes:
-      key: its rendezvous key.
-      at: when it left or arrived, in nanoseconds since the epoch.
-      nbytes: size of an arrived value.
-      link: transport of an arrived value: "shared memory", "socket" or "tls"; "" if it left.
-      asked: request time of an arrived value.
+      key: the rendezvous key.
+      at: the time when the value left or arrived, in nanoseconds since the epoch.
+      nbytes: the size of a value that arrived.
+      link: the transport of a value that arrived: "shared memory", "socket" or "tls"; "" if it
+        left.
+      asked: the time when a value that arrived was requested.
     """
 
     key: str
@@ -45,7 +46,7 @@ class Passage(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """A worker's trace of its partitions, by the clock of the master."""
+    """A worker's trace of its partitions, by the master's clock."""
 
     stats: Any
     passages: list[Passage]
@@ -54,11 +55,11 @@ class Traced(NamedTuple):
 def pack(
     trace: StepTrace, start: int, devices: Mapping[str, Device], passages: Sequence[Passage] = ()
 ) -> bytes:
-    """Encode a worker's trace: StepStats, and its start and end by the worker's clock.
+    """Encode a worker's trace: StepStats, with its start and end by the worker's clock.
 
     Args:
-      start: in nanoseconds since the epoch.
-      devices: of the worker, by their full names.
+      start: the start of the step, in nanoseconds since the epoch.
+      devices: the worker's devices by their full names.
     """
     for record in trace.records:
         if record.device not in devices:  # the node's requested device
@@ -76,8 +77,8 @@ def unpack(data: bytes, sent: int, actual: int) -> Traced:
     """Decode a worker's trace, and convert it to the clock of the master.
 
     Args:
-      sent, got: when the master sent its order and received the reply, by its own clock.
-    Raises: DataLossError: it is not a trace.
+      sent, actual: the times when the master sent its request and received the reply, by its clock.
+    Raises: DataLossError: the data is not a trace.
     """
     if len(data) < _TIMES.size:
         raise errors.DataLossError(f"a trace cannot have {len(data)} bytes")
@@ -105,9 +106,10 @@ def unpack(data: bytes, sent: int, actual: int) -> Traced:
 def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
     """Add transfers between tasks to the StepStats of a step.
 
-    Each is shown on the sending device, from ready-and-requested to received. The label has the
-    number of bytes, the transport and the duration. For a value that left after its sender's trace
-    was encoded, the end of its node is used.
+    Each transfer is shown on the sending device, from the time when the value was both ready and
+    requested until it was received. The label has the number of bytes, the transport and the
+    duration. If a value left after its sender's trace was encoded, the end of its node is used as
+    its send time.
     """
     end_times, receives = _index_by_iteration(stats)
     left: dict[str, int] = {}
@@ -139,7 +141,7 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
 def _index_by_iteration(
     stats: Any,
 ) -> tuple[dict[tuple[str, str, int], int], dict[tuple[str, str, int], Any]]:
-    """When executions ended by device, node and iteration; Receives by their transfers' names."""
+    """Index end times by device, node and iteration, and Receives by transfer name."""
     end_times, receives = {}, {}
     for device in stats.dev_stats:
         for node in device.node_stats:
@@ -152,7 +154,7 @@ def _index_by_iteration(
 
 
 def _iteration_of(key: str) -> int:
-    """Return the tag of the iteration in the name that a value has in the rendezvous."""
+    """Return the tag of the iteration in the rendezvous key of a value."""
     tag = 0
     for part in reversed(key.split(";")[3:]):
         tag = iteration_tag(tag, int(part.rpartition(":")[2]))
@@ -160,7 +162,7 @@ def _iteration_of(key: str) -> int:
 
 
 def _begin_at(receive: Any, sent: int) -> None:
-    """Set the start of a Receive to the send time, and record the wait before it."""
+    """Set the start of a Receive to the send time of its value, and record the wait before it."""
     requested, end = receive.all_start_nanos, receive.all_start_nanos + receive.all_end_rel_nanos
     start = min(max(requested, sent), end)
     label = NodeLabel.parse(receive.timeline_label, receive.node_name)
@@ -171,10 +173,10 @@ def _begin_at(receive: Any, sent: int) -> None:
 
 
 def clock_ahead(sent: int, began: int, ended: int, got: int) -> int:
-    """Return the nanoseconds that a worker's clock is ahead of the master's.
+    """Return by how many nanoseconds a worker's clock is ahead of the master's.
 
-    Both messages are assumed to take the same time. If the four times are consistent with a single
-    clock, the result is 0.
+    It is assumed that the request and the reply take the same time. If the four times are
+    consistent with a single clock, the result is 0.
     """
     if sent <= began and ended <= got:
         return 0

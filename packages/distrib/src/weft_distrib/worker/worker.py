@@ -1,4 +1,4 @@
-"""The worker of a task: stores partitions and runs them for masters."""
+"""The worker of a task, which stores partitions and runs them for masters."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ Done = Callable[[list[Any], bytes], None]
 
 
 class Peers(Protocol):
-    """Connections to the workers of other tasks. `connect` may wait, `channel` does not."""
+    """Interface of the connections to other workers; `connect` may wait, `channel` does not."""
 
     def connect(self, task: DeviceParts) -> Channel:
-        """Return the connection to a task, made if there is none.
+        """Return the connection to a task, which is opened if necessary.
 
-        Raises: UnavailableError: it does not answer.
+        Raises: UnavailableError: the task does not answer.
         """
         ...
 
     def channel(self, task: DeviceParts) -> Channel:
-        """Return the connection that `connect` has made.
+        """Return the connection that `connect` has opened.
 
-        Raises: UnavailableError: it is lost.
+        Raises: UnavailableError: the connection is lost.
         """
         ...
 
@@ -80,11 +80,11 @@ class _Signature:
     """A task's partitions of a signature.
 
     Attributes:
-      graphs: their serialized form, by device.
+      graphs: the serialized partitions by device.
       executable: the executable of the partitions.
-      scope: the session's view of the task.
-      host_code: whether a partition calls Python functions, which may take any time.
-      epoch: of the state when they were derived.
+      scope: the scope of the session in the task.
+      host_code: True if a partition calls Python functions, which may take any time.
+      epoch: the epoch of the state when the executable was derived.
     """
 
     __slots__ = ("epoch", "executable", "graphs", "host_code", "scope")
@@ -98,18 +98,18 @@ class _Signature:
 
 
 class Worker:
-    """One task's devices, state and partitions.
+    """The devices, the state and the partitions of one task.
 
     Args:
-      task: this task.
-      config: of the server, whose devices and threads all sessions share.
-      peers: the other tasks.
+      task: the name of this task.
+      config: the options of the server, whose devices and threads all sessions share.
+      peers: the connections to other tasks.
       roots: the file roots of sessions of other processes.
-      machine: as for `DeviceDescription`.
+      machine: see `DeviceDescription`.
     Attributes:
-      incarnation: changes with each restart of the task.
+      incarnation: a number that changes with each restart of the task.
       collectives: runs collective operations of its steps.
-      when_forgotten: called with the number of each dropped session, and the reason.
+      when_forgotten: called with the number of each removed session, and the reason.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Worker:
         """Return a device that folds constants, as a session sees it.
 
         Args:
-          trusted: the session's client is in this process.
+          trusted: True if the client of the session is in this process.
         """
         return self._scopes.host(trusted)
 
@@ -155,7 +155,7 @@ class Worker:
         return WorkerStep(rendezvous)
 
     def describe(self) -> list[str]:
-        """Return the devices, as JSON of their descriptions."""
+        """Return the descriptions of the devices as JSON."""
         devices = list(self.devices.values())
         described = [replace(device.describe(devices), machine=self._machine) for device in devices]
         return [json.dumps(item.to_dict()) for item in described]
@@ -165,13 +165,14 @@ class Worker:
     def register(
         self, request: messages.Register, graphs: Sequence[Any], trusted: bool = False
     ) -> None:
-        """Keep the parts of a signature.
+        """Register the partitions of a signature.
 
         Args:
-          trusted: the session's client is in this process.
+          trusted: True if the client of the session is in this process.
         Raises:
-          PermissionDeniedError: a part calls functions of another process.
-          OpError: a part is none, its device is not here, or a kernel refuses its attributes.
+          PermissionDeniedError: a partition calls Python functions of another process.
+          OpError: a partition is malformed, its device does not belong to this task, or a kernel
+            rejects its attributes.
         """
         self._steps.add_session(request.session)
         self._keep(request, graphs, trusted)
@@ -216,7 +217,7 @@ class Worker:
         return derive_parts(parts, devices, self._overlap, feeds, fetches)
 
     def forget(self, session: int, error: errors.OpError | None = None) -> None:
-        """Drop the parts of a session, and end its steps."""
+        """Remove the partitions of a session, and end its steps."""
         error = error or errors.CancelledError("the session was closed")
         self._steps.remove_session(session, error)
         for key in [key for key in self._signatures if key[0] == session]:
@@ -226,7 +227,7 @@ class Worker:
             listener(session, error)
 
     def find(self, request: messages.Find) -> messages.Found:
-        """Return which shared resources the task has.
+        """Return which of some shared resources the task has.
 
         Raises: DataLossError: the numbers of containers and names differ.
         """
@@ -238,28 +239,28 @@ class Worker:
         return messages.Found([int(self.resources.has(*pair)) for pair in pairs])
 
     def open_rendezvous(self, key: StepKey) -> StepRendezvous:
-        """Open the rendezvous of a step that may run later or never; other tasks can pull from it.
+        """Open the rendezvous of a step that may never run here; other tasks can pull from it.
 
         Args:
-          key: of a session's step; or with a number that no session has.
-        Raises: AbortedError: the step is over.
+          key: the key of a step of a session, or one with a number that no session has.
+        Raises: AbortedError: the step has ended.
         """
         self._steps.add_session(key.session)
         return self._steps.open(key).rendezvous
 
     def find_rendezvous(self, key: StepKey) -> StepRendezvous:
-        """Return a rendezvous that `open_rendezvous` made.
+        """Return a rendezvous that `open_rendezvous` has created.
 
-        Raises: AbortedError: there is none, or none any more.
+        Raises: AbortedError: it does not exist or was closed.
         """
         return self._steps.open(key).rendezvous
 
     def close_rendezvous(self, key: StepKey, error: errors.OpError) -> None:
-        """Abort a rendezvous made by `open_rendezvous`, if it exists."""
+        """Abort a rendezvous that `open_rendezvous` has created, if it still exists."""
         self._steps.remove_session(key.session, error)
 
     def rendezvous_of(self, key: StepKey) -> StepRendezvous:
-        """Return another task's rendezvous of this key, to receive from."""
+        """Return a rendezvous for receiving values with this key from another task."""
         return self._make_step(key).rendezvous
 
     # -------------------------------------------------------------------------- steps
@@ -272,13 +273,15 @@ class Worker:
         fail: Callable[[errors.OpError], None],
         mine: bool = False,
     ) -> Callable[[], None] | None:
-        """Run the partitions of a step on a thread that may block, and call `done` or `fail`.
+        """Run the partitions of a step on a thread that may block; then call `done` or `fail`.
 
         Args:
-          done: receives the fetches and, if the step is traced, a `tracing.pack`.
-          mine: this thread only waits for the step. Running the partitions on it saves two thread
-            switches, unless a kernel could block it past a deadline, or a Python function forever.
-        Returns: a function for this thread to call; None if another thread runs the partitions.
+          done: receives the fetches, and the result of `tracing.pack` if the step is traced.
+          mine: True if this thread only waits for the step. Running the partitions on it saves two
+            thread switches; this is not done if a kernel could block it past a deadline, or a
+            Python function forever.
+        Returns: a function that runs the partitions, which this thread must call; None if another
+          thread runs them.
         """
         signature = self._signatures.get((request.session, request.signature))
         run = partial(self._run, request, values, done, fail)
@@ -289,7 +292,7 @@ class Worker:
 
     @property
     def steps(self) -> tuple[int, int]:
-        """Return the numbers of ended and of running steps."""
+        """Return the number of ended steps and the number of running steps."""
         with self._counting:
             return self._num_ended, self._num_started - self._num_ended
 
@@ -335,7 +338,7 @@ class Worker:
         values: Sequence[Any],
         trace: StepTrace | None,
     ) -> list[Any]:
-        """Run the partitions of a step on this thread and return the fetches."""
+        """Run the partitions of a step on this thread, and return the fetches."""
         executable = self._executable(request.session, request.signature)
         deadline = time.monotonic() + request.timeout / 1000 if request.timeout else None
         return self._runner.run_watched(
@@ -348,7 +351,7 @@ class Worker:
         )
 
     def _executable(self, session: int, signature: int) -> Executable:
-        """Return the executable of a signature, derived again if state was dropped since."""
+        """Return the executable of a signature; it is derived again if state was dropped since."""
         result = self._signature(session, signature)
         epoch = result.scope.resources.epoch
         if result.epoch != epoch:
@@ -366,11 +369,11 @@ class Worker:
         return result
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """End a step here."""
+        """Abort a step in this task."""
         self._steps.abort(key, error)
 
     def leave(self) -> None:
-        """Reject new steps and partitions; running ones continue."""
+        """Reject new steps and partitions; running steps continue."""
         self._leaving = True
 
     def _check_staying(self) -> None:
@@ -387,7 +390,7 @@ class Worker:
     # ------------------------------------------------------------------------ service
 
     def serve(self, call: Call) -> bool:
-        """Handle a call of another task; return False if it is not one of a worker's."""
+        """Handle a call of another task; return False if it is not a method of workers."""
         result = _METHODS.get(call.method)
         if result is not None:
             result(self, call)
@@ -447,7 +450,7 @@ class Worker:
         call.reply()
 
     def close(self) -> None:
-        """End all steps, and let go of all state."""
+        """End all steps, and release all state."""
         self._runner.close()
         self.resources.clear()
 
@@ -467,9 +470,9 @@ def _ascending(places: Sequence[int]) -> bool:
 
 
 def _renumber(parts: Any, attribute: str) -> int:
-    """Renumber the feeds or fetches of partitions among those of this task; return their number.
+    """Renumber the feeds or fetches of partitions within this task; return their number.
 
-    The master sends and expects them in the order of the whole step.
+    The master sends feeds and expects fetches in the order of the whole step.
     """
     places = sorted({place for part in parts for place in getattr(part, attribute)})
     index = {place: i for i, place in enumerate(places)}
