@@ -198,12 +198,12 @@ def conv2d_transpose(
 def atrous_conv2d(
     value: Any, filters: Any, rate: int, padding: Any, name: str | None = None
 ) -> Output:
-    """`conv2d` with stride 1 and `rate - 1` positions skipped between taps.
+    """Compute `conv2d` with stride 1 and `rate - 1` skipped positions between taps.
 
     Args:
       value: floating, shape (N, H, W, C).
       filters: same dtype, shape (KH, KW, C, O).
-      rate: positions from one tap to the next.
+      rate: distance between taps.
       padding: "SAME" or "VALID".
     Returns: shape (N, H', W', O).
     Raises: InvalidArgumentError: depths differ, or the window is too large.
@@ -254,7 +254,7 @@ def depthwise_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Output:
-    """Return the 2-D convolution of each channel with its own filters.
+    """Compute the 2-D convolution of each channel with separate filters.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -292,7 +292,7 @@ def separable_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Output:
-    """Return a depthwise convolution followed by one that mixes channels.
+    """Compute a depthwise convolution followed by a pointwise one.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
@@ -336,7 +336,7 @@ def convolution(
     filters: Any = None,
     dilations: Any = None,
 ) -> Output:
-    """Return the convolution over one, two or three spatial axes.
+    """Compute the convolution over one, two or three spatial axes.
 
     Args:
       input: floating, shape (N, S..., C), or (N, C, S...) for a `data_format` of that form.
@@ -345,7 +345,7 @@ def convolution(
       strides, dilation_rate: one number, or one per spatial axis.
       data_format: "NWC", "NCW", "NHWC", "NCHW", "NDHWC" or "NCDHW".
     Returns: shape (N, S'..., O) in the layout of `input`.
-    Raises: InvalidArgumentError: depths or ranks differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths or ranks differ, or the window is too large.
 
     Examples:
       >>> wf.nn.convolution(wf.zeros([1, 8, 3]), wf.zeros([3, 3, 4]), "SAME").shape
@@ -405,18 +405,18 @@ def pool(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Output:
-    """Pool over one, two or three spatial axes.
+    """Compute pooling over one, two or three spatial axes.
 
     Args:
       input: floating, shape (N, S..., C), or (N, C, S...) for a `data_format` of that form.
       window_shape: one size per spatial axis.
       pooling_type: "MAX" or "AVG".
       padding: "SAME" or "VALID".
-      dilation_rate: positions between taps, by regrouping space into the batch; 1 by default.
+      dilation_rate: distance between taps, implemented by moving space to the batch; 1 by default.
       strides: 1 by default.
       data_format: as for `convolution`.
-    Raises: InvalidArgumentError: another pooling type, ranks that do not fit, or strides together
-      with dilation.
+    Raises: InvalidArgumentError: the pooling type is unknown, ranks do not match, or strides and
+      dilation are combined.
 
     Examples:
       >>> wf.nn.pool(wf.zeros([1, 8, 3]), [2], "MAX", "VALID", strides=[2]).shape
@@ -480,7 +480,7 @@ def _dilated_pool(
 def max_pool_of_rank(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
 ) -> Output:
-    """Return the maximum pool in any layout of one, two or three spatial axes."""
+    """Compute max pooling in any layout of one, two or three spatial axes."""
     return _dispatch_on_rank(
         pools.max_pool, pools.max_pool3d, value, ksize, strides, padding, data_format, name
     )
@@ -489,7 +489,7 @@ def max_pool_of_rank(
 def avg_pool_of_rank(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
 ) -> Output:
-    """Return the mean pool in any layout of one, two or three spatial axes."""
+    """Compute average pooling in any layout of one, two or three spatial axes."""
     return _dispatch_on_rank(
         pools.avg_pool, pools.avg_pool3d, value, ksize, strides, padding, data_format, name
     )
@@ -531,7 +531,7 @@ def max_pool1d(
       padding: "SAME" or "VALID".
       data_format: "NWC" or "NCW".
     Returns: shape (N, W', C) in the layout of `input`.
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])
@@ -555,7 +555,7 @@ def avg_pool1d(
       input: floating, shape (N, W, C) or (N, C, W).
       ksize, strides, padding, data_format: as for `max_pool1d`.
     Returns: shape (N, W', C) in the layout of `input`.
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])
@@ -577,11 +577,11 @@ def max_pool_v2(
 
     Args:
       input: real, shape (N, ..., C) or (N, C, ...), rank 3 to 5.
-      ksize, strides: one number, one per spatial axis, or one per axis.
+      ksize, strides: one number, one per spatial axis, or one per axis of `input`.
       padding: "SAME" or "VALID".
       data_format: such as "NHWC" or "NCHW"; channels last by default.
     Returns: the layout of `input`.
-    Raises: InvalidArgumentError: another rank, or the window does not fit.
+    Raises: InvalidArgumentError: the rank is wrong, or the window is too large.
 
     Examples:
       >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])
@@ -606,7 +606,7 @@ def avg_pool_v2(
       input: floating, shape (N, ..., C) or (N, C, ...), rank 3 to 5.
       ksize, strides, padding, data_format: as for `max_pool_v2`.
     Returns: the layout of `input`.
-    Raises: InvalidArgumentError: another rank, or the window does not fit.
+    Raises: InvalidArgumentError: the rank is wrong, or the window is too large.
 
     Examples:
       >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])

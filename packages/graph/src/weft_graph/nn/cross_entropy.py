@@ -1,4 +1,4 @@
-"""Losses per example over logits."""
+"""Losses of logits, per example."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _pair(function: str, labels: Any, logits: Any) -> tuple[Output, Output]:
 def sigmoid_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Output:
-    """Cross entropy of independent binary labels: max(x, 0) - x * z + log(1 + exp(-abs(x))).
+    """Return the cross entropy of binary labels: max(x, 0) - x * z + log(1 + exp(-abs(x))).
 
     Args:
       labels: z, floating, any shape, in [0, 1].
       logits: x, same dtype and shape.
     Returns: the same shape and dtype.
-    Raises: InvalidArgumentError: positional arguments, or shapes that differ.
+    Raises: InvalidArgumentError: arguments are positional, or the shapes differ.
 
     Examples:
       >>> loss = wf.nn.sigmoid_cross_entropy_with_logits(labels=[1.0], logits=[0.0])
@@ -81,7 +81,7 @@ def weighted_cross_entropy_with_logits(
     Args:
       labels: z, floating, any shape; also `targets`.
       logits: x, same dtype and shape.
-      pos_weight: broadcasts to them.
+      pos_weight: weight of the positive term; broadcasts to `labels`.
     Returns: the same shape and dtype.
     Raises: InvalidArgumentError: the shapes differ.
 
@@ -105,12 +105,12 @@ def weighted_cross_entropy_with_logits(
 def log_poisson_loss(
     targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
 ) -> Output:
-    """exp(c) - z * c, the Poisson loss except for a constant.
+    """Return exp(c) - z * c, the Poisson loss except for a constant.
 
     Args:
       targets: z, floating, any shape.
       log_input: c, same dtype and shape.
-      compute_full_loss: add Stirling's approximation of the constant where z > 1.
+      compute_full_loss: also add Stirling's approximation of the constant where z > 1.
     Returns: the same shape and dtype.
     Raises: InvalidArgumentError: the shapes differ.
 

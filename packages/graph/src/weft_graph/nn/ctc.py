@@ -35,21 +35,22 @@ def ctc_loss(
     logits: Any = None,
     name: str | None = None,
 ) -> Output:
-    """-log of the probability that a network writes the labels, with blanks between them or not.
+    """Return the CTC loss: -log of the probability of the label sequences.
 
-    The blank is the last class. Labels from there on end a sequence.
+    The blank is the last class. A label that is at least the blank ends a sequence.
 
     Args:
-      labels: sparse int32 matrix of labels; row b has those of sequence b, from column 0 on.
+      labels: sparse int32 matrix; row b has the labels of sequence b, from column 0 on.
       inputs: floating, shape (T, B, C): logits; also `logits`.
       sequence_length: int32, shape (B,), 0 to T.
-      preprocess_collapse_repeated: labels that equal the one before them are left out.
-      ctc_merge_repeated: equal classes one after the other are one label; otherwise each is one.
-      ignore_longer_outputs_than_inputs: sequences with more labels than times have a loss of 0;
-        otherwise they are refused.
-      time_major: whether the logits are (T, B, C), or (B, T, C).
-    Returns: shape (B,), dtype of the logits; infinite where the labels cannot be written.
-    Raises: InvalidArgumentError: the shapes do not fit, or there are more labels than times.
+      preprocess_collapse_repeated: drop labels that equal the previous label.
+      ctc_merge_repeated: treat consecutive equal classes as one label; otherwise each is a label.
+      ignore_longer_outputs_than_inputs: use a loss of 0 for sequences with more labels than time
+        steps; otherwise they are errors.
+      time_major: True if the logits have the shape (T, B, C), False for (B, T, C).
+      Returns: shape (B,), dtype of the logits; infinite if the labels are impossible.
+      Raises: InvalidArgumentError: the shapes do not match, or there are more labels than time
+        steps.
 
     Examples:
       >>> labels = wf.SparseTensor([[0, 0], [0, 1]], [0, 1], [1, 2])
@@ -88,20 +89,20 @@ def ctc_loss_v2(
     blank_index: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """Like `ctc_loss`, with dense labels and a blank of choice.
+    """Return `ctc_loss` for dense labels and any class as the blank.
 
     Args:
       labels: int32, shape (B, U); or a sparse matrix as for `ctc_loss`.
       logits: floating, shape (T, B, C), or (B, T, C) if not `logits_time_major`.
-      label_length: int32, shape (B,): how many labels of each row count; None for sparse ones.
+      label_length: int32, shape (B,): number of labels of each row; None for sparse labels.
       logit_length: int32, shape (B,), 0 to T.
-      logits_time_major: which of the two shapes the logits have.
-      unique: what `ctc_unique_labels` gave; it is not needed.
-      blank_index: the class of the blank, from the end if negative; 0 by default. Sparse labels
-        need it.
-    Returns: shape (B,), dtype of the logits; infinite where the labels cannot be written.
-    Raises: InvalidArgumentError: the shapes do not fit, there are more labels than times, or no
-      blank was given for sparse labels.
+      logits_time_major: True if the logits have the shape (T, B, C).
+      unique: result of `ctc_unique_labels`; ignored.
+      blank_index: class of the blank; negative values count from the end; 0 by default. Required
+        for sparse labels.
+      Returns: shape (B,), dtype of the logits; infinite if the labels are impossible.
+      Raises: InvalidArgumentError: the shapes do not match, there are more labels than time steps,
+        or `blank_index` is missing for sparse labels.
 
     Examples:
       >>> logits = wf.zeros([2, 1, 4])
@@ -122,7 +123,7 @@ def ctc_loss_v2(
 
 
 def _sparse(labels: Output, lengths: Any) -> SparseTensor:
-    """Return the labels of each row up to its length."""
+    """Return the labels of each row up to its length, as a sparse tensor."""
     size = shape(labels, out_type=dtypes.int64)
     indices = where(sequence_mask(lengths, size[1]))
     return SparseTensor(indices, gather_nd(labels, indices), size)
@@ -131,7 +132,7 @@ def _sparse(labels: Output, lengths: Any) -> SparseTensor:
 def _move_blank_last(
     labels: SparseTensor, logits: Output, blank: int
 ) -> tuple[SparseTensor, Output]:
-    """Return the classes in another order: the blank last, and no gap where it was."""
+    """Reorder the classes so that the blank is last and the others keep their order."""
     classes = None if logits.dims is None else logits.dims[-1]
     if blank < 0 and classes is None:
         raise errors.InvalidArgumentError(
@@ -155,12 +156,12 @@ def _move_blank_last(
 
 
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Output, Output]:
-    """Return the labels of each row without repetitions, and where each label is among them.
+    """Return the unique labels of each row, and the index of each label among them.
 
     Args:
       labels: integer, shape (B, U), padded with 0.
-    Returns: the labels in the order of their first appearance, same shape, 0 behind the last one;
-      and the position of each label among them, int32, same shape.
+    Returns: the unique labels in order of first appearance, same shape, padded with 0; and the
+      index of each label among them, int32, same shape.
 
     Examples:
       >>> unique, positions = wf.nn.ctc_unique_labels([[3, 4, 4, 3]])
@@ -183,13 +184,13 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Output, Out
 def collapse_repeated(
     labels: Any, seq_length: Any, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Return the labels of each row without those that equal the one before them.
+    """Drop the labels of each row that equal the previous label.
 
     Args:
       labels: integer, shape (B, U).
-      seq_length: integer, shape (B,): how many labels of each row count.
-    Returns: the labels that stay, shape (B, longest), 0 behind the last one; and how many each row
-      has, dtype of `seq_length`.
+      seq_length: integer, shape (B,): number of labels of each row.
+      Returns: the remaining labels, shape (B, longest), padded with 0; and their number per row,
+        dtype of `seq_length`.
 
     Examples:
       >>> labels, lengths = wf.nn.collapse_repeated([[1, 1, 2, 1], [5, 5, 5, 0]], [4, 3])

@@ -1,4 +1,4 @@
-"""Rows of embedding tables by id."""
+"""Lookup of rows of embedding tables by id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft_tensor.shape import merge_dims
 def parts_of(params: Any) -> list[Any]:
     """Return the parts of a table.
 
-    Raises: InvalidArgumentError: there are none.
+    Raises: InvalidArgumentError: the table has no parts.
     """
     split = getattr(params, "_get_variable_list", None)
     parts = split() if split is not None else params
@@ -34,7 +34,7 @@ def parts_of(params: Any) -> list[Any]:
 
 
 def _colocate_with(table: Any) -> AbstractContextManager[Any]:
-    """Return the placement with a variable, so that only the rows travel."""
+    """Return the scope that colocates nodes with a variable, so that only rows are transferred."""
     if isinstance(table, Output) or not hasattr(table, "op"):
         return nullcontext()
     return get_default_graph().colocate_with(table.op)
@@ -48,17 +48,18 @@ def embedding_lookup(
     validate_indices: bool = True,
     max_norm: float | None = None,
 ) -> Output:
-    """Return rows of a table, or of a table cut in several, by id.
+    """Look up rows of a table, or of a partitioned table, by id.
 
     Args:
       params: one table of shape (V, D...), or a list of P of them that share D.
       ids: int32 or int64, any shape I.
       partition_strategy: "mod": row i is row i // P of part i mod P; "div": each part has
-        consecutive rows, the first ones one more where V does not divide.
+        consecutive rows; if P does not divide V, the first parts have one row more.
       validate_indices: accepted; ids are always checked.
-      max_norm: rows longer than this are shortened to it.
+      max_norm: rows with a larger norm are scaled down to it.
     Returns: shape (I, D...).
-    Raises: InvalidArgumentError: no table, or an unknown strategy; at run time, an id out of range.
+    Raises: InvalidArgumentError: the table is missing, or the strategy is unknown; at run time, an
+    id is out of range.
 
     Examples:
       >>> wf.Session().run(wf.nn.embedding_lookup([[0.0, 0.1], [1.0, 1.1]], [1, 0]))
@@ -166,16 +167,16 @@ def embedding_lookup_sparse(
     combiner: str | None = None,
     max_norm: float | None = None,
 ) -> Output:
-    """Return sums or means of table rows: one for each row of a sparse matrix of ids.
+    """Return sums or means of table rows, one per row of a sparse matrix of ids.
 
     Args:
       params, partition_strategy, max_norm: as for `embedding_lookup`.
-      sp_ids: int32 or int64, dense shape (N, M); its rows have the ids of one result each.
+      sp_ids: int32 or int64, dense shape (N, M); row i has the ids of result i.
       sp_weights: floating weights with the same indices, or None for ones.
-      combiner: "sum", "mean" (the default; by the sum of weights) or "sqrtn" (by the root of the
-        sum of their squares).
-    Returns: shape (N, D...); zeros for a row without ids between others.
-    Raises: InvalidArgumentError: an unknown combiner, or weights of another kind.
+      combiner: "sum", "mean" (the default; divides by the sum of weights) or "sqrtn" (divides by
+        the root of the sum of squared weights).
+      Returns: shape (N, D...); rows without ids are zeros.
+      Raises: InvalidArgumentError: the combiner is unknown, or the weights are invalid.
 
     Examples:
       >>> table = wf.constant([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])

@@ -1,4 +1,4 @@
-"""Dropout by random numbers of choice."""
+"""Dropout with other sources of random numbers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def general_dropout(
     noise_shape: Any = None,
     name: str | None = None,
 ) -> Output:
-    """`nn.dropout` by random numbers of choice.
+    """Apply `nn.dropout` with the random numbers of a sampler.
 
     Args:
       x: floating, any shape.
       rate: in [0, 1); a number, or a tensor of rank 0.
-      uniform_sampler: called as `uniform_sampler(shape=..., dtype=...)`; gives uniform numbers in
+      uniform_sampler: called as `uniform_sampler(shape=..., dtype=...)`; returns uniform numbers in
         [0, 1).
-      noise_shape: int32; the shape of the random choices, which broadcasts to that of `x`.
+      noise_shape: int32; shape of the random mask, which broadcasts to that of `x`.
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: the rate is out of range.
 
@@ -47,14 +47,14 @@ def stateless_dropout(
     noise_shape: Any = None,
     name: str | None = None,
 ) -> Output:
-    """Return `nn.dropout` with choices that depend only on the seed.
+    """Apply `nn.dropout` with a mask that depends only on the seed.
 
     Args:
       x: floating, any shape.
       rate: in [0, 1); a number, or a tensor of rank 0.
       seed: int32 or int64, shape (2,).
       rng_alg: ignored: the numbers are those of `random.stateless_uniform`.
-      noise_shape: int32; the shape of the random choices, which broadcasts to that of `x`.
+      noise_shape: int32; shape of the random mask, which broadcasts to that of `x`.
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: the rate is out of range.
 

@@ -1,4 +1,4 @@
-"""Transposed convolutions over any number of axes, and window ops on regrouped space."""
+"""Transposed convolutions over one to three axes, and window ops with dilation."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def conv_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Output:
-    """Return the transpose of a convolution over one, two or three spatial axes.
+    """Compute the transpose of a convolution over one, two or three spatial axes.
 
     Args:
       input: floating, shape (N, S..., C), or (N, C, S...) for a `data_format` of that form.
       filters: same dtype, shape (K..., O, C).
-      output_shape: int32, one size for each axis of `input`; its length is known.
+      output_shape: int32, one size for each axis of `input`; its length must be static.
       strides: one number, or one per spatial axis.
       padding: "SAME" or "VALID".
-      data_format: "NWC", "NHWC", "NDHWC" and their kin; the channels are last by default.
-      dilations: in the forms of `strides`.
+      data_format: "NWC", "NHWC", "NDHWC", "NCW", "NCHW" or "NCDHW"; channels are last by default.
+      dilations: in the same form as `strides`.
     Returns: shape `output_shape`.
-    Raises: InvalidArgumentError: another number of axes, or the shapes do not belong together.
+    Raises: InvalidArgumentError: the number of axes is wrong, or the shapes do not match.
 
     Examples:
       >>> signal, kernel = wf.ones([1, 3, 2]), wf.ones([2, 4, 2])
@@ -91,19 +91,19 @@ def with_space_to_batch(
     spatial_dims: Sequence[int] | None = None,
     data_format: str | None = None,
 ) -> Any:
-    """Return a window op on every `dilation_rate`-th position, by regrouping space into the batch.
+    """Apply a window op with dilation, by moving space to the batch and back.
 
     Args:
       input: any dtype, shape (N, ...).
       dilation_rate: int32, one for each spatial axis.
       padding: "SAME" or "VALID".
-      op: called with the regrouped input, the number of spatial axes, and "VALID"; with `padding`
-        where all rates are 1.
-      filter_shape: int32, the sizes of the window along the spatial axes; needed for "SAME".
-      spatial_dims: the spatial axes in increasing order; the first behind the batch by default, or
-        behind the channels for a `data_format` such as "NCHW".
-    Returns: what `op` gives, regrouped into space.
-    Raises: InvalidArgumentError: the axes, rates or padding are others.
+      op: called with the regrouped input, the number of spatial axes, and "VALID", or `padding` if
+        all rates are 1.
+      filter_shape: int32, the sizes of the window along the spatial axes; required for "SAME".
+      spatial_dims: the spatial axes in increasing order; by default the first ones after the batch
+        axis, or after the channels for a `data_format` such as "NCHW".
+      Returns: the result of `op`, with space moved back from the batch.
+      Raises: InvalidArgumentError: the axes, rates or padding are invalid.
 
     Examples:
       >>> x = wf.reshape(wf.range(6.0), [1, 6, 1])
@@ -143,7 +143,7 @@ def with_space_to_batch(
 
 
 def _require_static(value: Any, label: str) -> list[int]:
-    """Return the entries of a vector that must be known while the graph is built."""
+    """Return the entries of a vector, which must be static."""
     static = constant_value(convert_to_tensor(value))
     if static is None or static.ndim != 1 or static.size == 0 or static.min() < 1:
         raise errors.InvalidArgumentError(

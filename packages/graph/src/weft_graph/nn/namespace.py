@@ -1,4 +1,4 @@
-"""The names of `nn` in this package; a separate module, so that no modules are public."""
+"""The names of `nn` in this package, in a separate module to hide submodules."""
 
 from weft_graph.nn.activation import *
 from weft_graph.nn.convolution import *

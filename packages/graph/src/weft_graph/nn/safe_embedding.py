@@ -1,4 +1,4 @@
-"""Embeddings of sparse ids among which some may be bad."""
+"""Embedding lookup of sparse ids, some of which may be invalid."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def safe_embedding_lookup_sparse(
 ) -> Output:
     """Look up embeddings, ignoring invalid ids and filling empty rows.
 
-    Negative ids are left out, and so, unless they are only summed, are weights that are not
-    positive.
+    Negative ids are ignored. Ids with weights that are not positive are also ignored, unless the
+    combiner is "sum".
 
     Args:
       embedding_weights, max_norm: as for `embedding_lookup`'s `params`.
       sparse_ids: int32 or int64, dense shape (N..., M); its last axis has the ids of one result.
       sparse_weights: weights with the same indices, of the type of the tables; None for ones.
       combiner: "sum", "mean" or "sqrtn", as for `embedding_lookup_sparse`.
-      default_id: the id of rows without any; None for a row of zeros.
+      default_id: the id for empty rows; None for rows of zeros.
       partition_strategy: as for `embedding_lookup`.
     Returns: shape (N..., D...).
-    Raises: InvalidArgumentError: no table, an unknown combiner, or ids of unknown rank or rank 1;
-      InvalidTypeError: the weights have another type than the tables.
+    Raises: InvalidArgumentError: the table is missing, the combiner is unknown, or the ids have an
+      unknown rank or rank 1; InvalidTypeError: the weights do not have the type of the tables.
 
     Examples:
       >>> table = wf.constant([[1.0, 1.0], [2.0, 2.0]])
@@ -86,7 +86,7 @@ def _check_type(tables: Sequence[Any], weights: SparseTensor) -> None:
 def _flatten_ids(ids: SparseTensor) -> SparseTensor:
     """Return ids with all axes except the last flattened.
 
-    Raises: InvalidArgumentError: the rank is not known, or below 2.
+    Raises: InvalidArgumentError: the rank is unknown or below 2.
     """
     (rank,) = ids.dense_shape.dims or (None,)
     if rank is None or rank < 2:
@@ -110,7 +110,7 @@ def _drop_negative_ids(
 
 
 def _restore_batches(rows: Output, shape: Output, ids: SparseTensor, name: str) -> Output:
-    """Return rows in the leading axes of the ids."""
+    """Reshape rows to the leading axes of the ids."""
     lead = out("Cast", [shape[:-1]], {"DstT": dtypes.int32})
     full = out("ConcatV2", [[lead, shapes.shape(rows)[1:]], 0])
     result = shapes.reshape(rows, full, name=name)

@@ -1,4 +1,4 @@
-"""Losses over a sample of many classes."""
+"""Losses over a random sample of many classes."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def nce_loss(
     partition_strategy: str = "mod",
     name: str = "nce_loss",
 ) -> Output:
-    """Noise-contrastive estimation: tell the true classes from sampled ones.
+    """Return the noise-contrastive estimation loss of true against sampled classes.
 
     Args:
       weights: floating, shape (num_classes, D), or a list of parts of it.
       biases: same dtype, shape (num_classes,).
       labels: int64, shape (N, num_true): the true classes.
       inputs: same dtype as `weights`, shape (N, D).
-      num_sampled: classes to sample for the whole batch.
-      num_classes: how many there are.
-      num_true: true classes per example.
-      sampled_values: what a candidate sampler returned; distinct log-uniform ones by default.
-      remove_accidental_hits: leave out sampled classes that are true.
-      partition_strategy: of `embedding_lookup`.
+      num_sampled: number of classes to sample for the whole batch.
+      num_classes: number of classes.
+      num_true: number of true classes per example.
+      sampled_values: result of a candidate sampler; distinct log-uniform samples by default.
+      remove_accidental_hits: ignore sampled classes that are true classes.
+      partition_strategy: as in `embedding_lookup`.
     Returns: shape (N,).
     Raises: InvalidArgumentError: the shapes do not match.
     Source: Gutmann and Hyvärinen 2010.
@@ -83,7 +83,7 @@ def sampled_softmax_loss(
     name: str = "sampled_softmax_loss",
     seed: int | None = None,
 ) -> Output:
-    """Return the softmax cross entropy over the true and sampled other classes, for training.
+    """Return the softmax cross entropy over true and sampled classes, for training.
 
     Args:
       weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
@@ -132,7 +132,7 @@ def _sampled_logits(
     partition_strategy: str,
     seed: int | None,
 ) -> tuple[Output, Output]:
-    """Logits of the true and then the sampled classes, and the targets 1 / num_true and 0."""
+    """Return logits of true, then sampled classes, and the targets 1 / num_true and 0."""
     labels = casting.cast(convert_to_tensor(labels), dtypes.int64)
     inputs = convert_to_tensor(inputs)
     if sampled_values is None:

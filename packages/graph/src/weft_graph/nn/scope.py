@@ -14,7 +14,7 @@ def scope(name: str | None, default: str) -> AbstractContextManager[str]:
 
 
 def static_number(value: Any) -> float | None:
-    """Return a Python or NumPy number as a float; None for anything in the graph."""
+    """Return a Python or NumPy number as a float, or None for graph values."""
     if isinstance(value, bool | int | float):
         return float(value)
     if hasattr(value, "dtype") and hasattr(value, "item") and not hasattr(value, "graph"):

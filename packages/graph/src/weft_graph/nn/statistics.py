@@ -36,8 +36,8 @@ def moments(
 
     Args:
       x: floating, any shape; float16 and bfloat16 are computed in float32.
-      axes: to reduce over.
-      shift: accepted and not needed: the computation is stable without.
+      axes: axes to reduce over.
+      shift: accepted and ignored; the computation is stable without it.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: mean and variance (of the population), dtype of `x`.
     Raises: InvalidArgumentError: an axis is out of range.
@@ -77,7 +77,7 @@ def weighted_moments(
 
     Args:
       x: floating, any shape.
-      axes: to reduce over.
+      axes: axes to reduce over.
       frequency_weights: broadcasts with `x`.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: mean and variance, dtype of `x`.
@@ -116,11 +116,11 @@ def sufficient_statistics(
     name: str | None = None,
     keepdims: bool | None = None,
 ) -> tuple[Output, Output, Output, Output | None]:
-    """Count, sum and sum of squares over axes.
+    """Return the count, sum and sum of squares over axes.
 
     Args:
       x: floating, any shape.
-      axes: to reduce over.
+      axes: axes to reduce over.
       shift: subtracted from `x` before summing, for stability.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: count (rank 0), sum, sum of squares, and `shift`.
@@ -160,8 +160,7 @@ def normalize_moments(
     """Return the mean and variance from the results of `sufficient_statistics`.
 
     Args:
-      counts, mean_ss, variance_ss, shift: what `sufficient_statistics` returned; `shift` may
-        be None.
+      counts, mean_ss, variance_ss, shift: results of `sufficient_statistics`; `shift` may be None.
     Returns: mean and variance, each of the shape of `mean_ss`.
 
     Examples:
@@ -191,12 +190,12 @@ def batch_normalization(
     variance_epsilon: Any,
     name: str | None = None,
 ) -> Output:
-    """(x - mean) / sqrt(variance + variance_epsilon) * scale + offset.
+    """Return (x - mean) / sqrt(variance + variance_epsilon) * scale + offset.
 
     Args:
       x: floating, any shape.
       mean, variance: broadcast to `x`.
-      offset, scale: the same, or None for 0 and 1.
+      offset, scale: broadcast to `x`; None for 0 and 1.
       variance_epsilon: a small number.
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: shapes do not broadcast.
@@ -231,7 +230,7 @@ def batch_norm_with_global_normalization(
     mean: Any = None,
     variance: Any = None,
 ) -> Output:
-    """`batch_normalization` of images under its deprecated name.
+    """Apply `batch_normalization` to images; deprecated.
 
     Args:
       t: floating, shape (N, H, W, C); also `input`.
@@ -239,7 +238,7 @@ def batch_norm_with_global_normalization(
       beta: added after scaling, shape (C,).
       gamma: factor, shape (C,), used if `scale_after_normalization`.
       variance_epsilon: added to the variance.
-      scale_after_normalization: whether `gamma` is used.
+      scale_after_normalization: multiply by `gamma`.
     Returns: shape and dtype of `t`.
 
     Examples:
@@ -264,7 +263,7 @@ def batch_norm_with_global_normalization(
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None
 ) -> Output:
-    """x / sqrt(max(sum(x ** 2), epsilon)), sums over an axis.
+    """Return x / sqrt(max(sum(x ** 2), epsilon)) with sums over an axis.
 
     Args:
       x: floating, any shape.

@@ -1,4 +1,4 @@
-"""Weights of losses and metrics: how they must fit the values they weight."""
+"""Checks and broadcasting of the weights of losses and metrics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from weft_tensor.shape import Dims, format_dims, is_fully_defined
 
 
 def _fits(weights: Dims, values: Dims) -> bool | None:
-    """Return True if weights have rank 0, or the rank of the values with sizes equal or 1.
+    """Return True if weights have rank 0, or the rank of the values with equal sizes or 1.
 
-    None where the static shapes do not tell.
+    Return None if the static shapes do not determine it.
     """
     if weights == ():
         return True
@@ -27,9 +27,9 @@ def _fits(weights: Dims, values: Dims) -> bool | None:
 
 
 def required_broadcast(weights: Output, values: Output) -> list[Node]:
-    """Return control inputs that check that weights fit: none, or an assertion at run time.
+    """Return control inputs that check the weights at run time, if static shapes are not enough.
 
-    Raises: InvalidArgumentError: they cannot fit.
+    Raises: InvalidArgumentError: the static shapes do not broadcast.
     """
     fits = _fits(weights.dims, values.dims)
     if fits is False:
@@ -56,7 +56,7 @@ def required_broadcast(weights: Output, values: Output) -> list[Node]:
 
 
 def spread(weights: Output, values: Output) -> Output:
-    """Return weights in the shape of the values; themselves where they have it."""
+    """Broadcast weights to the shape of the values."""
     if is_fully_defined(weights.dims) and weights.dims == values.dims:
         return weights
     return out("Mul", [weights, array.ones_like(values, dtype=weights.dtype)])
@@ -69,13 +69,13 @@ def match_ranks(
     expected_difference: int = 0,
     expand_weights: bool = False,
 ) -> tuple[Output, Output, Output | None]:
-    """Drop a last axis of size 1 that labels, predictions or weights have too many.
+    """Match ranks by dropping an extra last axis of size 1 of labels, predictions or weights.
 
     Args:
       labels, predictions: any type.
       weights: any type, or None.
-      expected_difference: the rank of predictions less that of labels.
-      expand_weights: add a last axis to weights that have one too few.
+      expected_difference: the rank of predictions minus that of labels.
+      expand_weights: add a missing last axis to weights.
     """
     if labels.dims is not None and predictions.dims is not None:
         difference = len(predictions.dims) - len(labels.dims) - expected_difference
@@ -96,7 +96,7 @@ def match_ranks(
 
 
 def _drop_last_axis(weights: Output, rank: int) -> Output:
-    """Weights of unknown rank without the last axis that they have more than `rank`, if it is 1."""
+    """Drop the last axis of weights of unknown rank if it has size 1 and exceeds `rank`."""
     shape = shapes.shape(weights)
     extra = out("Equal", [shapes.rank(weights), rank + 1])
     ends = out(

@@ -1,1 +1,1 @@
-"""Operations by family: declarations, shape rules, and the functions that programs call."""
+"""Ops by family: declarations, shape rules, and public functions."""

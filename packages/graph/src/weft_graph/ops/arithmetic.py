@@ -1,7 +1,7 @@
-"""Arithmetic: sums, differences, products, signs, and extremes of pairs.
+"""Arithmetic: sums, differences, products, signs, and elementwise extremes.
 
-Binary functions broadcast as NumPy's do; a Python value takes the element type of the other
-operand, and between tensors nothing is promoted.
+Binary functions broadcast like NumPy's. A Python value gets the element type of the other operand;
+tensors are never promoted.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ register_op(
         cost=cost_rules.sum_of_many,
         adds=(1,),
     ),
-    doc="The sum of N tensors of one shape.",
+    doc="The sum of N tensors of the same shape.",
 )
 register_op(
     "AccumulateNV2",
@@ -190,7 +190,7 @@ register_op(
     traits=elementwise(
         _sum, one_shape=True, in_float32=True, cost=cost_rules.sum_of_many, adds=(1,)
     ),
-    doc="The sum of N tensors of one shape.",
+    doc="The sum of N tensors of the same shape.",
 )
 register_op(
     "ClipByValue",
@@ -199,17 +199,17 @@ register_op(
     {"T": REALS},
     _clip_shape,
     traits=elementwise(_clip),
-    doc="t, at least clip_value_min and at most clip_value_max.",
+    doc="t clipped to the range from clip_value_min to clip_value_max.",
 )
 
 # --------------------------------------------------------------------------- functions
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Output:
-    """x + y; numeric or string, broadcast shape.
+    """Return x + y; numeric or string, broadcast shape.
 
     Args:
-      x, y: numeric or string, of one dtype; their shapes broadcast.
+      x, y: numeric or string, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -221,10 +221,10 @@ def add(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def subtract(x: Any, y: Any, name: str | None = None) -> Output:
-    """x - y; numeric, broadcast shape.
+    """Return x - y; numeric, broadcast shape.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -235,10 +235,10 @@ def subtract(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def multiply(x: Any, y: Any, name: str | None = None) -> Output:
-    """x * y elementwise; numeric, broadcast shape.
+    """Return x * y elementwise; numeric, broadcast shape.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -249,10 +249,10 @@ def multiply(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
-    """x * y, and 0 where y is 0 even if x is not finite; floating or complex, broadcast shape.
+    """Return x * y, and 0 where y is 0 even if x is not finite; floating or complex.
 
     Args:
-      x, y: floating or complex, of one dtype; their shapes broadcast.
+      x, y: floating or complex, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -266,7 +266,7 @@ def maximum(x: Any, y: Any, name: str | None = None) -> Output:
     """Return the larger of x and y, NaN where either is; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
+      x, y: real, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -280,7 +280,7 @@ def minimum(x: Any, y: Any, name: str | None = None) -> Output:
     """Return the smaller of x and y, NaN where either is; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
+      x, y: real, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -291,10 +291,10 @@ def minimum(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Output:
-    """(x - y) times its complex conjugate; numeric, broadcast shape.
+    """Return (x - y) times its complex conjugate; numeric, broadcast shape.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -305,7 +305,7 @@ def squared_difference(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def negative(x: Any, name: str | None = None) -> Any:
-    """-x; floating, complex or signed, any shape; of a sparse tensor a sparse one.
+    """Return -x; floating, complex or signed, any shape; a sparse tensor stays sparse.
 
     Args:
       x: floating, any shape.
@@ -319,9 +319,9 @@ def negative(x: Any, name: str | None = None) -> Any:
 
 
 def abs(x: Any, name: str | None = None) -> Any:
-    """|x|; numeric, any shape; of a complex number its magnitude, float32 or float64.
+    """Return |x|; numeric, any shape; the magnitude of a complex number, float32 or float64.
 
-    Of a sparse tensor a sparse one.
+    A sparse tensor stays sparse.
 
     Args:
       x: numeric, any shape.
@@ -341,9 +341,9 @@ def abs(x: Any, name: str | None = None) -> Any:
 
 
 def sign(x: Any, name: str | None = None) -> Any:
-    """-1, 0 or 1, and NaN of NaN; x / |x| of a complex number; numeric, any shape.
+    """Return -1, 0 or 1, NaN for NaN, and x / |x| for complex numbers; numeric, any shape.
 
-    Of a sparse tensor a sparse one.
+    A sparse tensor stays sparse.
 
     Args:
       x: numeric, any shape.
@@ -362,7 +362,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     Args:
       scalar: shape ().
       x: numeric, any shape; or indexed slices, whose values are multiplied.
-    Raises: InvalidArgumentError: `scalar` has another rank.
+    Raises: InvalidArgumentError: the rank of `scalar` is not 0.
 
     Examples:
       >>> wf.Session().run(wf.scalar_mul(2.0, [1.0, 3.0]))
@@ -380,12 +380,12 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
 
 
 def add_n(inputs: Any, name: str | None = None) -> Output:
-    """Return the sum of tensors of one shape and dtype.
+    """Return the sum of tensors of the same shape and dtype.
 
     Args:
-      inputs: at least one; numeric. A single one is returned as it is.
+      inputs: at least one numeric tensor; a single one is returned unchanged.
     Raises:
-      InvalidArgumentError: there are none, or the shapes differ.
+      InvalidArgumentError: there are no tensors, or the shapes differ.
       InvalidTypeError: the dtypes differ.
 
     Examples:
@@ -404,14 +404,14 @@ def add_n(inputs: Any, name: str | None = None) -> Output:
 def accumulate_n(
     inputs: Sequence[Any], shape: Any = None, tensor_dtype: Any = None, name: str | None = None
 ) -> Output:
-    """Return the sum of tensors of one shape and dtype.
+    """Return the sum of tensors of the same shape and dtype.
 
     Args:
-      inputs: at least one; numeric.
-      shape: what is known of the shape besides.
-      tensor_dtype: the dtype they must have.
+      inputs: at least one numeric tensor.
+      shape: further information about the static shape.
+      tensor_dtype: the required dtype.
     Raises:
-      InvalidArgumentError: there are none, or the shapes differ.
+      InvalidArgumentError: there are no tensors, or the shapes differ.
       InvalidTypeError: the dtypes differ.
 
     Examples:
@@ -435,13 +435,13 @@ def accumulate_n(
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
-    """t, at least `clip_value_min` and at most `clip_value_max`.
+    """Clip t to the range from `clip_value_min` to `clip_value_max`.
 
     Args:
       t: real, any shape; or indexed slices, whose values are clipped.
       clip_value_min: same dtype, shape that broadcasts to that of t.
-      clip_value_max: likewise.
-    Raises: InvalidArgumentError: a bound's shape does not broadcast to that of t.
+      clip_value_max: same dtype, shape that broadcasts to that of t.
+      Raises: InvalidArgumentError: a bound does not broadcast to t.
 
     Examples:
       >>> wf.Session().run(wf.clip_by_value([-5.0, 0.5, 5.0], -1.0, 1.0))

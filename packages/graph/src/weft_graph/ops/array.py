@@ -1,6 +1,6 @@
-"""Constants, placeholders, and tensors of one value.
+"""Constants, placeholders, and tensors filled with one value.
 
-The rest of the array functions are in `shapes`, `broadcasting`, `identity`, `join`, `padding`,
+The other array functions are in `shapes`, `broadcasting`, `identity`, `join`, `padding`,
 `permutation`, `space_to_batch`, `gather`, `search`, `slicing`.
 """
 
@@ -49,7 +49,7 @@ from weft_tensor.shape import (
 )
 
 SMALL_CONSTANT = 1000
-"""Up to so many elements, zeros of a static shape are made as a constant rather than a Fill."""
+"""Largest number of elements for which zeros of a static shape are a constant instead of a Fill."""
 
 # ------------------------------------------------------------------------------ shape rules
 
@@ -65,9 +65,9 @@ def _const_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _check_objects(value: np.ndarray[Any, Any], dtype: DType) -> None:
-    """Require strings in a constant of strings and none in one of variants or handles.
+    """Check the Python objects of a string constant or a variant constant.
 
-    Raises: InvalidTypeError: an element is of another kind.
+    Raises: InvalidTypeError: an element has the wrong kind.
     """
     is_text = dtype is dtypes.string
     for item in value.flat:
@@ -124,7 +124,7 @@ for _name, _shape in (("Placeholder", "shape = unknown"), ("PlaceholderV2", "sha
         {"dtype": "type", "shape": _shape},
         _placeholder_shape,
         traits=Traits(role=Role.PLACEHOLDER, differentiable=False, cost=free),
-        doc="A value that Run is fed; running it without is an error.",
+        doc="A value that must be fed; running it without a feed is an error.",
     )
 register_op(
     "PlaceholderWithDefault",
@@ -133,7 +133,7 @@ register_op(
     {"dtype": "type", "shape": "shape"},
     _with_default_shape,
     traits=Traits(view=0, role=Role.PLACEHOLDER),
-    doc="A value that Run may be fed, else the input.",
+    doc="The fed value, or the input if it is not fed.",
 )
 register_op(
     "Fill",
@@ -183,9 +183,10 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
 
     Args:
       dtype: element type; float32 by default, so that the white paper's Figure 1 works.
-      shape: static shape; None is anything.
-    Returns: shape `shape`, dtype `dtype`.
-    Raises (when it runs): InvalidArgumentError: it is not fed, or with another shape or type.
+      shape: static shape; None if it is unknown.
+      Returns: shape `shape`, dtype `dtype`.
+      Raises (at run time): InvalidArgumentError: it is not fed, or the feed has a wrong shape or
+    type.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None, 2])
@@ -198,12 +199,12 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Output:
-    """Return a tensor that may be fed, else `input`.
+    """Return a tensor that may be fed; its default value is `input`.
 
     Args:
-      input: the default; its shape must fit `shape`.
-      shape: static shape; None is anything.
-    Raises: InvalidArgumentError: the default does not fit `shape`.
+      input: the default value.
+      shape: static shape; None if it is unknown.
+    Raises: InvalidArgumentError: the shape of the default is incompatible with `shape`.
 
     Examples:
       >>> rate = wf.placeholder_with_default(0.5, [])
@@ -308,7 +309,7 @@ def zeros_like(
 
     Args:
       dtype: element type; that of `tensor` by default.
-      optimize: make a constant where the shape is static and small.
+      optimize: return a constant if the shape is static and small.
     Returns: shape and dtype of `tensor`.
 
     Examples:

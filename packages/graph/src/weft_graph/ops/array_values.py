@@ -1,4 +1,4 @@
-"""Values known while the graph is built, of the ops in `array`: constants, shapes, and the like."""
+"""Value rules of the ops in `array` and `shapes`, for static values."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ def reshape_value(node: Node, index: int, values: Values) -> Array | None:
 
 @value_rule(partial=True)
 def expand_value(node: Node, index: int, values: Values) -> Array | None:
-    """With an axis of size 1 more."""
+    """Return the value with an additional axis of size 1."""
     value, axis = arrays(values)
     return np.expand_dims(value, int(axis.reshape(-1)[0]))
 
 
 @value_rule(partial=True)
 def squeeze_value(node: Node, index: int, values: Values) -> Array | None:
-    """Without axes of size 1."""
+    """Return the value without axes of size 1."""
     axes = node.attrs["squeeze_dims"]
     return np.squeeze(arrays(values)[0], tuple(axes) or None)
 
 
 @value_rule(partial=True)
 def fill_value(node: Node, index: int, values: Values) -> Array | None:
-    """Return one value in a shape."""
+    """Return an array of a shape filled with one value."""
     dims, value = arrays(values)
     sizes = [int(n) for n in dims.tolist()]
     if (num_elements(tuple(sizes)) or 0) > MAX_ELEMENTS:
@@ -116,6 +116,6 @@ def gradient_axes_value(node: Node, index: int, values: Values) -> Array | None:
 
 
 def repeated_axes(shape: Sequence[int], broadcast: Sequence[int | None]) -> list[int]:
-    """Return the axes of a whole along which a shape that broadcasts to it is repeated."""
+    """Return the axes along which a shape is repeated when it broadcasts to another."""
     lead = len(broadcast) - len(shape)
     return [i for i, n in enumerate(broadcast) if i < lead or (shape[i - lead] == 1 and n != 1)]

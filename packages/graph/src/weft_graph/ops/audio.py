@@ -15,7 +15,7 @@ from weft_tensor import errors
 from weft_tensor.shape import Dims
 
 _MOST: Final = 1 << 12
-"""Bands that nobody needs; their transform is a matrix."""
+"""Limit of the number of bands, because their transform is a matrix."""
 
 
 def _spectrogram_shape(node: NodeSpec) -> Sequence[Dims]:

@@ -1,4 +1,4 @@
-"""Updates of rows of variables in each of many batches: a composition of other ops."""
+"""Batched updates of rows of variables, composed of other ops."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["batch_scatter_update"]
 def batch_scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Any:
-    """Replace rows of a variable, each in its own batch: `ref[b][indices[b][i]] = updates[b][i]`.
+    """Replace rows of a variable in each batch: `ref[b][indices[b][i]] = updates[b][i]`.
 
     Args:
       ref: a variable of shape (B, N, ...), where B are the batch axes.
       indices: int32 or int64, shape (B, n), of known rank; each in [0, N).
       updates: shape (B, n, ...).
-      use_locking: accepted; an update is never torn.
-    Returns: the variable after that.
+      use_locking: accepted and ignored; updates are always atomic.
+      Returns: the variable after the update.
     Raises:
-      InvalidArgumentError: the rank of `indices` is unknown or 0; when it runs, an index is out of
+      InvalidArgumentError: the rank of `indices` is unknown or 0; at run time, an index is out of
         range.
 
     Examples:

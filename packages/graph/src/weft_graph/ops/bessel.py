@@ -32,7 +32,7 @@ from weft_graph.ops.series import chebyshev, in_float64
 
 
 def _waves(order: int, x: Scalar, exact: bool) -> tuple[Scalar, Scalar]:
-    """J and Y from 8 on: an amplitude and a phase that change slowly, and a wave of both."""
+    """Return J and Y for x >= 8, from an amplitude and a phase that vary slowly."""
     far = scalar.maximum(x, 8)
     argument = 2 * scalar.square(8 / far) - 1
     p = chebyshev((fits.P0, fits.P1)[order], argument, exact)
@@ -48,7 +48,7 @@ def _waves(order: int, x: Scalar, exact: bool) -> tuple[Scalar, Scalar]:
 
 
 def _j_near(order: int, scalar: Scalar, exact: bool) -> Scalar:
-    """J from 0 to 8; of order 1 over x."""
+    """Return J0, or J1 over x, for x from 0 to 8."""
     fit = (fits.J0_NEAR, fits.J1_NEAR)[order]
     return chebyshev(fit, scalar * scalar / 32 - 1, exact)
 
@@ -85,7 +85,7 @@ def _y1(x: Scalar, exact: bool) -> Scalar:
 
 
 def _log_or_0(x: Scalar) -> Scalar:
-    """Return the logarithm; 0 of 0, where it is multiplied by 0."""
+    """Return the logarithm, and 0 at 0, where it is multiplied by 0."""
     return scalar.log(scalar.where(scalar.equal(x, 0), 1, x))
 
 
@@ -101,13 +101,13 @@ def _i1(x: Scalar) -> Scalar:
 
 
 def _grown(x: Scalar, scaled: Scalar, limit: Scalar) -> Scalar:
-    """exp(|x|) times a function, by two factors as one may be infinite where the product is not."""
+    """Return exp(|x|) times a function, in two steps to avoid overflow of the exponential."""
     root = scalar.exp(0.5 * scalar.absolute(x))
     return scalar.where(scalar.is_inf(x), limit, root * scaled * root)
 
 
 def _k0_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
-    """K0 up to 2, exp(x) times K0 beyond, and x held to the first range."""
+    """Return K0 for x up to 2, exp(x) times K0 beyond, and x limited to the first range."""
     near, far = scalar.minimum(x, 2), scalar.maximum(x, 2)
     argument = near * near / 2 - 1
     smooth = chebyshev(fits.K0_NEAR, argument, exact)
@@ -116,7 +116,7 @@ def _k0_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
 
 
 def _k1_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
-    """Return the same of K1."""
+    """Return the parts of `_k0_parts` for K1."""
     near, far = scalar.minimum(x, 2), scalar.maximum(x, 2)
     argument = near * near / 2 - 1
     bent = _log_or_0(near) * near * chebyshev(fits.I1_NEAR, argument, exact)
@@ -197,7 +197,7 @@ def bessel_i0(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_i0e(x: Any, name: str | None = None) -> Output:
-    """exp(-|x|) times the modified Bessel function of the first kind of order 0.
+    """Return exp(-|x|) times the modified Bessel function of the first kind of order 0.
 
     Args:
       x: floating, any shape.
@@ -225,7 +225,7 @@ def bessel_i1(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_i1e(x: Any, name: str | None = None) -> Output:
-    """exp(-|x|) times the modified Bessel function of the first kind of order 1.
+    """Return exp(-|x|) times the modified Bessel function of the first kind of order 1.
 
     Args:
       x: floating, any shape.
@@ -281,7 +281,7 @@ def bessel_k0(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_k0e(x: Any, name: str | None = None) -> Output:
-    """exp(x) times the modified Bessel function of the second kind of order 0.
+    """Return exp(x) times the modified Bessel function of the second kind of order 0.
 
     Args:
       x: floating, any shape; infinite at 0, NaN below.
@@ -309,7 +309,7 @@ def bessel_k1(x: Any, name: str | None = None) -> Output:
 
 
 def bessel_k1e(x: Any, name: str | None = None) -> Output:
-    """exp(x) times the modified Bessel function of the second kind of order 1.
+    """Return exp(x) times the modified Bessel function of the second kind of order 1.
 
     Args:
       x: floating, any shape; infinite at 0, NaN below.

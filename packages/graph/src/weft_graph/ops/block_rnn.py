@@ -1,7 +1,7 @@
 """Recurrent cells and layers as single ops: block LSTMs, and the block gated recurrent unit.
 
-Graphs of `tf.contrib.rnn` hold them: a step, or all steps of a layer, is one kernel, whose gates
-are outputs too since the gradient needs them.
+Graphs of `tf.contrib.rnn` contain them. One kernel computes a step, or all steps, of a layer. The
+gates are outputs too, because the gradient needs them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from weft_tensor.shape import Dims
 # ------------------------------------------------------------------------- shape rules
 
 Shapes = Mapping[str, str]
-"""Names of arguments to shapes in symbols, "B 4H": T steps, batch B, inputs I, width H, rows R.
-
-R is I + H, since weights multiply an input and a state side by side.
+"""Mapping from arguments to symbolic shapes such as "B 4H": T steps, batch B, inputs I, width H,
+rows R = I + H of weights that multiply an input and a state.
 """
 
 
 def _rule(op: str, inputs: Shapes, outputs: Shapes) -> ShapeRule:
-    """Return sizes that have one symbol agree, and make the shapes of the outputs."""
+    """Return a shape rule that checks sizes with the same symbol and computes the output shapes."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         sizes: dict[str, int | None] = {}
@@ -83,7 +82,7 @@ def _check_steps(op: str, node: NodeSpec, steps: int | None) -> None:
 
 
 def _cost(sizes: Sizes) -> Cost:
-    """Return each row with all weights, and the gates."""
+    """Return the cost of multiplying each row by all weights, and of the gates."""
     x = next(i for i, shape in enumerate(sizes.inputs) if len(shape) > 1)
     *_, steps, batch, _ = (1, *dims_at(sizes.inputs, x, 2))
     weights = [shape for shape in sizes.inputs[x + 2 : x + 4] if len(shape) == 2]

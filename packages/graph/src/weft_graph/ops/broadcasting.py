@@ -1,4 +1,4 @@
-"""Broadcasting: of values to a shape, and of shapes with each other."""
+"""Broadcasting of values to a shape, and of shapes."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ register_op(
     _two_vectors,
     value=array_values.gradient_axes_value,
     traits=NOT_DIFFERENTIABLE,
-    doc="The axes to sum over for the gradients of two inputs of shapes s0 and s1.",
+    doc="The reduction axes for the gradients of two inputs of shapes s0 and s1.",
 )
 
 # --------------------------------------------------------------------------- functions
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Output:
-    """`input` repeated to `shape` by NumPy's rule of broadcasting.
+    """Broadcast `input` to `shape` by NumPy's rule.
 
     Args:
       input: any type and shape.
@@ -116,7 +116,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Output:
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Output:
-    """Return the shape that two shapes, given as vectors of integers, broadcast to.
+    """Return the broadcast shape of two shapes as a vector of integers.
 
     Args:
       shape_x, shape_y: vectors of integers.
@@ -130,11 +130,11 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Output:
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
-    """Return the shape that two static shapes broadcast to.
+    """Return the broadcast shape of two static shapes.
 
     Args:
-      shape_x, shape_y: TensorShapes, or what makes them.
-    Raises: InvalidArgumentError: they do not.
+      shape_x, shape_y: TensorShapes, or values that convert to them.
+    Raises: InvalidArgumentError: the shapes do not broadcast.
 
     Examples:
       >>> wf.broadcast_static_shape([2, 1], [3])

@@ -1,4 +1,4 @@
-"""Candidate samplers: random classes to contrast the true ones with."""
+"""Candidate samplers: random classes to contrast with the true classes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ register_op(
     {"num_true": "int", **_SEEDS},
     _hits_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="Where a sampled class is a true one: row, position among the sampled, and -FLT_MAX.",
+    doc="The sampled classes that are true classes: row, index among the samples, and -FLT_MAX.",
 )
 
 # --------------------------------------------------------------------------- functions
@@ -96,8 +96,8 @@ class Candidates(NamedTuple):
 
     Attributes:
       sampled_candidates: int64, shape (num_sampled,).
-      true_expected_count: float32, shape (N, num_true): how often each true class is expected
-        among the sampled.
+      true_expected_count: float32, shape (N, num_true): expected count of each true class among the
+        samples.
       sampled_expected_count: float32, shape (num_sampled,).
     """
 
@@ -123,14 +123,14 @@ def uniform_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Return classes in [0, range_max), each as likely.
+    """Sample classes uniformly from [0, range_max).
 
     Args:
       true_classes: int64, shape (N, num_true).
-      num_sampled: how many to sample.
-      unique: no class twice.
+      num_sampled: number of classes to sample.
+      unique: sample distinct classes.
       seed: seed of this op.
-    Raises: InvalidArgumentError: more distinct classes than there are.
+      Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
 
     Examples:
       >>> true = wf.constant([[0]], wf.int64)
@@ -159,14 +159,14 @@ def log_uniform_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Return the class k with probability log((k + 2) / (k + 1)) / log(range_max + 1).
+    """Sample class k with probability log((k + 2) / (k + 1)) / log(range_max + 1).
 
-    That is near the frequencies of words sorted from frequent to rare.
+    This approximates the frequencies of words that are sorted by frequency.
 
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for
         `uniform_candidate_sampler`.
-    Raises: InvalidArgumentError: more distinct classes than there are.
+      Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
 
     Examples:
       >>> true = wf.constant([[0]], wf.int64)
@@ -195,12 +195,12 @@ def learned_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Sample classes with frequencies learned in the session, starting at one each.
+    """Sample classes by their frequencies in the session so far, starting at a count of one each.
 
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for
         `uniform_candidate_sampler`.
-    Raises: InvalidArgumentError: more distinct classes than there are.
+      Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
 
     Examples:
       >>> true = wf.constant([[0]], wf.int64)
@@ -235,18 +235,18 @@ def fixed_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Return classes in proportion to counts raised to a power.
+    """Sample classes in proportion to counts raised to a power.
 
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for
         `uniform_candidate_sampler`.
       vocab_file: a CSV file whose last column has the counts, in the order of classes.
       distortion: the power.
-      num_reserved_ids: so many classes at the start have no counts and are not sampled.
+      num_reserved_ids: number of first classes that have no counts and are not sampled.
       num_shards, shard: sample only classes k with k mod num_shards == shard.
       unigrams: the counts, if not in a file.
-    Raises: InvalidArgumentError: neither or both of `vocab_file` and `unigrams`, or a shard out of
-      range.
+    Raises: InvalidArgumentError: `vocab_file` and `unigrams` are both passed or both missing, or
+      the shard is out of range.
 
     Examples:
       >>> true = wf.constant([[0]], wf.int64)
@@ -326,13 +326,13 @@ def compute_accidental_hits(
     seed: int | None = None,
     name: str | None = None,
 ) -> AccidentalHits:
-    """Return the sampled classes that are true ones.
+    """Return the sampled classes that are true classes.
 
     Args:
       true_classes: int64, shape (N, num_true).
       sampled_candidates: int64, shape (S,).
-    Returns: per hit the row (int32), the position among the sampled (int64), and the most negative
-      float32, which takes a logit out when added to it.
+    Returns: per hit, the row (int32), the index among the samples (int64), and the most negative
+      float32, which disables a logit when added to it.
 
     Examples:
       >>> true, sampled = wf.constant([[0], [2]], wf.int64), wf.constant([2, 5], wf.int64)

@@ -1,4 +1,4 @@
-"""Changes of element type, and the parts of complex numbers."""
+"""Casts, and the parts of complex numbers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _declare() -> None:
         shape_rules.unchanged,
         value=_cast_value,
         traits=elementwise(scalar.identity, casts=True, cheap=True),
-        doc="x as another element type; floats become integers by dropping the fraction.",
+        doc="x cast to another element type; conversion from floats to integers truncates.",
     )
     register_op(
         "Bitcast",
@@ -137,12 +137,13 @@ _declare()
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """X as element type `dtype`.
+    """Cast x to the element type `dtype`.
 
     Args:
       x: numeric or bool, any shape; or indexed slices, or a sparse tensor, whose values are cast.
-      dtype: numeric or bool. To integers fractions are dropped, from complex the imaginary part.
-    Returns: x itself where it has the type already.
+      dtype: numeric or bool. Casts to integers drop the fraction, casts from complex the imaginary
+        part.
+      Returns: x itself if it has the type already.
     Raises: InvalidTypeError: one of the types is neither numeric nor bool.
 
     Examples:
@@ -197,7 +198,7 @@ to_complex128 = _cast_to(dtypes.complex128, "ToComplex128", "complex128")
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
-    """`cast`, with values outside the range of `dtype` moved to its ends.
+    """Cast, clipping values to the range of `dtype`.
 
     Args:
       value: real, any shape.
@@ -220,7 +221,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
 
 
 def _range_within(target: DType, dtype: DType) -> tuple[Any, Any]:
-    """Return the ends of `target`, rounded inwards to values that `dtype` holds."""
+    """Return the limits of `target`, rounded inward to values that `dtype` represents."""
     low, high = _to_number(target.min), _to_number(target.max)
     if not (dtype.is_floating and target.is_integer):
         return low, high
@@ -242,10 +243,10 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Output:
     """Return the bytes of a tensor as another element type.
 
     Args:
-      input: numeric, shape (...), or (..., R) where `type` is R times as wide.
+      input: numeric, shape (...), or (..., R) if `type` is R times as wide.
       type: numeric.
-    Returns: shape (...), or (..., R) where `type` is R times narrower.
-    Raises: InvalidArgumentError: the last axis does not fit the ratio of the sizes.
+    Returns: shape (...), or (..., R) if `type` is R times narrower.
+    Raises: InvalidArgumentError: the last axis does not match the ratio of the sizes.
 
     Examples:
       >>> wf.Session().run(wf.bitcast(1.0, wf.int32))
@@ -281,7 +282,7 @@ def real(input: Any, name: str | None = None) -> Output:
 
     Args:
       input: numeric, any shape.
-    Returns: shape of `input`; the type of its parts.
+    Returns: shape of `input`; the real dtype of its parts.
 
     Examples:
       >>> wf.Session().run(wf.real([1 + 2j]))
@@ -296,7 +297,7 @@ def imag(input: Any, name: str | None = None) -> Output:
 
     Args:
       input: numeric, any shape.
-    Returns: shape of `input`; the type of its parts.
+    Returns: shape of `input`; the real dtype of its parts.
 
     Examples:
       >>> wf.Session().run(wf.imag([1 + 2j]))
@@ -309,11 +310,11 @@ def imag(input: Any, name: str | None = None) -> Output:
 
 
 def angle(input: Any, name: str | None = None) -> Output:
-    """Return the argument of a complex number, in (-pi, pi]; of a real one 0, or pi if negative.
+    """Return the argument of a complex number in (-pi, pi]; for a real one 0, or pi if negative.
 
     Args:
       input: numeric, any shape.
-    Returns: shape of `input`; the type of its parts.
+    Returns: shape of `input`; the real dtype of its parts.
 
     Examples:
       >>> np.round(wf.Session().run(wf.angle([1j, -1.0 + 0j])), 3)

@@ -1,4 +1,4 @@
-"""Assertions about values, ranks, shapes and types, decided while building where possible."""
+"""Assertions about values, ranks, shapes and types, checked statically if possible."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _asserted(
     summarize: int | None,
     message: str | None,
 ) -> Node:
-    """A node that checks a condition over all elements, or a no-op where it holds statically.
+    """Return a node that checks a condition for all elements, or a no-op if it is statically true.
 
-    Raises: InvalidArgumentError: the condition is known not to hold.
+    Raises: InvalidArgumentError: the condition is statically false.
     """
     static = constant_value(condition)
     prefix = f"{message}. " if message else ""
@@ -79,13 +79,13 @@ def _asserted(
 def _relation(
     name: str, ops: Sequence[str], sign: str, holds: tuple[int, int]
 ) -> Callable[..., Node]:
-    """Return an assertion of a relation between two tensors, op after op.
+    """Return an assertion function for a relation between two tensors.
 
     Args:
       name: name of the assertion.
-      ops: the first compares, the others turn the result into the condition.
-      sign: the relation as Python writes it.
-      holds: two numbers for the example that are in this relation.
+      ops: the comparison op, and further ops that convert its result to the condition.
+      sign: the Python operator of the relation.
+      holds: two numbers that satisfy the relation, for the example.
     """
 
     def check(
@@ -148,7 +148,7 @@ assert_greater_equal = _relation("assert_greater_equal", ["GreaterEqual"], ">=",
 
 
 def _sign(name: str, op: str, sign: str, holds: int) -> Callable[..., Node]:
-    """Return an assertion of a relation between a tensor and 0, which `holds` for a number."""
+    """Return an assertion function for a relation to 0; the number `holds` satisfies it."""
 
     def check(
         x: Any,
@@ -235,7 +235,7 @@ def _epsilon(dtype: DType) -> float:
 
 
 def is_non_decreasing(x: Any, name: str | None = None) -> Output:
-    """Return True if the elements, in row-major order, never decrease: bool, rank 0.
+    """Return True if the elements in row-major order never decrease: bool, rank 0.
 
     Args:
       x: real, any shape.
@@ -248,7 +248,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Output:
 
 
 def is_strictly_increasing(x: Any, name: str | None = None) -> Output:
-    """Return True if the elements, in row-major order, always increase: bool, rank 0.
+    """Return True if the elements in row-major order always increase: bool, rank 0.
 
     Args:
       x: real, any shape.
@@ -304,13 +304,13 @@ def assert_rank(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return a node that fails unless `x` has this rank.
+    """Return a node that fails unless `x` has the rank `rank`.
 
     Args:
       x: any type.
       rank: an integer.
       data, summarize, message: as for `assert_equal`.
-    Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+    Raises: InvalidArgumentError: at construction if the rank is known, else at run time.
 
     Examples:
       >>> wf.Session().run(wf.assert_rank([[1, 2]], 2))
@@ -328,13 +328,13 @@ def assert_rank_at_least(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return a node that fails unless `x` has this rank or a higher one.
+    """Return a node that fails unless the rank of `x` is at least `rank`.
 
     Args:
       x: any type.
       rank: an integer.
       data, summarize, message: as for `assert_equal`.
-    Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+    Raises: InvalidArgumentError: at construction if the rank is known, else at run time.
 
     Examples:
       >>> wf.Session().run(wf.assert_rank_at_least([[1, 2]], 1))
@@ -352,13 +352,13 @@ def assert_rank_in(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return a node that fails unless the rank of `x` is one of `ranks`, integers.
+    """Return a node that fails unless the rank of `x` is one of `ranks`.
 
     Args:
       x: any type.
       ranks: integers.
       data, summarize, message: as for `assert_equal`.
-    Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+    Raises: InvalidArgumentError: at construction if the rank is known, else at run time.
 
     Examples:
       >>> wf.Session().run(wf.assert_rank_in([[1, 2]], [1, 2]))
@@ -380,11 +380,11 @@ def assert_rank_in(
 
 
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Output:
-    """Return the tensor itself, of rank 0.
+    """Check that a tensor has rank 0; return the tensor.
 
     Args:
       tensor: any type.
-      message: put before the error's.
+      message: prefix of the error message.
     Raises: InvalidArgumentError: the rank is unknown or not 0.
 
     Examples:
@@ -404,13 +404,13 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
 def assert_type(
     tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None
 ) -> Node:
-    """Return a no-op, if the tensor has this element type.
+    """Check the element type of a tensor; return a no-op.
 
     Args:
       tensor: a tensor or SparseTensor.
       tf_type: element type.
-      message: put before the error's.
-    Raises: InvalidTypeError: it has another one.
+      message: prefix of the error message.
+    Raises: InvalidTypeError: the tensor has another type.
 
     Examples:
       >>> wf.Session().run(wf.assert_type(wf.constant(1), wf.int32))
@@ -424,12 +424,12 @@ def assert_type(
 
 
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Node:
-    """Return a no-op, if the tensor holds integers.
+    """Check that a tensor has an integer type; return a no-op.
 
     Args:
       x: a tensor.
-      message: put before the error's.
-    Raises: InvalidTypeError: it does not.
+      message: prefix of the error message.
+    Raises: InvalidTypeError: the type is not an integer type.
 
     Examples:
       >>> wf.Session().run(wf.assert_integer([1, 2]))
@@ -442,11 +442,11 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
 
 
 def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = None) -> DType:
-    """Return the floating type that all tensors have, float32 where there are none.
+    """Return the common floating type of tensors; float32 if there are none.
 
     Args:
-      tensors: floating, of one type.
-      dtype: the type that they must have.
+      tensors: floating tensors of the same type.
+      dtype: the required type, if any.
     Raises: InvalidTypeError: they differ, or their type is not floating.
 
     Examples:
@@ -474,7 +474,7 @@ def assert_proper_iterable(values: Any) -> None:
 
     Args:
       values: any object.
-    Raises: InvalidTypeError: it is not.
+    Raises: InvalidTypeError: it is not such a collection.
 
     Examples:
       >>> wf.assert_proper_iterable([wf.constant(1.0), wf.constant(2.0)])
@@ -494,7 +494,7 @@ def is_numeric_tensor(tensor: Any) -> bool:
     """Return True if `tensor` is a tensor of numbers.
 
     Args:
-      tensor: anything.
+      tensor: any object.
 
     Examples:
       >>> wf.is_numeric_tensor(wf.constant(1)), wf.is_numeric_tensor(wf.constant("a"))

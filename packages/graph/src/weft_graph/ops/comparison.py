@@ -1,4 +1,4 @@
-"""Comparisons, logic, bits, and the choice between two tensors."""
+"""Comparisons, logical and bitwise ops, and elementwise selection."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _declare() -> None:
         _select_shape,
         value=value_rules.of_arrays(_select_rows),
         traits=elementwise(scalar.where, by_kernel=True),
-        doc="t where the condition holds, else e; a vector condition chooses rows.",
+        doc="t where the condition is true, else e; a vector condition selects rows.",
     )
     register_op(
         "SelectV2",
@@ -153,7 +153,7 @@ def _declare() -> None:
         _select_v2_shape,
         value=value_rules.of_arrays(np.where),
         traits=elementwise(scalar.where),
-        doc="t where the condition holds, else e; all three broadcast.",
+        doc="t where the condition is true, else e; all three inputs broadcast.",
     )
 
 
@@ -209,11 +209,11 @@ _declare()
 
 
 def equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x == y elementwise; any dtype with values, to bool, broadcast shape.
+    """Return x == y elementwise as bool; any dtype except handles, broadcast shape.
 
     Args:
-      x, y: any dtype with values, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: any type except handles, of the same dtype; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.equal([1, 2], 2))
@@ -223,11 +223,11 @@ def equal(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def not_equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x != y elementwise; any dtype with values, to bool, broadcast shape.
+    """Return x != y elementwise as bool; any dtype except handles, broadcast shape.
 
     Args:
-      x, y: any dtype with values, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: any type except handles, of the same dtype; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.not_equal([1, 2], 2))
@@ -237,11 +237,11 @@ def not_equal(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def less(x: Any, y: Any, name: str | None = None) -> Output:
-    """x < y; real to bool, broadcast shape.
+    """Return x < y as bool; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: real, of the same dtype; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.less([1, 2], 2))
@@ -251,11 +251,11 @@ def less(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def less_equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x <= y; real to bool, broadcast shape.
+    """Return x <= y as bool; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: real, of the same dtype; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.less_equal([1, 2], 2))
@@ -265,11 +265,11 @@ def less_equal(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def greater(x: Any, y: Any, name: str | None = None) -> Output:
-    """x > y; real to bool, broadcast shape.
+    """Return x > y as bool; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: real, of the same dtype; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.greater([1, 3], 2))
@@ -279,11 +279,11 @@ def greater(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def greater_equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x >= y; real to bool, broadcast shape.
+    """Return x >= y as bool; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: real, of the same dtype; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.greater_equal([1, 2], 2))
@@ -293,16 +293,16 @@ def greater_equal(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def approximate_equal(x: Any, y: Any, tolerance: float = 1e-5, name: str | None = None) -> Output:
-    """|x - y| < tolerance; numeric to bool, equal shapes."""
+    """Return |x - y| < tolerance as bool; numeric, equal shapes."""
     return out("ApproximateEqual", [x, y], {"tolerance": tolerance}, name)
 
 
 def logical_and(x: Any, y: Any, name: str | None = None) -> Output:
-    """X and y; bool, broadcast shape.
+    """Return x and y; bool, broadcast shape.
 
     Args:
-      x, y: bool, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: bool; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.logical_and([True, False], True))
@@ -312,11 +312,11 @@ def logical_and(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def logical_or(x: Any, y: Any, name: str | None = None) -> Output:
-    """X or y; bool, broadcast shape.
+    """Return x or y; bool, broadcast shape.
 
     Args:
-      x, y: bool, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: bool; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.logical_or([True, False], False))
@@ -326,7 +326,7 @@ def logical_or(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def logical_not(x: Any, name: str | None = None) -> Output:
-    """Not x; bool, any shape.
+    """Return not x; bool, any shape.
 
     Args:
       x: bool, any shape.
@@ -340,11 +340,11 @@ def logical_not(x: Any, name: str | None = None) -> Output:
 
 
 def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Output:
-    """Exactly one of x and y; bool, broadcast shape.
+    """Return True where exactly one of x and y is True; bool, broadcast shape.
 
     Args:
-      x, y: bool, of one dtype; their shapes broadcast.
-    Returns: bool, the shape that theirs broadcast to.
+      x, y: bool; their shapes broadcast.
+    Returns: bool, the broadcast shape.
 
     Examples:
       >>> wf.Session().run(wf.logical_xor([True, False], True))
@@ -359,8 +359,8 @@ def bitwise_and(x: Any, y: Any, name: str | None = None) -> Output:
     """Return the bits set in both; integer, broadcast shape.
 
     Args:
-      x, y: integer, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+      x, y: integer, of the same dtype; their shapes broadcast.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.bitwise.bitwise_and([6], 3))
@@ -373,8 +373,8 @@ def bitwise_or(x: Any, y: Any, name: str | None = None) -> Output:
     """Return the bits set in either; integer, broadcast shape.
 
     Args:
-      x, y: integer, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+      x, y: integer, of the same dtype; their shapes broadcast.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.bitwise.bitwise_or([6], 3))
@@ -387,8 +387,8 @@ def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Output:
     """Return the bits set in exactly one; integer, broadcast shape.
 
     Args:
-      x, y: integer, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+      x, y: integer, of the same dtype; their shapes broadcast.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.bitwise.bitwise_xor([6], 3))
@@ -398,7 +398,7 @@ def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def bitwise_or_logical_xor(x: Any, y: Any, name: str = "xor") -> Output:
-    """Python's `^`: `logical_xor` of bool, `bitwise_xor` of integers."""
+    """Implement Python's `^`: `logical_xor` of bool, `bitwise_xor` of integers."""
     a, b = pair(x, y)
     if a.dtype.is_bool:
         return logical_xor(a, b, name)
@@ -406,7 +406,7 @@ def bitwise_or_logical_xor(x: Any, y: Any, name: str = "xor") -> Output:
 
 
 def invert(x: Any, name: str | None = None) -> Output:
-    """Return every bit flipped; integer, any shape.
+    """Flip every bit; integer, any shape.
 
     Args:
       x: integer, any shape.
@@ -420,11 +420,11 @@ def invert(x: Any, name: str | None = None) -> Output:
 
 
 def left_shift(x: Any, y: Any, name: str | None = None) -> Output:
-    """Return the bits of x moved up; integer, broadcast shape; y is clipped to the bits there are.
+    """Shift the bits of x left by y, clipped to the width; integer, broadcast shape.
 
     Args:
-      x, y: integer, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+      x, y: integer, of the same dtype; their shapes broadcast.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.bitwise.left_shift([1, 2], 3))
@@ -434,11 +434,11 @@ def left_shift(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def right_shift(x: Any, y: Any, name: str | None = None) -> Output:
-    """Return the bits of x moved down, keeping the sign; integer, broadcast shape; y is clipped.
+    """Shift the bits of x right by y, keeping the sign; integer, broadcast shape.
 
     Args:
-      x, y: integer, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
+      x, y: integer, of the same dtype; their shapes broadcast.
+    Returns: the broadcast shape and the common dtype.
 
     Examples:
       >>> wf.Session().run(wf.bitwise.right_shift([8, 16], 3))
@@ -448,7 +448,7 @@ def right_shift(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Output:
-    """X where `condition` holds, else y: the three-argument form of `where`.
+    """Return x where `condition` is true, else y: the three-argument form of `where`.
 
     Args:
       condition: bool; a scalar, the shape of x, or a vector with one element per row of x.
@@ -460,5 +460,5 @@ def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def select_v2(condition: Any, x: Any, y: Any, name: str | None = None) -> Output:
-    """X where `condition` holds, else y; bool and twice any one dtype; all broadcast."""
+    """Return x where `condition` is true, else y; all three arguments broadcast."""
     return out("SelectV2", [condition, x, y], name=name)

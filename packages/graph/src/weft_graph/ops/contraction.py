@@ -1,4 +1,4 @@
-"""Sums of products over pairs of axes, built from matrix products."""
+"""Tensor contractions, built from matrix products."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
       axes: N, to contract the last N axes of `a` with the first N of `b`; or a pair of axes or
         lists of axes, those of `a` and those of `b`; or an integer tensor of such lists.
     Returns: shape: the free axes of `a`, then those of `b`.
-    Raises: InvalidArgumentError: the sizes of a pair differ, or an axis is out of range; when run
-      where the axes or a rank are not known before.
+    Raises: InvalidArgumentError: the sizes of a pair differ, or an axis is out of range; raised at
+      run time if the axes or a rank are not static.
 
     Examples:
       >>> wf.Session().run(wf.tensordot([[1.0, 2.0]], [[3.0], [4.0]], 1))
@@ -52,7 +52,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
 
 
 def _late_tensordot(x: Output, y: Output, axes: Any, name: str | None) -> Output:
-    """`tensordot` where ranks or axes are known when it runs."""
+    """Compute `tensordot` with ranks or axes that are known only at run time."""
     with get_default_graph().name_scope(name or "Tensordot") as scope:
         axes_x, axes_y = _late_axes(axes, out("Rank", [x]), out("Rank", [y]))
         left, free_x, sizes_x = _late_matrix(x, axes_x, last=True)
@@ -87,7 +87,7 @@ def _from_the_front(axes: Output, rank: Output) -> Output:
 
 
 def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Output, Output]:
-    """Like `_to_matrix`; also the sizes of the free axes, and of the contracted ones."""
+    """Return the result of `_to_matrix`, and the sizes of the free and of the contracted axes."""
     shape = out("Shape", [value])
     free = create("ListDiff", [out("Range", [0, out("Rank", [value]), 1]), axes]).outputs[0]
     groups = [free, axes] if last else [axes, free]
@@ -122,7 +122,7 @@ def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[in
 
 
 def _to_matrix(value: Output, axes: list[int], last: bool) -> tuple[Output, list[int]]:
-    """`value` with the contracted axes flattened last or first, and its free axes."""
+    """Return `value` with the contracted axes flattened last or first, and its free axes."""
     dims = value.dims
     assert dims is not None
     free = [i for i in range(len(dims)) if i not in axes]
@@ -143,7 +143,7 @@ def _to_matrix(value: Output, axes: list[int], last: bool) -> tuple[Output, list
 
 
 def _flat_sizes(value: Output, lead: int) -> Output:
-    """Return the products of the first `lead` sizes and of the others, computed in the graph."""
+    """Return the products of the first `lead` sizes and of the others as tensors."""
     shape = out("Shape", [value])
     rank = len(value.dims or ())
     parts = [
@@ -171,14 +171,14 @@ def _shape_vector(dims: list[int | None], parts: list[tuple[Output, list[int]]])
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
     """Return sums of products in Einstein's convention, such as "ij,jk->ik".
 
-    Axes that only one operand has and the result has not are summed first; each two operands are
-    then one batched matrix product.
+    Axes of only one operand that are not in the result are summed first. Pairs of operands are then
+    contracted by batched matrix products.
 
     Args:
-      equation: a letter per axis, "..." for axes that broadcast, "->" and the axes of the result;
-        without it the letters that occur once, in alphabetical order.
-      inputs: numeric, of one dtype.
-    Raises: InvalidArgumentError: the equation does not parse or does not fit the ranks or sizes.
+      equation: a letter per axis, "..." for broadcast axes, then "->" and the axes of the result.
+        Without "->", the result has the letters that occur once, in alphabetical order.
+      inputs: numeric tensors of the same dtype.
+      Raises: InvalidArgumentError: the equation is invalid or does not match the ranks or sizes.
 
     Examples:
       >>> wf.Session().run(wf.einsum("ij,jk->ik", [[1.0, 2.0]], [[3.0], [4.0]]))
@@ -218,16 +218,16 @@ class _Term:
         self.labels = labels
 
     def size(self, label: str) -> int | None:
-        """Return the static size of the axis of a label; 1 where there is none."""
+        """Return the static size of the axis of a label, or 1 if there is none."""
         position = self.labels.find(label)
         dims = self.value.dims
         return 1 if position < 0 else None if dims is None else dims[position]
 
 
 def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
-    """Return the terms of the operands, and that of the result, if it is given.
+    """Parse an equation to the terms of the operands, and that of the result or None.
 
-    Raises: InvalidArgumentError: it has not as many operands, or something that is not a letter.
+    Raises: InvalidArgumentError: the number of operands differs, or a label is not a letter.
     """
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -246,7 +246,7 @@ def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
 
 
 def _spelled(terms: list[str], values: list[Output]) -> list[str]:
-    """Return the terms with a digit, counted from the last, for each axis of an ellipsis."""
+    """Replace each ellipsis by digits, one per axis, counted from the last axis."""
     spelled = []
     for term, value in zip(terms, values, strict=True):
         if value.dims is None:
@@ -307,7 +307,7 @@ def _sum_out(term: _Term, keep: set[str]) -> _Term:
 
 
 def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
-    """Return the product of two operands, summed over the labels that nothing later needs."""
+    """Multiply two operands and sum over the labels that are not needed later."""
     a = _sum_out(a, later | set(b.labels))
     b = _sum_out(b, later | set(a.labels))
     common = [label for label in a.labels if label in b.labels]
@@ -337,14 +337,14 @@ def _can_broadcast(a: _Term, b: _Term, label: str) -> bool:
 
 
 def _multiply(a: _Term, b: _Term, later: set[str]) -> _Term:
-    """Return the product by broadcasting, then summed."""
+    """Multiply with broadcasting, then sum."""
     labels = "".join(dict.fromkeys(a.labels + b.labels))
     value = out("Mul", [_expand_term(a, labels), _expand_term(b, labels)])
     return _sum_out(_Term(value, labels), later)
 
 
 def _expand_term(term: _Term, labels: str) -> Output:
-    """`term` in the order of `labels`, with axes of size 1 for those that it lacks."""
+    """Transpose `term` to the order of `labels`, with axes of size 1 for missing labels."""
     value = _ordered(term, "".join(label for label in labels if label in term.labels))
     missing = [i for i, label in enumerate(labels) if label not in term.labels]
     for axis in missing:
@@ -360,7 +360,7 @@ def _ordered(term: _Term, labels: str) -> Output:
 
 
 def _grouped(term: _Term, batch: list[str], rows: list[str], columns: list[str]) -> Output:
-    """`term` as matrices: the batch axes, then the rows and the columns, each flattened."""
+    """Reshape `term` to a batch of matrices: batch axes, rows and columns, each flattened."""
     value = _ordered(term, "".join([*batch, *rows, *columns]))
     if len(rows) == 1 and len(columns) == 1:
         return value

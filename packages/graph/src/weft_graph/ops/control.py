@@ -1,4 +1,4 @@
-"""Order and effects: no-ops, groups, assertions, printing, calls of Python functions."""
+"""Ordering and side effects: no-ops, groups, assertions, printing, calls of Python functions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ register_op(
     "NoOp",
     shape=_no_outputs,
     traits=Traits(differentiable=False, cost=free),
-    doc="Nothing; nodes wait for each other through it.",
+    doc="Does nothing; used for control dependencies.",
 )
 register_op(
     "RefIdentity",
@@ -74,7 +74,7 @@ register_op(
     {"T": "type"},
     unchanged,
     traits=Traits(identity=True, view=0),
-    doc="The same reference.",
+    doc="Returns the reference unchanged.",
 )
 register_op(
     "Assert",
@@ -83,7 +83,7 @@ register_op(
     {"T": "list(type) >= 1", "summarize": "int = 3"},
     _assert_shape,
     traits=WRITES,
-    doc="Fail with the data unless the condition holds.",
+    doc="Fails with the data unless the condition is true.",
 )
 register_op(
     "Print",
@@ -98,7 +98,7 @@ register_op(
     },
     unchanged,
     traits=Traits(state=State.WRITES),
-    doc="The input; the data are printed.",
+    doc="Returns the input and prints the data.",
 )
 register_op(
     "PrintV2",
@@ -108,7 +108,7 @@ register_op(
     _print_shape,
     # A stream may be a file.
     traits=Traits(state=State.WRITES, writes_files=True, differentiable=False),
-    doc="Print a string.",
+    doc="Prints a string.",
 )
 register_op(
     "Timestamp",
@@ -125,7 +125,7 @@ for _name, _state in (("PyFunc", State.WRITES), ("PyFuncStateless", State.NONE))
         ("output: Tout",),
         {"token": "string", "Tin": "list(type) >= 0", "Tout": "list(type) >= 0"},
         traits=Traits(state=_state, host_code=True, differentiable=False),
-        doc="Call a Python function of this process, known by its token.",
+        doc="Calls a Python function of this process, identified by its token.",
     )
 register_op(
     "EagerPyFunc",
@@ -138,7 +138,7 @@ register_op(
         "Tout": "list(type) >= 0",
     },
     traits=Traits(state=State.WRITES, host_code=True),
-    doc="Call a Python function of tensors that have values, known by its token.",
+    doc="Calls a Python function with eager tensors, identified by its token.",
 )
 
 # --------------------------------------------------------------------------------- waiting
@@ -167,7 +167,7 @@ def group(*inputs: Any, name: str | None = None) -> Node:
 
     Args:
       *inputs: operations, tensors, variables, or nested lists of them.
-    Returns: a NoOp; the nodes of each device first gather in a NoOp of their own.
+    Returns: a NoOp; the nodes of each device are grouped by a separate NoOp on it.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -220,12 +220,12 @@ def _flat(items: Any) -> Iterable[Any]:
 def with_dependencies(
     dependencies: Iterable[Any], output_tensor: Any, name: str | None = None
 ) -> Any:
-    """`output_tensor`, available only when all `dependencies` have run.
+    """Return `output_tensor`, available only after all `dependencies` have run.
 
     Args:
       dependencies: operations or tensors.
       output_tensor: an output or IndexedSlices.
-    Returns: the same as a new output, or new IndexedSlices.
+    Returns: a new output or new IndexedSlices with the same value.
     """
     value = convert_to_tensor_or_indexed_slices(output_tensor)
     graph = value.graph
@@ -245,7 +245,7 @@ def with_dependencies(
 def tuple(
     tensors: Sequence[Any], name: str | None = None, control_inputs: Iterable[Any] | None = None
 ) -> list[Any]:
-    """Return the same tensors, each available only when all are.
+    """Return the same tensors, each of which is available only when all are.
 
     Args:
       tensors: outputs, IndexedSlices or None, at least one not None.
@@ -273,12 +273,12 @@ def tuple(
 def Assert(  # noqa: N802 - TensorFlow's name
     condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
 ) -> Node:
-    """Return a node that fails when it runs and `condition` does not hold.
+    """Return a node that fails at run time unless `condition` is true.
 
     Args:
       condition: bool, rank 0.
       data: tensors to show in the message.
-      summarize: how many elements of each, 3 by default; -1 for all.
+      summarize: number of elements of each to show, 3 by default; -1 for all.
     Raises: InvalidArgumentError: at run time, if the condition is False.
 
     Examples:
@@ -301,12 +301,12 @@ def Print(  # noqa: N802 - TensorFlow's name
     summarize: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """`input_`, and as an effect `data` is printed to standard error.
+    """Return `input_`, and print `data` to standard error as a side effect.
 
     Args:
-      message: what is printed before the data.
-      first_n: print only so many times; by default always.
-      summarize: how many elements of each tensor are printed, 3 by default.
+      message: text printed before the data.
+      first_n: print only the first n times; by default always.
+      summarize: number of elements of each tensor to print, 3 by default.
 
     Examples:
       >>> x = wf.constant([1.0, 2.0])
@@ -329,10 +329,9 @@ def print_v2(
     """Print tensors and Python values when the node runs.
 
     Args:
-      *inputs: tensors, values that are formatted as Python does, and dicts, lists and tuples of
-        these, which are shown as Python shows them.
+      *inputs: tensors, Python values, and dicts, lists and tuples of these, formatted as in Python.
       output_stream: sys.stderr (the default), sys.stdout, "log(info)", or "file://path".
-      summarize: how many elements at each end of every axis are printed; -1 for all.
+      summarize: number of elements to print at both ends of every axis; -1 for all.
       sep, end: text between the inputs and after the last.
     Raises: InvalidArgumentError: the stream is unknown.
 
@@ -403,7 +402,7 @@ _functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
 
 
 def hold_function(function: Callable[..., Any]) -> PyFunction:
-    """Register a function under a token that is valid while the returned object lives."""
+    """Register a function under a token; the registration lasts as long as the returned object."""
     if not callable(function):
         raise errors.InvalidTypeError(f"a Python function must be callable, got {shown(function)}")
     token = f"pyfunc_{os.urandom(16).hex()}"  # what an imported graph cannot guess
@@ -414,7 +413,8 @@ def hold_function(function: Callable[..., Any]) -> PyFunction:
 def py_function_of(token: str) -> Callable[..., Any]:
     """Return the function registered under a token.
 
-    Raises: FailedPreconditionError: this process has none; functions do not travel with graphs.
+    Raises: FailedPreconditionError: this process has no such function; graphs do not contain
+    functions.
     """
     holder = _functions.get(token)
     if holder is None:
@@ -435,13 +435,13 @@ def py_func(
     """Call a Python function on NumPy arrays when the node runs.
 
     Args:
-      func: takes one read-only array per input, and returns arrays or values of the types `Tout`.
+      func: function of one read-only array per input that returns arrays or values of types `Tout`.
       inp: tensors.
       Tout: element type, or a list of element types.
-      stateful: whether equal inputs may give different results, or calls have effects; if not, a
-        function of constants alone is called once and not in each step.
-    Returns: an output of unknown shape, or a list of them; where `Tout` is empty the node, or, as
-      nothing calls it, an empty list if it is not stateful.
+      stateful: True if equal inputs may give different results, or calls have side effects.
+        Otherwise a function of constants is called once instead of in each step.
+      Returns: an output of unknown shape, or a list of them. If `Tout` is empty, the node, or an
+        empty list if it is not stateful, because nothing would run it.
     Raises: InvalidTypeError: `func` is not callable.
 
     Examples:
@@ -464,7 +464,7 @@ def py_func(
 def numpy_function(
     func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None
 ) -> Any:
-    """`py_func` of a stateful function, by its newer name.
+    """Call a stateful Python function; newer name of `py_func`.
 
     Args:
       func, inp, Tout: as for `py_func`.

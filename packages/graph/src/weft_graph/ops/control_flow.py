@@ -1,7 +1,7 @@
 """The control-flow primitives: Switch, Merge, and the ops of loop frames (paper, section 4.4).
 
-They route values and compute nothing, so the executor carries them out itself and there are no
-kernels of them.  `weft_graph.control_flow` builds conditionals and loops of them.
+They only route values, so the executor implements them without kernels. `weft_graph.control_flow`
+builds conditionals and loops of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _merge_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def common_dims(a: Dims, b: Dims) -> Dims:
-    """Return the most that is known of a shape that is either `a` or `b`."""
+    """Return the most specific shape that is compatible with both `a` and `b`."""
     if a is None or b is None or len(a) != len(b):
         return None
     return tuple([x if x == y else None for x, y in zip(a, b, strict=True)])
@@ -66,7 +66,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         _switch_shape,
         value=None if _prefix else value_rules.routed,
         traits=Traits(role=Role.SWITCH, cost=free),
-        doc="`data` on the output that `pred` chooses; the other output is dead.",
+        doc="`data` on the output selected by `pred`; the other output is dead.",
     )
     register_op(
         f"{_prefix}Merge",
@@ -75,7 +75,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         {"T": "type", "N": "int >= 1"},
         _merge_shape,
         traits=Traits(role=Role.MERGE, cost=free),
-        doc="The first input that is available and not dead, and which it is.",
+        doc="The first input that is available and not dead, and its index.",
     )
     register_op(
         f"{_prefix}Enter",
@@ -85,7 +85,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         _one,
         value=None if _prefix else value_rules.routed,
         traits=Traits(role=Role.ENTER, cost=free),
-        doc="`data` in iteration 0 of a frame; in all of them when it is constant.",
+        doc="`data` in iteration 0 of a frame; in all iterations if it is constant.",
     )
     register_op(
         f"{_prefix}Exit",
@@ -94,7 +94,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         {"T": "type"},
         _one,
         traits=Traits(role=Role.EXIT, cost=free),
-        doc="`data` in the frame around; the paper's Leave.",
+        doc="`data` in the enclosing frame; the paper's Leave.",
     )
     register_op(
         f"{_prefix}NextIteration",
@@ -112,20 +112,20 @@ register_op(
     ("output: bool",),
     shape=_loop_cond_shape,
     traits=Traits(role=Role.LOOP_COND, differentiable=False, cost=free),
-    doc="The input, which decides whether the loop goes on.",
+    doc="The input, as the condition of the loop.",
 )
 register_op(
     "ControlTrigger",
     shape=lambda node: (),
     traits=Traits(role=Role.TRIGGER, differentiable=False, cost=free),
-    doc="Nothing; runs even where it is dead.",
+    doc="Does nothing; runs even if its control inputs are dead.",
 )
 register_op(
     "Abort",
     attrs={"error_msg": "string = ''", "exit_without_error": "bool = false"},
     shape=lambda node: (),
     traits=WRITES,
-    doc="Fail the step with a message.",
+    doc="Fails the step with a message.",
 )
 
 
@@ -144,7 +144,7 @@ def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Output, Outpu
     """Route `data` to the output that `pred` selects; the other output is dead.
 
     Args:
-      data: any type and shape; a reference stays one.
+      data: any type and shape; a reference stays a reference.
       pred: bool, rank 0.
     Returns: (output_false, output_true).
     """
@@ -157,7 +157,7 @@ def merge(inputs: Sequence[Any], name: str | None = None) -> MergeResult:
     """Return the input that is not dead.
 
     Args:
-      inputs: one type; shapes may differ.
+      inputs: tensors of the same type; shapes may differ.
     Returns: (output, value_index: int32, rank 0).
     """
     values = [v if isinstance(v, Output) else convert_to_tensor(v) for v in inputs]
@@ -173,11 +173,11 @@ def enter(
     parallel_iterations: int = 10,
     name: str | None = None,
 ) -> Output:
-    """`data` inside the frame `frame_name`.
+    """Make `data` available in the frame `frame_name`.
 
     Args:
-      is_constant: in every iteration, and not only in the first.
-      parallel_iterations: how many iterations may run at a time.
+      is_constant: make it available in every iteration, not only in the first.
+      parallel_iterations: number of iterations that may run at the same time.
     """
     attrs = {
         "frame_name": frame_name,
@@ -188,12 +188,12 @@ def enter(
 
 
 def exit(data: Output, name: str | None = None) -> Output:
-    """`data` in the frame around: the value when the loop ends."""
+    """Return `data` in the enclosing frame: the value when the loop ends."""
     return out(_op("Exit", data), [data], name=name)
 
 
 def next_iteration(data: Output, name: str | None = None) -> Output:
-    """`data` in the next iteration."""
+    """Make `data` available in the next iteration."""
     return out(_op("NextIteration", data), [data], name=name)
 
 

@@ -1,4 +1,4 @@
-"""Convolutions and their gradients: declarations and the functions over single nodes."""
+"""Convolutions and their gradients: declarations and single-node functions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _T = "{float16, bfloat16, float32, float64}"
 
 
 def forward_shape(op: str, node: NodeSpec, x: Dims, filters: Dims, depthwise: bool) -> Dims:
-    """Return the output of a convolution; checks everything that is known."""
+    """Return the output shape of a convolution, and check all static facts."""
     attrs = node.attrs
     data_format: str = attrs["data_format"]
     rank = len(data_format)
@@ -88,7 +88,7 @@ def _conv_rule(op: str, depthwise: bool = False) -> Any:
 
 
 def _input_rule(op: str, depthwise: bool = False) -> Any:
-    """Return inputs (input_sizes, filter, out_backprop) to the shape of the input."""
+    """Shape rule of input gradients: (input_sizes, filter, out_backprop) to the input's shape."""
     rank = 5 if "3D" in op else 4
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
@@ -102,7 +102,7 @@ def _input_rule(op: str, depthwise: bool = False) -> Any:
 
 
 def _filter_rule(op: str, depthwise: bool = False) -> Any:
-    """Return inputs (input, filter_sizes, out_backprop) to the shape of the filter."""
+    """Shape rule of filter gradients: (input, filter_sizes, out_backprop) to the filter's shape."""
     rank = 5 if "3D" in op else 4
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
@@ -118,7 +118,7 @@ def _filter_rule(op: str, depthwise: bool = False) -> Any:
 def _checked_backprop(
     op: str, node: NodeSpec, x: Dims, filters: Dims, grad: Dims, depthwise: bool
 ) -> tuple[Dims, Dims]:
-    """Return the shapes of input and filter after checking that they give the gradient's shape."""
+    """Return the shapes of input and filter after checking them against that of the gradient."""
     expected = forward_shape(op, node, x, filters, depthwise)
     assert expected is not None
     try:
@@ -154,7 +154,7 @@ _CONV2D = {
 }
 _DEPTHWISE = {key: _CONV2D[key] for key in _CONV2D if key != "use_cudnn_on_gpu"}
 WINDOWS = {key: _DEPTHWISE[key] for key in _DEPTHWISE if key != "T"}
-"""Attributes that tell where the windows of images are."""
+"""Attributes that determine the windows of images."""
 
 _CONV3D = {
     "T": _T,
@@ -198,7 +198,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         index,
         _input_rule(name, depthwise),
         traits=convolution_traits(1, 2, depthwise),
-        doc="Gradient of a convolution by its input.",
+        doc="Gradient of a convolution with respect to its input.",
     )
     name = f"{forward}BackpropFilter{suffix}"
     register_op(
@@ -208,7 +208,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         attrs,
         _filter_rule(name, depthwise),
         traits=convolution_traits(None, 2, depthwise),
-        doc="Gradient of a convolution by its filter.",
+        doc="Gradient of a convolution with respect to its filter.",
     )
 
 
@@ -226,8 +226,9 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
       value: one number, one per spatial axis, or one per axis of the input.
       name: name of the argument, for messages.
       spatial: number of spatial axes.
-      data_format: "NHWC" and its kin.
-    Raises: InvalidArgumentError: another number of entries; InvalidTypeError: no integers.
+      data_format: "NHWC" or another layout.
+    Raises: InvalidArgumentError: the number of entries is wrong; InvalidTypeError: they are not
+    integers.
     """
     if value is None:
         value = 1
@@ -246,12 +247,12 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
 
 
 def padding_attrs(padding: Any, data_format: str) -> dict[str, Any]:
-    """Return the attributes `padding` and `explicit_paddings` that a padding argument means.
+    """Return the attributes `padding` and `explicit_paddings` for a padding argument.
 
     Args:
-      padding: "SAME", "VALID" in any case, or a list of [before, after], one per axis.
-      data_format: "NHWC" and its kin.
-    Raises: InvalidArgumentError: it is neither.
+      padding: "SAME" or "VALID" in upper or lower case, or a list of [before, after], one per axis.
+      data_format: "NHWC" or another layout.
+    Raises: InvalidArgumentError: it is not one of these.
     """
     if isinstance(padding, bytes):
         padding = padding.decode()
@@ -294,18 +295,18 @@ def conv2d(
     name: str | None = None,
     filters: Any = None,
 ) -> Output:
-    """2-D convolution (cross-correlation).
+    """Compute a 2-D convolution (cross-correlation).
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
       filter: same dtype, shape (KH, KW, C, O); also `filters`.
       strides: one number, (SH, SW), or one per axis of `input`.
       padding: "SAME", "VALID", or [before, after] per axis of `input`.
-      use_cudnn_on_gpu: accepted and recorded.
+      use_cudnn_on_gpu: accepted and stored as an attribute; no effect.
       data_format: "NHWC" or "NCHW".
-      dilations: in the forms of `strides`.
+      dilations: in the same form as `strides`.
     Returns: shape (N, H', W', O) in the layout of `input`.
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> image = wf.ones([1, 3, 3, 1])
@@ -331,15 +332,15 @@ def conv2d_backprop_input(
     name: str | None = None,
     filters: Any = None,
 ) -> Output:
-    """Return the gradient of `conv2d` by its input.
+    """Return the gradient of `conv2d` with respect to its input.
 
     Args:
       input_sizes: int32, shape (4,): the shape of the input.
       filter: floating, shape (KH, KW, C, O); also `filters`.
       out_backprop: same dtype, the shape of the convolution's output.
-      strides, padding, use_cudnn_on_gpu, data_format, dilations: of the convolution.
+      strides, padding, use_cudnn_on_gpu, data_format, dilations: those of the convolution.
     Returns: shape `input_sizes`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> kernel, slope = wf.ones([2, 2, 1, 1]), wf.ones([1, 2, 2, 1])
@@ -367,12 +368,13 @@ def conv2d_backprop_input_v2(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """`nn.conv2d_backprop_input` with the input itself instead of its shape.
+    """Compute `nn.conv2d_backprop_input` with the input instead of its shape.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W); only its shape is used.
-      explicit_paddings: 8 integers, where `padding` is "EXPLICIT".
-      filter, out_backprop, strides, padding, use_cudnn_on_gpu, data_format, dilations: as there.
+      explicit_paddings: 8 integers, if `padding` is "EXPLICIT".
+      filter, out_backprop, strides, padding, use_cudnn_on_gpu, data_format, dilations: as in
+        `conv2d_backprop_input`.
     Returns: the shape of `input`.
 
     Examples:
@@ -406,12 +408,13 @@ def conv2d_backprop_filter_v2(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """`nn.conv2d_backprop_filter` with the filter itself instead of its shape.
+    """Compute `nn.conv2d_backprop_filter` with the filter instead of its shape.
 
     Args:
       filter: floating, shape (KH, KW, C, O); only its shape is used.
-      explicit_paddings: 8 integers, where `padding` is "EXPLICIT".
-      input, out_backprop, strides, padding, use_cudnn_on_gpu, data_format, dilations: as there.
+      explicit_paddings: 8 integers, if `padding` is "EXPLICIT".
+      input, out_backprop, strides, padding, use_cudnn_on_gpu, data_format, dilations: as in
+        `conv2d_backprop_filter`.
     Returns: the shape of `filter`.
 
     Examples:
@@ -434,7 +437,7 @@ def conv2d_backprop_filter_v2(
 
 
 def _padding_of(padding: Any, explicit: Sequence[int]) -> Any:
-    """Return a padding in the form of `conv2d`: "EXPLICIT" is a pair for each axis."""
+    """Return a padding in the form of `conv2d`: for "EXPLICIT", a pair for each axis."""
     if padding != "EXPLICIT":
         return padding
     return [list(explicit[i : i + 2]) for i in range(0, len(explicit), 2)]
@@ -451,15 +454,15 @@ def conv2d_backprop_filter(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Return the gradient of `conv2d` by its filter.
+    """Return the gradient of `conv2d` with respect to its filter.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
       filter_sizes: int32, shape (4,): the shape of the filter.
       out_backprop: same dtype, the shape of the convolution's output.
-      strides, padding, use_cudnn_on_gpu, data_format, dilations: of the convolution.
+      strides, padding, use_cudnn_on_gpu, data_format, dilations: those of the convolution.
     Returns: shape `filter_sizes`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> image, slope = wf.ones([1, 3, 3, 1]), wf.ones([1, 2, 2, 1])
@@ -482,15 +485,15 @@ def depthwise_conv2d_native(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Return the 2-D convolution of each channel with its own filters.
+    """Compute the 2-D convolution of each channel with separate filters.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
       filter: same dtype, shape (KH, KW, C, M).
       strides, padding, data_format, dilations: as for `conv2d`.
-    Returns: shape (N, H', W', C * M) in the layout of `input`; channel c * M + m is channel c
-      with filter m.
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Returns: shape (N, H', W', C * M) in the layout of `input`; output channel c * M + m is channel
+      c with filter m.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> image = wf.zeros([1, 5, 5, 2])
@@ -511,15 +514,15 @@ def depthwise_conv2d_native_backprop_input(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Return the gradient of `depthwise_conv2d_native` by its input.
+    """Return the gradient of `depthwise_conv2d_native` with respect to its input.
 
     Args:
       input_sizes: int32, shape (4,): the shape of the input.
       filter: floating, shape (KH, KW, C, M).
       out_backprop: same dtype, the shape of the convolution's output.
-      strides, padding, data_format, dilations: of the convolution.
+      strides, padding, data_format, dilations: those of the convolution.
     Returns: shape `input_sizes`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> kernel, slope = wf.ones([2, 2, 1, 1]), wf.ones([1, 2, 2, 1])
@@ -545,15 +548,15 @@ def depthwise_conv2d_native_backprop_filter(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Return the gradient of `depthwise_conv2d_native` by its filter.
+    """Return the gradient of `depthwise_conv2d_native` with respect to its filter.
 
     Args:
       input: floating, shape (N, H, W, C) or (N, C, H, W).
       filter_sizes: int32, shape (4,): the shape of the filter.
       out_backprop: same dtype, the shape of the convolution's output.
-      strides, padding, data_format, dilations: of the convolution.
+      strides, padding, data_format, dilations: those of the convolution.
     Returns: shape `filter_sizes`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> image, slope = wf.ones([1, 3, 3, 1]), wf.ones([1, 2, 2, 1])
@@ -578,7 +581,7 @@ def conv3d(
     name: str | None = None,
     filters: Any = None,
 ) -> Output:
-    """3-D convolution (cross-correlation).
+    """Compute a 3-D convolution (cross-correlation).
 
     Args:
       input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
@@ -587,7 +590,7 @@ def conv3d(
       padding: "SAME" or "VALID".
       data_format: "NDHWC" or "NCDHW".
     Returns: shape (N, D', H', W', O) in the layout of `input`.
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> wf.nn.conv3d(wf.zeros([1, 5, 5, 5, 2]), wf.zeros([3, 3, 3, 2, 4]), [1] * 5, "SAME").shape
@@ -617,7 +620,7 @@ def conv3d_transpose(
       output_shape: int32 or int64, shape (5,).
       strides, padding, data_format, dilations: as for `conv3d`.
     Returns: shape `output_shape`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> volume, kernel = wf.ones([1, 2, 2, 2, 3]), wf.ones([2, 2, 2, 4, 3])
@@ -641,15 +644,15 @@ def conv3d_backprop_filter_v2(
     dilations: Any = (1, 1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Return the gradient of `conv3d` by its filter.
+    """Return the gradient of `conv3d` with respect to its filter.
 
     Args:
       input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
       filter_sizes: int32, shape (5,): the shape of the filter.
       out_backprop: same dtype, the shape of the convolution's output.
-      strides, padding, data_format, dilations: of the convolution.
+      strides, padding, data_format, dilations: those of the convolution.
     Returns: shape `filter_sizes`.
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> volume, slope = wf.ones([1, 3, 3, 3, 1]), wf.ones([1, 2, 2, 2, 1])

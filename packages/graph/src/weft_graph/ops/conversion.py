@@ -1,4 +1,4 @@
-"""Values as tensors, for programs."""
+"""The public function that converts values to tensors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def convert_to_tensor(
     Args:
       value: an output, a variable, a number, a string, a nested list of these, or an array.
       dtype: element type; that of the value by default.
-      name: of the constant, if one is made.
-      preferred_dtype: used where it fits when `dtype` is not given; `dtype_hint` is its newer
-        name.
-    Raises: InvalidTypeError: the value does not fit `dtype`, or does not convert at all, as a
-      ragged tensor does not.
+      name: name of the constant, if one is created.
+      preferred_dtype: element type to use if possible when `dtype` is None; `dtype_hint` is its
+        newer name.
+      Raises: InvalidTypeError: the value cannot be converted to `dtype` or to any tensor (ragged
+        tensors cannot).
 
     Examples:
       >>> wf.convert_to_tensor([1.0, wf.constant(2.0)])

@@ -1,6 +1,6 @@
-"""Rules for the cost of ops, shared by the op families.
+"""Cost rules shared by the op families.
 
-A rule takes the `Sizes` of a node and returns its `Cost`. Where memory is not told apart, all
+A rule is a function from the `Sizes` of a node to its `Cost`. Unless a rule states bytes, all
 inputs are read and all outputs written once.
 """
 
@@ -12,7 +12,7 @@ from weft_graph.ir.costs import Cost, CostRule, Rule, Shape, Sizes
 
 
 def computes(flops: Rule) -> CostRule:
-    """Return a cost rule with this many operations; inputs and outputs are moved once."""
+    """Return a cost rule with `flops` operations; inputs are read and outputs written once."""
 
     def cost(sizes: Sizes) -> Cost:
         return Cost(float(flops(sizes)), float(sizes.all_bytes))
@@ -39,7 +39,7 @@ def takes(flops: Rule, nbytes: Rule) -> CostRule:
 
 
 def dims_at(shapes: tuple[Shape, ...], index: int, rank: int) -> Shape:
-    """Return a shape padded with ones in front to at least `rank` axes."""
+    """Return a shape padded with leading ones to at least `rank` axes."""
     dims = shapes[index] if index < len(shapes) else ()
     return (1,) * (rank - len(dims)) + dims
 
@@ -67,20 +67,20 @@ def _written(sizes: Sizes) -> float:
 
 
 written = moves(_written)
-"""The outputs are written, and inputs not even read."""
+"""Cost rule: outputs are written, inputs are not read."""
 
 
 @computes
 def sum_of_many(sizes: Sizes) -> float:
-    """Return one addition less than there are inputs, for each element."""
+    """Cost rule: n - 1 additions per element for n inputs."""
     return max(len(sizes.inputs) - 1, 0) * sizes.elements_out
 
 
 def pool(windows: int | None) -> CostRule:
-    """Return one operation for each position of each window.
+    """Return a cost rule with one operation for each position of each window.
 
     Args:
-      windows: the input that has a value for each window; None for the output.
+      windows: index of the input with one value per window; None for the output.
     """
 
     def flops(sizes: Sizes) -> float:
@@ -95,12 +95,12 @@ def pool(windows: int | None) -> CostRule:
 
 @computes
 def pool_argmax(sizes: Sizes) -> float:
-    """Return one operation for each maximum that a gradient goes back to."""
+    """Cost rule: one operation for each maximum that receives a gradient."""
     return prod(dims_at(sizes.inputs, 1, 1))
 
 
 def local_response(factor: int) -> CostRule:
-    """A window over the channels: a square and a sum each, and a power and a product at the end."""
+    """Cost rule of local response normalization over windows of channels."""
 
     def flops(sizes: Sizes) -> float:
         window = 2 * int(sizes.attrs.get("depth_radius", 5)) + 1
@@ -118,10 +118,10 @@ def _arithmetic(sizes: Sizes) -> int:
 
 
 def product(left: str, right: str) -> CostRule:
-    """Of a matrix product over the last two axes.
+    """Return the cost rule of a matrix product over the last two axes.
 
     Args:
-      left, right: the attributes that tell whether a factor is transposed.
+      left, right: names of the attributes that say whether a factor is transposed.
     """
 
     def flops(sizes: Sizes) -> float:
@@ -135,18 +135,18 @@ def product(left: str, right: str) -> CostRule:
 
 @computes
 def sparse_product(sizes: Sizes) -> float:
-    """Return a product and a sum for each stored element and column."""
+    """Cost rule: a multiply-add for each stored element and column."""
     columns = dims_at(sizes.outputs, 0, 2)[-1]
     return 2 * prod(dims_at(sizes.inputs, 1, 1)) * columns * _arithmetic(sizes)
 
 
 def convolution(kernel: int | None, positions: int | None, depthwise: bool = False) -> CostRule:
-    """A product and a sum for each position, each channel of it, and each element of the window.
+    """Return the cost rule of a convolution: a multiply-add per position, channel and tap.
 
     Args:
-      kernel: which input is the filter; None where the output has its shape.
-      positions: which input is at the positions of the window; None where the output is.
-      depthwise: whether the last axis but one of the filter is not summed over.
+      kernel: index of the filter among the inputs; None if the output has its shape.
+      positions: index of the input with one element per window; None for the output.
+      depthwise: True if the second last axis of the filter is not summed over.
     """
 
     def flops(sizes: Sizes) -> float:
@@ -161,14 +161,14 @@ def convolution(kernel: int | None, positions: int | None, depthwise: bool = Fal
 
 
 _COLUMNS = 1 << 21
-"""Bytes that a convolution's kernel works on at a time, at most."""
+"""Largest number of bytes that a convolution's kernel processes at a time."""
 
 
 def columns(kernel: int | None) -> Rule:
     """Return the scratch memory of a convolution for its columns (im2col).
 
     Args:
-      kernel: as of `convolution`.
+      kernel: as in `convolution`.
     """
 
     def nbytes(sizes: Sizes) -> float:
@@ -180,18 +180,18 @@ def columns(kernel: int | None) -> Rule:
 
 
 def factorization(cube: float, columns: float = 0.0, square: bool = True) -> CostRule:
-    """Return the leading terms of the usual algorithms (Golub and Van Loan, Matrix Computations).
+    """Return a cost rule with the leading terms of Golub and Van Loan, Matrix Computations.
 
     Args:
-      cube: operations for each of n * n * n, of a square matrix, or else of m * n * min(m, n).
-      columns: operations for each element of the matrix and each right-hand side.
-      square: whether matrices are square.
+      cube: factor of n * n * n for a square matrix, or of m * n * min(m, n).
+      columns: operations per element of the matrix and right-hand side.
+      square: True if matrices are square.
     """
     return decomposition(lambda sizes: cube, columns, square)
 
 
 def decomposition(cube: Rule, columns: float = 0.0, square: bool = True) -> CostRule:
-    """Return the same, where the number of operations depends on attributes."""
+    """Return a cost rule like `factorization` whose factor depends on attributes."""
 
     def flops(sizes: Sizes) -> float:
         *batch, m, n = dims_at(sizes.inputs, 0, 2)
@@ -208,7 +208,7 @@ def decomposition(cube: Rule, columns: float = 0.0, square: bool = True) -> Cost
 
 @moves
 def gathered(sizes: Sizes) -> float:
-    """As much of the input as is written, and the indices."""
+    """Cost rule: the gathered part of the input is read and written, and the indices are read."""
     return 2 * sum(sizes.output_bytes) + sum(sizes.input_bytes[1:])
 
 
@@ -222,10 +222,10 @@ def _row_bytes(sizes: Sizes) -> float:
 
 
 sums_of_rows = takes(_row_flops, _row_bytes)
-"""One sum for each element of each row that an index names, rather than of all rows."""
+"""Cost rule: one addition for each element of each indexed row."""
 
 spreads_of_rows = computes(_row_flops)
-"""The same, where all rows are written."""
+"""Cost rule like `sums_of_rows`, with all rows written."""
 
 
 def _updates(sizes: Sizes) -> float:
@@ -237,16 +237,16 @@ def _scattered(sizes: Sizes) -> float:
 
 
 scatters = moves(_scattered)
-"""The indices, the updates, and as much of the variable, read and written."""
+"""Cost rule: indices and updates are read; as much of the variable is read and written."""
 
 scatter_sums = takes(_updates, _scattered)
-"""The same with an operation for each element of the updates."""
+"""The same cost rule plus one operation for each element of the updates."""
 
 value_scatters = moves(lambda sizes: 2 * sizes.output_bytes[0] + _scattered(sizes))
-"""A copy, and what is scattered into it."""
+"""Cost rule: the value is copied, and the updates are scattered into the copy."""
 
 value_scatter_sums = takes(_updates, lambda sizes: 2 * sizes.output_bytes[0] + _scattered(sizes))
-"""The same with an operation for each element of the updates."""
+"""The same cost rule plus one operation for each element of the updates."""
 
 
 def _second(sizes: Sizes) -> float:
@@ -257,22 +257,22 @@ scatters_into_zeros = takes(
     _second,
     lambda sizes: sizes.input_bytes[0] + 3 * sizes.input_bytes[1] + sizes.output_bytes[0],
 )
-"""The indices, the updates at their indices, and zeros elsewhere."""
+"""Cost rule: indices and updates are read, and the whole output is written."""
 
 assigns = moves(lambda sizes: 2 * sizes.input_bytes[1])
-"""The value is read, and written."""
+"""Cost rule: the value is read and written."""
 
 sums_into_state = takes(_second, lambda sizes: 3 * sizes.input_bytes[1])
-"""The value and the variable are read, and the sum is written."""
+"""Cost rule: the value and the variable are read, and the sum is written."""
 
 
 def update(factor: int, states: int, gradient: int, indices: int | None) -> CostRule:
-    """Of an optimizer's step: the gradient once, and as much of the variable and of each slot.
+    """Return the cost rule of an optimizer update.
 
     Args:
-      factor: operations for each element of the gradient.
-      states: how many inputs are variables, which are read and written.
-      gradient, indices: which inputs those are.
+      factor: operations per element of the gradient.
+      states: number of inputs that are variables, which are read and written.
+      gradient, indices: indices of these inputs.
     """
 
     def nbytes(sizes: Sizes) -> float:

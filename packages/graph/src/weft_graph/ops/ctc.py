@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (Graves et al. 2006): its loss, and decoders."""
+"""Connectionist temporal classification (Graves et al. 2006): the loss and decoders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_tensor.shape import Dims
 
 
 def _batch(op: str, node: NodeSpec) -> tuple[tuple[int | None, ...], int | None]:
-    """Return the shape of the inputs, and the size of the batch."""
+    """Return the shape of the inputs and the batch size."""
     x = with_rank(node.inputs[0].dims, 3, f"{op}: inputs")
     (count,) = with_rank(node.inputs[-1].dims, 1, f"{op}: sequence_length")
     return x, merge_size(x[1], count, f"{op}: batch and size of sequence_length")
@@ -76,7 +76,7 @@ for _op, _kind, _types in (("CTCLoss", "T", _T), ("CTCLossV2", "float32", {})):
         _FLAGS | _types,
         _loss_rule(_op),
         traits=Traits(cost=cost_rules.per_input(60)),
-        doc="-log of the probability of the labels, and its gradient by the logits.",
+        doc="-log of the probability of the labels, and its gradient with respect to the logits.",
     )
 register_op(
     "CTCGreedyDecoder",
@@ -127,11 +127,11 @@ def ctc_greedy_decoder(
     Args:
       inputs: float32 or float64, shape (T, B, C): logits, time first.
       sequence_length: int32, shape (B,), 0 to T.
-      merge_repeated: equal classes one after the other are one label.
-      blank_index: the class that stands for no label; from the end if negative; C - 1 by default.
+      merge_repeated: treat consecutive equal classes as one label.
+      blank_index: the blank class; negative values count from the end; C - 1 by default.
     Returns: a list of one sparse int64 matrix of labels, dense shape (B, longest), and the negative
       sum of the largest logits, shape (B, 1).
-    Raises: InvalidArgumentError: the shapes do not fit, or a length is too large.
+    Raises: InvalidArgumentError: the shapes do not match, or a length is too large.
 
     Examples:
       >>> logits = wf.one_hot([[0], [0], [2], [1]], 3)
@@ -156,19 +156,19 @@ def ctc_beam_search_decoder(
     merge_repeated: bool = True,
     name: str | None = None,
 ) -> tuple[list[SparseTensor], Output]:
-    """Return the most probable sequences of labels, over all ways to write each with blanks.
+    """Return the most probable label sequences, summed over their alignments.
 
     Args:
       inputs: float32 or float64, shape (T, B, C): logits, time first; the blank is class C - 1.
       sequence_length: int32, shape (B,), 0 to T.
-      beam_width: prefixes that are kept at each time.
-      top_paths: how many sequences are wanted, up to beam_width.
-      merge_repeated: leave out a label that equals the one before it, even where a blank was
-        between them; `ctc_beam_search_decoder_v2` does not.
+      beam_width: number of prefixes kept at each time step.
+      top_paths: number of sequences to return, up to beam_width.
+      merge_repeated: drop a label that equals the previous one, even if a blank separates them;
+        `ctc_beam_search_decoder_v2` does not.
     Returns: top_paths sparse int64 matrices of labels, dense shape (B, longest), and the logarithms
       of their probabilities, shape (B, top_paths).
-    Raises: InvalidArgumentError: the shapes do not fit, a length is too large, or there are fewer
-      sequences.
+    Raises: InvalidArgumentError: the shapes do not match, a length is too large, or there are fewer
+      sequences than `top_paths`.
 
     Examples:
       >>> logits = wf.math.log([[[0.4, 0.1, 0.5]], [[0.4, 0.1, 0.5]]])
@@ -191,11 +191,11 @@ def ctc_beam_search_decoder_v2(
     top_paths: int = 1,
     name: str | None = None,
 ) -> tuple[list[SparseTensor], Output]:
-    """Like `ctc_beam_search_decoder`, and repeated labels stay.
+    """Decode like `ctc_beam_search_decoder`, keeping repeated labels.
 
     Args:
       inputs, sequence_length, beam_width, top_paths: as for `ctc_beam_search_decoder`.
-    Returns: what `ctc_beam_search_decoder` gives.
+    Returns: as `ctc_beam_search_decoder`.
     Raises: InvalidArgumentError: as for `ctc_beam_search_decoder`.
 
     Examples:

@@ -1,6 +1,6 @@
 """Diagonals, bands and identity matrices.
 
-Matrices are in the last two axes; leading axes, written (...), are batches.
+Matrices are the last two axes; leading axes, written (...), are batch axes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _bounds(k: Output) -> tuple[int, int] | None:
-    """Return the lowest and the highest diagonal, where `k` is known."""
+    """Return the lowest and the highest diagonal, or None if `k` is not static."""
     value = shape_rules.constant_array(k)
     if value is None:
         return None
@@ -134,11 +134,11 @@ def _matrix_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> tuple[int, int]:
-    """Return the size of matrices with some diagonals, of which the longest has `longest` elements.
+    """Return the size of matrices whose longest diagonal has `longest` elements.
 
     Args:
-      rows, columns: as wanted; -1 for as few as will do.
-    Raises: InvalidArgumentError: the diagonals do not fit.
+      rows, columns: requested sizes; -1 for the least possible ones.
+    Raises: InvalidArgumentError: the diagonals do not fit into the matrix.
     """
     minimum = longest - min(upper, 0), longest + max(lower, 0)
     if rows == columns == -1:
@@ -225,7 +225,7 @@ _declare()
 
 
 def diag(diagonal: Any, name: str | None = None) -> Output:
-    """Return a tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
+    """Return a tensor with a diagonal, and 0 elsewhere; numeric, shape (D...) to (D..., D...).
 
     Args:
       diagonal: numeric, shape (D...).
@@ -276,18 +276,18 @@ def matrix_diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Output:
-    """Return matrices with given diagonals, `padding_value` elsewhere.
+    """Return matrices with some diagonals, and `padding_value` elsewhere.
 
     Args:
       diagonal: any dtype, shape (..., N); with several diagonals (..., K, N), the uppermost first.
       name: name of the node.
-      k: which diagonal, above 0 those above the main one; or the lowest and the highest of several.
-      num_rows, num_cols: of the matrices; -1 for as few as will do.
+      k: index of the diagonal, positive above the main one; or the lowest and highest of several.
+      num_rows, num_cols: size of the matrices; -1 for the least possible one.
       padding_value: dtype of `diagonal`, shape ().
-      align: on which side of the rows of `diagonal` shorter diagonals are: above the main one, then
-        below it, such as "RIGHT_LEFT".
+      align: alignment of shorter diagonals in the rows of `diagonal`: of those above the main one,
+        then of those below it, such as "RIGHT_LEFT".
     Returns: shape (..., num_rows, num_cols).
-    Raises: InvalidArgumentError: the diagonals and the sizes do not fit.
+    Raises: InvalidArgumentError: the diagonals and the sizes do not match.
 
     Examples:
       >>> wf.Session().run(wf.matrix_diag([1, 2]))
@@ -319,11 +319,11 @@ def matrix_diag_part(
     Args:
       input: any dtype, shape (..., M, N).
       name: name of the node.
-      k: which diagonal, above 0 those above the main one; or the lowest and the highest of several.
-      padding_value: dtype of `input`, shape (): what fills up shorter diagonals.
+      k: index of the diagonal, positive above the main one; or the lowest and highest of several.
+      padding_value: dtype of `input`, shape (): padding of shorter diagonals.
       align: see `matrix_diag`.
-    Returns: shape (..., length of the diagonal); of several (..., K, length of the longest), the
-      uppermost first.
+    Returns: shape (..., length of the diagonal); for several, (..., K, length of the longest) with
+      the uppermost first.
     Raises: InvalidArgumentError: a diagonal is outside of the matrices.
 
     Examples:
@@ -348,15 +348,15 @@ def matrix_set_diag(
     k: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Output:
-    """Return matrices with other diagonals.
+    """Replace diagonals of matrices.
 
     Args:
       input: any dtype, shape (..., M, N).
-      diagonal: same dtype, shape (..., min(M, N)), or as `matrix_diag_part` gives it for `k`.
+      diagonal: same dtype, shape (..., min(M, N)), or as returned by `matrix_diag_part` for `k`.
       name: name of the node.
       k, align: see `matrix_diag`.
     Returns: shape of `input`.
-    Raises: InvalidArgumentError: the shape of `diagonal` is another, or `k` is outside.
+    Raises: InvalidArgumentError: `diagonal` has the wrong shape, or `k` is out of range.
 
     Examples:
       >>> wf.Session().run(wf.linalg.set_diag([[1, 2], [3, 4]], [8, 9]))
@@ -369,14 +369,14 @@ def matrix_set_diag(
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Output:
-    """Return matrices with 0 outside a band around the diagonal.
+    """Set the elements of matrices outside a band around the diagonal to 0.
 
     Args:
       input: any dtype, shape (..., M, N).
-      num_lower: integer scalar, how many subdiagonals to keep; all if negative.
-      num_upper: likewise for superdiagonals.
+      num_lower: integer scalar, number of subdiagonals to keep; all if negative.
+      num_upper: integer scalar, number of superdiagonals to keep; all if negative.
     Returns: shape of `input`.
-    Raises: InvalidArgumentError: when run, a number is greater than M or N.
+    Raises: InvalidArgumentError: at run time, a number is greater than M or N.
 
     Examples:
       >>> wf.Session().run(wf.matrix_band_part([[1, 2], [3, 4]], -1, 0))

@@ -129,7 +129,7 @@ TRUE_QUOTIENT: dict[DType, DType] = {
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python's `/`.
+    """Return x / y like Python's `/`.
 
     Args:
       x: numeric. 8 and 16-bit integers are divided in float32, wider ones in float64.
@@ -149,10 +149,10 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python's `/`; see `truediv`.
+    """Return x / y like Python's `/`; see `truediv`.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -163,10 +163,10 @@ def divide(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python 2's `/`: rounded down between integers, exact otherwise.
+    """Return x / y like Python 2's `/`: rounded down for integers, exact otherwise.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -178,10 +178,10 @@ def div(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def realdiv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y; numeric, broadcast shape.
+    """Return x / y; numeric, broadcast shape.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -192,10 +192,10 @@ def realdiv(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y, and 0 where y is 0; floating or complex, broadcast shape.
+    """Return x / y, and 0 where y is 0; floating or complex, broadcast shape.
 
     Args:
-      x, y: floating or complex, of one dtype; their shapes broadcast.
+      x, y: floating or complex, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -206,12 +206,12 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def floordiv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y rounded down; real, broadcast shape.
+    """Return x / y rounded down; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
+      x, y: real, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    Raises: InvalidArgumentError: at run time, an integer divisor is 0.
 
     Examples:
       >>> wf.Session().run(wf.floordiv([7, -7], 2))
@@ -221,10 +221,10 @@ def floordiv(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def floor_div(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y rounded down; see `floordiv`.
+    """Return x / y rounded down; see `floordiv`.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -238,9 +238,9 @@ def floormod(x: Any, y: Any, name: str | None = None) -> Output:
     """Return the remainder of `floordiv`, with the sign of y; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
+      x, y: real, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    Raises: InvalidArgumentError: at run time, an integer divisor is 0.
 
     Examples:
       >>> wf.Session().run(wf.floormod([7, -7], 3))
@@ -253,12 +253,12 @@ mod = floormod
 
 
 def truncatediv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y rounded towards zero; numeric, broadcast shape.
+    """Return x / y rounded toward zero; numeric, broadcast shape.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    Raises: InvalidArgumentError: at run time, an integer divisor is 0.
 
     Examples:
       >>> wf.Session().run(wf.truncatediv([7, -7], 2))
@@ -271,9 +271,9 @@ def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
     """Return the remainder of `truncatediv`, with the sign of x; real, broadcast shape.
 
     Args:
-      x, y: real, of one dtype; their shapes broadcast.
+      x, y: real, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    Raises: InvalidArgumentError: at run time, an integer divisor is 0.
 
     Examples:
       >>> wf.Session().run(wf.truncatemod([7, -7], 3))
@@ -283,12 +283,12 @@ def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def reciprocal(x: Any, name: str | None = None) -> Output:
-    """1 / x; numeric, any shape.
+    """Return 1 / x; numeric, any shape.
 
     Args:
       x: numeric, any shape.
     Returns: shape and dtype of `x`.
-    Raises: InvalidArgumentError: when run, an integer is 0.
+    Raises: InvalidArgumentError: at run time, an integer is 0.
 
     Examples:
       >>> wf.Session().run(wf.reciprocal([2.0, 4.0]))
@@ -298,7 +298,7 @@ def reciprocal(x: Any, name: str | None = None) -> Output:
 
 
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Output:
-    """1 / x, and 0 where x is 0: floating or complex, any shape.
+    """Return 1 / x, and 0 where x is 0; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.

@@ -1,4 +1,4 @@
-"""The op Einsum of graphs that TensorFlow 2 wrote; `einsum` itself builds matrix products."""
+"""The op Einsum, for graphs written by TensorFlow 2; `einsum` builds matrix products instead."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from weft_tensor.shape import Dims, broadcast_dims, format_dims
 
 
 def einsum_terms(equation: str, count: int) -> tuple[list[str], str]:
-    """Return the terms of the operands, and that of the result.
+    """Parse an equation to the terms of the operands and that of the result.
 
-    Raises: InvalidArgumentError: the equation does not parse, or does not say what the result is.
+    Raises: InvalidArgumentError: the equation is invalid or has no result.
     """
     terms, result = parse_equation(equation, count)
     if result is None:
@@ -27,7 +27,7 @@ def einsum_terms(equation: str, count: int) -> tuple[list[str], str]:
 def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
     """Return the sizes of the result.
 
-    Raises: InvalidArgumentError: ranks or sizes do not fit the equation.
+    Raises: InvalidArgumentError: ranks or sizes do not match the equation.
     """
     terms, result = einsum_terms(equation, len(operands))
     sizes: dict[str, int | None] = {}
@@ -50,7 +50,7 @@ def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
 
 
 def _fitted(term: str, dims: Dims) -> tuple[list[tuple[str, int | None]], Dims]:
-    """Return the sizes of the letters of a term, and those of its ellipsis."""
+    """Return the sizes of a term's letters and of its ellipsis."""
     head, dots, tail = term.partition("...")
     if dims is None:
         return [(letter, None) for letter in head + tail], None if dots else ()
@@ -74,5 +74,5 @@ register_op(
     {"equation": "string", "N": "int >= 1", "T": "{inexact, integral}"},
     _shape,
     traits=Traits(cost=computes(lambda sizes: 2 * sizes.elements_in)),
-    doc="Sums of products by Einstein's convention; a letter twice in the result is a diagonal.",
+    doc="Sums of products in Einstein's convention; a letter twice in the result is a diagonal.",
 )

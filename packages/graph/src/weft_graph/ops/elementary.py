@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, the logistic function, and tests of floating numbers, elementwise."""
+"""Elementwise exponentials, logarithms, the logistic function, and tests for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ register_unary(
 
 
 def exp(x: Any, name: str | None = None) -> Output:
-    """e to the power of x; floating or complex, any shape.
+    """Return e to the power of x; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -112,7 +112,7 @@ def exp(x: Any, name: str | None = None) -> Output:
 
 
 def expm1(x: Any, name: str | None = None) -> Output:
-    """exp(x) - 1, accurate near 0; floating or complex, any shape.
+    """Return exp(x) - 1, accurate near 0; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -126,7 +126,7 @@ def expm1(x: Any, name: str | None = None) -> Output:
 
 
 def log(x: Any, name: str | None = None) -> Output:
-    """Return the natural logarithm, -inf of 0, NaN of a negative number; floating or complex.
+    """Return the natural logarithm; -inf at 0, NaN for negative numbers; floating or complex.
 
     Args:
       x: floating or complex, any shape.
@@ -140,7 +140,7 @@ def log(x: Any, name: str | None = None) -> Output:
 
 
 def log1p(x: Any, name: str | None = None) -> Output:
-    """log(1 + x), accurate near 0; floating or complex, any shape.
+    """Return log(1 + x), accurate near 0; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -154,7 +154,7 @@ def log1p(x: Any, name: str | None = None) -> Output:
 
 
 def sigmoid(x: Any, name: str | None = None) -> Output:
-    """1 / (1 + exp(-x)), without overflow; floating or complex, any shape.
+    """Return 1 / (1 + exp(-x)), without overflow; floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.
@@ -168,7 +168,7 @@ def sigmoid(x: Any, name: str | None = None) -> Output:
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Output:
-    """log(sigmoid(x)) = -softplus(-x); floating, any shape.
+    """Return log(sigmoid(x)) = -softplus(-x); floating, any shape.
 
     Args:
       x: floating, any shape.
@@ -185,7 +185,7 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Output:
     """Return x * log(y), 0 where x is 0; floating or complex, broadcast shape.
 
     Args:
-      x, y: floating or complex, of one dtype; their shapes broadcast.
+      x, y: floating or complex, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -199,7 +199,7 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Output:
     """Return x * log1p(y), 0 where x is 0; floating or complex, broadcast shape.
 
     Args:
-      x, y: floating or complex, of one dtype; their shapes broadcast.
+      x, y: floating or complex, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -213,7 +213,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
     """Return x / y, 0 where x is 0; floating or complex, broadcast shape.
 
     Args:
-      x, y: floating or complex, of one dtype; their shapes broadcast.
+      x, y: floating or complex, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -224,7 +224,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Output:
-    """Return the next number after x1 towards x2.
+    """Return the next representable number after x1 in the direction of x2.
 
     Args:
       x1: float32 or float64, any shape.
@@ -284,9 +284,9 @@ def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Output:
     """Return the value at x of a polynomial, by Horner's scheme.
 
     Args:
-      coeffs: coefficients, that of the highest power first; each of x's dtype, shapes broadcast.
+      coeffs: coefficients from the highest power down; dtype of x, shapes broadcast.
       x: numeric, any shape.
-    Returns: broadcast shape; zeros for no coefficients.
+    Returns: broadcast shape; zeros if there are no coefficients.
     Raises: InvalidArgumentError: `coeffs` is not a list.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Shared parts of the declarations of elementwise ops, and functions that add their nodes."""
+"""Helpers that declare elementwise ops and add their nodes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def register_binary(
 def register_gradient_of_unary(
     op: str, function: Callable[[Scalar, Scalar], Scalar], doc: str
 ) -> None:
-    """Declare the gradient of an op of one input as a function of its result and of dy."""
+    """Declare the gradient of a unary op as a function of its result and of dy."""
     register_op(
         op,
         ("y: T", "dy: T"),
@@ -82,7 +82,7 @@ def register_gradient_of_unary(
 
 
 def none_of_none(dy: Scalar, slope: Scalar) -> Scalar:
-    """Return a gradient that is 0 where the one it comes from is, even where the slope is infinite.
+    """Return a gradient that is 0 where the upstream gradient is, even if the slope is infinite.
 
     Gradients masked by a selection after a root or a quotient therefore do not become NaN.
     """
@@ -107,7 +107,7 @@ def pair(x: Any, y: Any) -> tuple[Output, Output]:
 
 
 def unary(op: str, x: Any, name: str | None) -> Any:
-    """Return an elementwise op that maps 0 to 0; of a sparse tensor it maps the values."""
+    """Apply an elementwise op that maps 0 to 0; for a sparse tensor, to its values."""
     if isinstance(x, SparseTensor):
         return SparseTensor(x.indices, out(op, [x.values], name=name), x.dense_shape)
     return out(op, [x], name=name)

@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms of the innermost axes, or of given ones, and shifts of spectra.
+"""Discrete Fourier transforms over the last axes or selected axes, and shifts of spectra.
 
 `F[k] = sum over j of x[j] * exp(-2j * pi * j * k / n)` along each axis; the inverse has the other
-sign and divides by n. Of real input the half up to `n // 2` is kept along the last axis; the rest
-are its conjugates. What is float32 or complex64 is computed in single precision.
+sign and divides by n. For real input, only the half up to `n // 2` is stored along the last axis,
+because the rest are its conjugates. float32 and complex64 are computed in single precision.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _same_shape(rank: int) -> ShapeRule:
 
 
 def _lengths(node: NodeSpec, count: int | None) -> list[int] | None:
-    """Return the sizes in fft_length where they are known."""
+    """Return the static sizes in fft_length."""
     vector = node.inputs[1]
     (num_lengths,) = shape_rules.with_rank(vector.dims, 1, "fft_length")
     shape_rules.merge_size(
@@ -79,10 +79,10 @@ def half(size: int) -> int:
 def _transformed(
     dims: tuple[int | None, ...], axes: Sequence[int], lengths: list[int] | None, halved: str
 ) -> Sequence[Dims]:
-    """Return the shape of the result: `lengths` along the axes, or half of it along the last one.
+    """Return the shape of the result: `lengths` along the axes, or half along the last one.
 
     Args:
-      halved: what has half the last length: "input", "output" or nothing.
+      halved: the side with half the last length: "input", "output" or "".
     """
     result = list(dims)
     last = axes[-1] if axes else None
@@ -132,7 +132,7 @@ def _axes_shape(halved: str) -> ShapeRule:
 
 @computes
 def _cost(sizes: Sizes) -> float:
-    """Return the usual estimate, 5 n log2(n), as if all axes were one."""
+    """Cost rule: the usual estimate 5 n log2(n), with all axes as one."""
     count = max(prod(sizes.inputs[0]), prod(sizes.outputs[0]))
     return 5 * count * log2(max(count, 2))
 
@@ -142,7 +142,7 @@ _REAL_INVERSES = frozenset({"IRFFT", "IRFFT2D", "IRFFT3D", "IRFFTND"})
 
 
 def _declare(rank: int | None) -> None:
-    """Declare the four transforms over a number of innermost axes, or over given axes."""
+    """Declare the four transforms over some of the last axes, or over selected axes."""
     suffix = "ND" if rank is None else "" if rank == 1 else f"{rank}D"
     axes_text = "over given axes" if rank is None else f"over the {rank} innermost axes"
     lengths = ("fft_length: int32", "axes: int32") if rank is None else ("fft_length: int32",)
@@ -295,10 +295,9 @@ def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) ->
     """Return the inverse of `rfft`.
 
     Args:
-      input_tensor: complex, shape (..., N); imaginary parts that no transform of real numbers has
-        are ignored.
-      fft_length: int32, shape (1,): the length n of the result; 2 * (N - 1) by default, so that an
-        odd one has to be given.
+      input_tensor: complex, shape (..., N); imaginary parts that must be 0 are ignored.
+      fft_length: int32, shape (1,): the length n of the result; 2 * (N - 1) by default; required
+        for odd lengths.
     Returns: float32 or float64, shape (..., n).
 
     Examples:
@@ -313,7 +312,7 @@ def rfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -
 
     Args:
       input_tensor: float32 or float64, shape (..., M, N).
-      fft_length: int32, shape (2,): the lengths (m, n), as of `rfft`.
+      fft_length: int32, shape (2,): the lengths (m, n), as in `rfft`.
     Returns: complex64 or complex128, shape (..., m, n // 2 + 1).
 
     Examples:
@@ -345,7 +344,7 @@ def rfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -
 
     Args:
       input_tensor: float32 or float64, shape (..., L, M, N).
-      fft_length: int32, shape (3,): the lengths (l, m, n), as of `rfft`.
+      fft_length: int32, shape (3,): the lengths (l, m, n), as in `rfft`.
     Returns: complex64 or complex128, shape (..., l, m, n // 2 + 1).
 
     Examples:
@@ -383,7 +382,7 @@ def _real_transform(op: str, rank: int, value: Any, fft_length: Any, name: str) 
 
 
 def _converted(value: Any, inverse: bool) -> Output:
-    """Return the input as a tensor; Python's integers are floats."""
+    """Convert the input to a tensor; Python integers become floats."""
     return convert_to_tensor(value, preferred_dtype=dtypes.complex64 if inverse else dtypes.float32)
 
 
@@ -395,7 +394,7 @@ def _result_type(x: Output, op: str) -> dict[str, Any]:
 
 
 def _full_lengths(x: Output, axes: Any, inverse: bool) -> Any:
-    """Return the full lengths of the axes."""
+    """Return the full lengths of the transforms along the axes."""
     sizes = shape_of(x, axes)
     if not inverse or not len(axes):
         return sizes
@@ -406,7 +405,7 @@ def _full_lengths(x: Output, axes: Any, inverse: bool) -> Any:
 
 
 def shape_of(x: Output, axes: Any) -> Any:
-    """Return the sizes along axes, as an array where they are known, else as an output."""
+    """Return the sizes along axes, as an array if they are static, else as an output."""
     if x.dims is not None:
         static_sizes = [
             x.dims[axis] for axis in shape_rules.normal_axes(map(int, axes), len(x.dims))
@@ -420,7 +419,7 @@ def shape_of(x: Output, axes: Any) -> Any:
 
 
 def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
-    """Return the input with zeros at the ends of axes that are shorter than the transform."""
+    """Pad axes that are shorter than the transform with zeros at the end."""
     sizes, static_lengths = shape_of(x, axes), constant_value(lengths)
     if isinstance(sizes, np.ndarray) and static_lengths is not None:
         required = static_lengths.copy()
@@ -450,17 +449,17 @@ def fftnd(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Return the Fourier transform over given axes.
+    """Return the Fourier transform over selected axes.
 
     Args:
       input_tensor: complex, rank n.
-      fft_length: int32, one length for each of `axes`, to which the axis is cropped or filled with
-        zeros; all there is by default.
-      axes: constant integers, each once; all axes by default.
-      norm: "backward", which divides in the inverse only, "forward", which divides in the transform
-        only, or "ortho", which divides both by the square root of the number of elements.
+      fft_length: int32, one length for each of `axes`, to which the axis is cropped or padded with
+        zeros; the axis sizes by default.
+      axes: distinct constant integers; all axes by default.
+      norm: "backward" to scale the inverse only, "forward" to scale the transform only, or "ortho"
+        to divide both by the square root of the number of elements.
     Returns: dtype of `input_tensor`, `fft_length` along the axes.
-    Raises: InvalidArgumentError: the rank or the axes are not known while the graph is built.
+    Raises: InvalidArgumentError: the rank or the axes are not statically known.
 
     Examples:
       >>> wf.Session().run(wf.signal.fftnd([[1 + 0j, 2.0], [3.0, 4.0]], axes=[0]))
@@ -481,9 +480,9 @@ def ifftnd(
 
     Args:
       input_tensor: complex, rank n.
-      fft_length, axes, norm: as of `fftnd`.
+      fft_length, axes, norm: as in `fftnd`.
     Returns: dtype of `input_tensor`, `fft_length` along the axes.
-    Raises: InvalidArgumentError: the rank or the axes are not known while the graph is built.
+    Raises: InvalidArgumentError: the rank or the axes are not statically known.
 
     Examples:
       >>> wf.Session().run(wf.signal.ifftnd([[4 + 0j, 6.0], [-2.0, -2.0]], axes=[0]))
@@ -500,13 +499,13 @@ def rfftnd(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Return the Fourier transform of real numbers over given axes.
+    """Return the Fourier transform of real numbers over selected axes.
 
     Args:
       input_tensor: float32 or float64, rank n.
-      fft_length, axes, norm: as of `fftnd`.
-    Returns: complex64 or complex128, `fft_length` along the axes, of the last of them the half.
-    Raises: InvalidArgumentError: the rank or the axes are not known while the graph is built.
+      fft_length, axes, norm: as in `fftnd`.
+    Returns: complex64 or complex128, `fft_length` along the axes, half of it along the last one.
+    Raises: InvalidArgumentError: the rank or the axes are not statically known.
 
     Examples:
       >>> wf.Session().run(wf.signal.rfftnd([[1.0, 2.0], [3.0, 4.0]]))
@@ -529,7 +528,7 @@ def irfftnd(
       input_tensor: complex, rank n.
       fft_length, axes, norm: as of `fftnd`; the last length is 2 * (N - 1) by default.
     Returns: float32 or float64, `fft_length` along the axes.
-    Raises: InvalidArgumentError: the rank or the axes are not known while the graph is built.
+    Raises: InvalidArgumentError: the rank or the axes are not statically known.
 
     Examples:
       >>> wf.Session().run(wf.signal.irfftnd([[10 + 0j, -2.0], [-4.0, 0.0]]))

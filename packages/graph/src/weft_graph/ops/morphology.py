@@ -106,7 +106,7 @@ def dilation2d(
       rates: positions from one tap to the next, in the forms of strides; also `dilations`.
       padding: "SAME" or "VALID"; what is outside the image never counts.
     Returns: shape (N, H', W', C).
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> image = wf.reshape([1.0, 5.0, 2.0, 0.0], [1, 1, 4, 1])
@@ -134,7 +134,7 @@ def erosion2d(
       kernel: same dtype, shape (KH, KW, C).
       strides, rates, padding: as for `dilation2d`.
     Returns: shape (N, H', W', C).
-    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    Raises: InvalidArgumentError: depths differ, or the window is too large.
 
     Examples:
       >>> image = wf.reshape([1.0, 5.0, 2.0, 0.0], [1, 1, 4, 1])

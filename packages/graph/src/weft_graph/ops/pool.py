@@ -350,7 +350,7 @@ def max_pool(
       padding: "SAME" or "VALID"; padding never wins.
       data_format: "NHWC" or "NCHW".
     Returns: shape (N, H', W', C) in the layout of `value`.
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> image = wf.reshape(wf.range(16.0), [1, 4, 4, 1])
@@ -385,7 +385,7 @@ def avg_pool(
       value: floating, shape (N, H, W, C) or (N, C, H, W); also `input`.
       ksize, strides, padding, data_format: as for `max_pool`.
     Returns: shape (N, H', W', C) in the layout of `value`.
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> image = wf.reshape(wf.range(16.0), [1, 4, 4, 1])
@@ -412,7 +412,7 @@ def max_pool3d(
       ksize, strides: one number, three, or five.
       padding: "SAME" or "VALID".
       data_format: "NDHWC" or "NCDHW".
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> volume = wf.reshape(wf.range(8.0), [1, 2, 2, 2, 1])
@@ -437,7 +437,7 @@ def avg_pool3d(
       input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
       ksize, strides, padding, data_format: as for `max_pool3d`.
     Returns: shape (N, D', H', W', C) in the layout of `input`.
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> volume = wf.reshape(wf.range(8.0), [1, 2, 2, 2, 1])
@@ -504,7 +504,7 @@ def max_pool_grad(
 ) -> Output:
     """Return the gradient of `max_pool` by its input; it goes to each window's first maximum.
 
-    Raises: InvalidArgumentError: the shapes do not belong together.
+    Raises: InvalidArgumentError: the shapes do not match.
     """
     attrs = {
         "ksize": expand(ksize, "ksize", 2, data_format),

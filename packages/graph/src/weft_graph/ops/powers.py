@@ -61,7 +61,7 @@ def pow(x: Any, y: Any, name: str | None = None) -> Output:
     """x to the power of y; numeric, broadcast shape.
 
     Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
+      x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
     Raises: InvalidArgumentError: when run, an integer has a negative exponent.
 

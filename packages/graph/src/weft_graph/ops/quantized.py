@@ -269,7 +269,7 @@ def quantized_avg_pool(
       min_input, max_input: float32, rank 0: the range.
       ksize, strides, padding: as for `avg_pool`.
     Returns: a named tuple of the `output`, whose means are cut off to integers, and its range.
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> image = wf.quantization.quantize([[[[0.0], [1.0]]]], 0.0, 1.0, wf.quint8)
@@ -296,7 +296,7 @@ def quantized_max_pool(
       min_input, max_input: float32, rank 0: the range.
       ksize, strides, padding: as for `max_pool`.
     Returns: a named tuple of the `output` and its range.
-    Raises: InvalidArgumentError: the window does not fit.
+    Raises: InvalidArgumentError: the window is too large.
 
     Examples:
       >>> image = wf.quantization.quantize([[[[0.0], [1.0]]]], 0.0, 1.0, wf.quint8)
