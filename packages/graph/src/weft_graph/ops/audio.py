@@ -54,7 +54,7 @@ register_op(
     traits=Traits(cost=cost_rules.per_output(30), differentiable=False),
     doc="""
     Magnitudes of the spectra of frames under a Hann window. From shape (samples, channels) to
-    (channels, frames, bins); a frame is filled up with zeros to a power of two.
+    (channels, frames, bins); frames are padded with zeros to a power of two.
     """,
 )
 register_op(

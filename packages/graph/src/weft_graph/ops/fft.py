@@ -526,7 +526,7 @@ def irfftnd(
 
     Args:
       input_tensor: complex, rank n.
-      fft_length, axes, norm: as of `fftnd`; the last length is 2 * (N - 1) by default.
+      fft_length, axes, norm: as in `fftnd`; the last length is 2 * (N - 1) by default.
     Returns: float32 or float64, `fft_length` along the axes.
     Raises: InvalidArgumentError: the rank or the axes are not statically known.
 
@@ -564,7 +564,7 @@ def _transform_axes(
 
 
 def _static_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return the axes, counted from the front."""
+    """Return the static axes as nonnegative integers."""
     static_axes = (
         constant_value(convert_to_tensor(axes, dtypes.int32)) if axes is not None else None
     )
@@ -581,7 +581,7 @@ def _static_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
-    """Return the halves of axes exchanged, so that frequency 0 is in the middle.
+    """Swap the halves of axes, so that frequency 0 is in the middle.
 
     Args:
       x: any type, rank n.
@@ -596,7 +596,7 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
 
 
 def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
-    """Return the inverse of `fftshift`, which is another one where a size is odd.
+    """Return the inverse of `fftshift`, which differs from it for odd sizes.
 
     Args:
       x: any type, rank n.

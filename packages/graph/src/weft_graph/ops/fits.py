@@ -1,7 +1,7 @@
 """Chebyshev series of special functions, over t in [-1, 1].
 
-The coefficients are fits computed for this module in 50 digits; what t stands for is where they are
-used. They end where a term no longer counts in float64.
+The coefficients were computed with 50 digits. Their users define t as a function of the argument.
+Each series ends where terms no longer affect a float64.
 """
 
 from __future__ import annotations

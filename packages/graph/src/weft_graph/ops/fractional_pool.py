@@ -25,7 +25,7 @@ from weft_tensor.shape import Dims, merge_dims
 def pooled_size(size: int, ratio: float) -> int:
     """Return the number of regions along an axis.
 
-    Raises: InvalidArgumentError: there would be no region.
+    Raises: InvalidArgumentError: the number of regions is 0.
     """
     count = floor(size / ratio)
     if size and not count:
@@ -86,7 +86,7 @@ for _kind in ("Avg", "Max"):
         _ATTRS,
         _rule,
         traits=Traits(random=True, cost=cost_rules.per_input(2)),
-        doc="The mean or the maximum of regions whose sizes are drawn.",
+        doc="The mean or the maximum of regions of random sizes.",
     )
 register_op(
     "FractionalMaxPoolGrad",
@@ -101,7 +101,7 @@ register_op(
     _OVERLAPPING | _T,
     _max_grad_rule,
     traits=Traits(cost=cost_rules.per_input(3)),
-    doc="The gradient, to the first maximum of each region.",
+    doc="The gradient of FractionalMaxPool, for the first maximum of each region.",
 )
 register_op(
     "FractionalAvgPoolGrad",
@@ -115,14 +115,14 @@ register_op(
     _OVERLAPPING | _T,
     _avg_grad_rule,
     traits=Traits(cost=cost_rules.per_output(2)),
-    doc="The gradient, spread over each region.",
+    doc="The gradient of FractionalAvgPool, spread over each region.",
 )
 
 # --------------------------------------------------------------------------- functions
 
 
 class Pooled(NamedTuple):
-    """A pooled image, and where the regions begin; the last entries are the sizes of the image."""
+    """A pooled image and the starts of the regions, followed by the size of the image."""
 
     output: Output
     row_pooling_sequence: Output
@@ -150,19 +150,19 @@ def fractional_avg_pool(
     seed2: int = 0,
     name: str | None = None,
 ) -> Pooled:
-    """The mean of regions that an image is divided into at random, of two sizes that differ by 1.
+    """Return the means of random regions of an image, whose sizes differ by at most 1.
 
     Args:
       value: float32, float64, int32 or int64, shape (N, H, W, C).
-      pooling_ratio: four numbers: 1, H / H', W / W', 1; those between at least 1.
-      pseudo_random: the regions' sizes follow from one random number, so they are spread evenly;
-        otherwise they are in random order.
-      overlapping: a region contains the first row and column of the next.
-      deterministic: draw the same regions in each run.
-      seed, seed2: of the random numbers; unless one is set those of the graph.
+      pooling_ratio: four numbers: 1, H / H', W / W', 1; the ratios are at least 1.
+      pseudo_random: derive all sizes from one random number, which spreads them evenly; otherwise
+        their order is random.
+      overlapping: let a region contain the first row and column of the next one.
+      deterministic: use the same regions in each run.
+      seed, seed2: random seeds; those of the graph by default.
     Returns: a named tuple of the `output`, shape (N, H', W', C), and of `row_pooling_sequence` and
-      `col_pooling_sequence`, int64, where the regions begin and the last one ends.
-    Raises: InvalidArgumentError: the ratio does not fit.
+      `col_pooling_sequence`, int64, the starts of the regions and the end of the last one.
+    Raises: InvalidArgumentError: the ratio is invalid.
 
     Examples:
       >>> image = wf.reshape(wf.range(16.0), [1, 4, 4, 1])
@@ -189,14 +189,14 @@ def fractional_max_pool(
     seed2: int = 0,
     name: str | None = None,
 ) -> Pooled:
-    """Return the maximum of regions that an image is divided into at random.
+    """Return the maxima of random regions of an image.
 
     Args:
       value: float32, float64, int32 or int64, shape (N, H, W, C).
       pooling_ratio, pseudo_random, overlapping, deterministic: as for `fractional_avg_pool`.
-      seed, seed2: of the random numbers; unless one is set those of the graph.
-    Returns: what `fractional_avg_pool` gives.
-    Raises: InvalidArgumentError: the ratio does not fit.
+      seed, seed2: random seeds; those of the graph by default.
+      Returns: as `fractional_avg_pool`.
+    Raises: InvalidArgumentError: the ratio is invalid.
 
     Examples:
       >>> image = wf.reshape(wf.range(16.0), [1, 4, 4, 1])

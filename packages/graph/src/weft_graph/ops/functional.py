@@ -1,4 +1,4 @@
-"""Calls of functions in the library of the graph."""
+"""Ops that call functions of the graph's library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_tensor.shape import Dims
 
 
 def _result_shapes(node: NodeSpec) -> Sequence[Dims]:
-    """Return the result shapes of the body; unknown ones if it is undefined or being read."""
+    """Return the result shapes of the body; they are unknown if it is undefined or being read."""
     library = node.inputs[0].graph.functions if node.inputs else _default_library()
     name = node.attrs["f"].name
     types = node.attrs["Tout"]

@@ -1,4 +1,4 @@
-"""Elements by index: gather, scatter, partition and stitch, one-hot, positions of True."""
+"""Gather, scatter, partition and stitch, one-hot, and indices of True."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INDEX = "{int32, int64}"
 
 
 def check_bounds(indices: np.ndarray[Any, Any], size: int, label: str = "indices") -> None:
-    """Raise InvalidArgumentError, naming the element, unless all indices are in [0, size)."""
+    """Raise InvalidArgumentError with the element unless all indices are in [0, size)."""
     if indices.size == 0:
         return
     if indices.min() < 0 or indices.max() >= size:
@@ -364,9 +364,10 @@ def gather(
       params: any type, shape (P[:axis], n, P[axis+1:]).
       indices: integers in [0, n), shape (P[:batch_dims], I).
       axis: integer of rank 0; `batch_dims` by default.
-      batch_dims: the number of leading axes that both share, each gathered on its own; None is 0.
+      batch_dims: number of leading batch axes of both; None is 0.
     Returns: shape (P[:axis], I, P[axis+1:]).
-    Raises: InvalidArgumentError: an index is out of range, at construction where it is constant.
+    Raises: InvalidArgumentError: an index is out of range; raised at construction if it is
+    constant.
 
     Examples:
       >>> wf.Session().run(wf.gather([10, 20, 30], [2, 0]))
@@ -383,11 +384,11 @@ def gather(
 
 
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Output:
-    """`gather` with all axes of `indices` but the last shared with `params`.
+    """Apply `gather` with all axes of `indices` except the last as batch axes.
 
     Args:
       params: any type, shape (B, N, ...).
-      indices: int32 or int64, shape (B, M): positions along the axis N.
+      indices: int32 or int64, shape (B, M): indices along the axis N.
     Returns: shape (B, M, ...).
 
     Examples:
@@ -408,7 +409,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
     Args:
       params: any type, shape (p_0, …, p_k).
       indices: integers, shape (I, m): vectors that address the first m axes.
-      batch_dims: the number of leading axes that both share.
+      batch_dims: number of leading batch axes of both.
     Returns: shape (I, p_m, …).
     Raises: InvalidArgumentError: an index is out of range.
 
@@ -427,7 +428,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
 
 
 def with_batch_positions(indices: Output, batch_dims: int) -> Output:
-    """Return `indices` with the batch position inserted in front of each vector."""
+    """Prefix each index vector with its batch index."""
     if indices.dims is not None and len(indices.dims) <= batch_dims:
         raise errors.InvalidArgumentError(
             f"indices must have a rank above batch_dims {batch_dims}, got {indices!r}"
@@ -462,7 +463,7 @@ def _part(vector: Output, begin: int, end: int) -> Output:
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Output:
-    """Return zeros with updates added at indices.
+    """Add updates at indices to zeros.
 
     Args:
       indices: integers, shape (I, m).
@@ -479,7 +480,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
 def tensor_scatter_nd_update(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with the elements at `indices` replaced; see `scatter_nd`.
+    """Return `tensor` with the elements at `indices` replaced; see `scatter_nd`.
 
     Args:
       tensor: any type, at least one axis.
@@ -496,7 +497,7 @@ def tensor_scatter_nd_update(
 def tensor_scatter_nd_add(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with updates added at `indices`; see `scatter_nd`.
+    """Return `tensor` with updates added at `indices`; see `scatter_nd`.
 
     Args:
       tensor: any numeric type, at least one axis.
@@ -513,7 +514,7 @@ def tensor_scatter_nd_add(
 def tensor_scatter_nd_sub(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with updates subtracted at `indices`; see `scatter_nd`.
+    """Return `tensor` with updates subtracted at `indices`; see `scatter_nd`.
 
     Args:
       tensor: any numeric type, at least one axis.
@@ -530,12 +531,12 @@ def tensor_scatter_nd_sub(
 def tensor_scatter_nd_max(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with the elements at `indices` raised to the updates; see `scatter_nd`.
+    """Return the maximum of `tensor` and the updates at `indices`; see `scatter_nd`.
 
     Args:
       tensor: any real type, at least one axis.
       indices, updates: as for `scatter_nd`.
-    Returns: shape and dtype of `tensor`. Gradients go to whatever is the largest, in equal shares.
+    Returns: shape and dtype of `tensor`. The gradient is split evenly among the maxima.
 
     Examples:
       >>> wf.Session().run(wf.tensor_scatter_nd_max([1, 9, 1], [[0], [1]], [5, 6]))
@@ -547,12 +548,12 @@ def tensor_scatter_nd_max(
 def tensor_scatter_nd_min(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with the elements at `indices` lowered to the updates; see `scatter_nd`.
+    """Return the minimum of `tensor` and the updates at `indices`; see `scatter_nd`.
 
     Args:
       tensor: any real type, at least one axis.
       indices, updates: as for `scatter_nd`.
-    Returns: shape and dtype of `tensor`. Gradients go to whatever is the smallest, in equal shares.
+    Returns: shape and dtype of `tensor`. The gradient is split evenly among the minima.
 
     Examples:
       >>> wf.Session().run(wf.tensor_scatter_nd_min([1, 9, 1], [[0], [1]], [5, 6]))
@@ -564,7 +565,7 @@ def tensor_scatter_nd_min(
 def dynamic_partition(
     data: Any, partitions: Any, num_partitions: int, name: str | None = None
 ) -> list[Output]:
-    """Return slices of `data` sorted into tensors by number.
+    """Split the slices of `data` into `num_partitions` tensors.
 
     Args:
       data: any type, shape (P, R).
@@ -580,7 +581,7 @@ def dynamic_partition(
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
-    """Return slices scattered to their indices in one tensor; for duplicates the last one wins.
+    """Merge slices into one tensor by their indices; for repeated indices the last one wins.
 
     Args:
       indices: list of int32 tensors of shapes I_i.
@@ -603,15 +604,15 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Output:
-    """Return a new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
+    """Return one-hot vectors: `on_value` at the index and `off_value` elsewhere.
 
     Args:
-      indices: integers of any shape; those outside [0, depth) give `off_value` throughout.
+      indices: integers of any shape; for those outside [0, depth) all elements are `off_value`.
       depth: integer of rank 0.
       on_value, off_value: rank 0, 1 and 0 by default.
-      axis: where the new axis is; last by default.
-      dtype: element type, that of the values, or float32.
-    Raises: InvalidTypeError: `dtype` and the values do not agree.
+      axis: index of the new axis; the last one by default.
+      dtype: element type; that of the values, or float32, by default.
+      Raises: InvalidTypeError: `dtype` and the types of the values differ.
 
     Examples:
       >>> wf.Session().run(wf.one_hot([0, 2], 3))

@@ -1,4 +1,4 @@
-"""Ops that hand their input on: identities, barriers for gradients, checks of values and shapes."""
+"""Ops that return their input: identities, gradient barriers, checks of values and shapes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ register_op(
     {"T": "type", "message": "string = ''"},
     unchanged,
     traits=Traits(identity=True, view=0),
-    doc="The input; asking for a gradient through it is an error.",
+    doc="The input; computing a gradient through it is an error.",
 )
 register_op(
     "CheckNumerics",
@@ -74,7 +74,7 @@ register_op(
     {"T": "{floating}", "message": "string"},
     unchanged,
     traits=Traits(view=0, by_element=True, cost=cost_rules.per_output(1)),
-    doc="The input, with an error if an element is infinite or not a number.",
+    doc="The input; an error if an element is infinite or NaN.",
 )
 register_op(
     "EnsureShape",
@@ -83,7 +83,7 @@ register_op(
     {"T": "type", "shape": "shape"},
     _ensured_shape,
     traits=VIEW,
-    doc="The input, with an error if its shape does not fit the attribute.",
+    doc="The input; an error if its shape is incompatible with the attribute.",
 )
 register_op(
     "IdentityN",
@@ -117,7 +117,7 @@ def identity(input: Any, name: str | None = None) -> Output:
 
 
 def identity_n(input: Sequence[Any], name: str | None = None) -> list[Output]:
-    """Return the same values as new tensors that all wait for each other.
+    """Return the same values as new tensors, each of which waits for all inputs.
 
     Args:
       input: list of tensors, any types and shapes.
@@ -131,7 +131,7 @@ def identity_n(input: Sequence[Any], name: str | None = None) -> list[Output]:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Output:
-    """Return the same values; no gradient flows back through it.
+    """Return the same values; gradients do not flow through it.
 
     Args:
       input: any type, any shape.
@@ -146,12 +146,12 @@ def stop_gradient(input: Any, name: str | None = None) -> Output:
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Output:
-    """Return the same floating values, checked when they are computed.
+    """Return the same floating values, which are checked at run time.
 
     Args:
       tensor: floating, any shape.
-      message: put before the error's.
-    Raises: InvalidArgumentError: at run time, if an element is infinite or not a number.
+      message: prefix of the error message.
+    Raises: InvalidArgumentError: at run time, an element is infinite or NaN.
 
     Examples:
       >>> wf.Session().run(wf.check_numerics([1.0], "the input"))
@@ -167,12 +167,12 @@ def verify_tensor_all_finite(
     x: Any = None,
     message: str | None = None,
 ) -> Output:
-    """Return the same floating values, checked when they are computed.
+    """Return the same floating values, which are checked at run time.
 
     Args:
       t: floating, any shape; `x` is its newer name.
-      msg: begins the error's message; `message` is its newer name.
-    Raises: InvalidArgumentError: at run time, if an element is infinite or not a number.
+      msg: prefix of the error message; `message` is its newer name.
+    Raises: InvalidArgumentError: at run time, an element is infinite or NaN.
 
     Examples:
       >>> wf.Session().run(wf.verify_tensor_all_finite([1.0], "the input"))
@@ -185,10 +185,10 @@ def verify_tensor_all_finite(
 def add_check_numerics_ops() -> Node:
     """Return a node that checks every floating tensor of the default graph.
 
-    Of branches and loops it checks what comes out, since what is inside may not run.
+    For branches and loops it checks only the outputs, because inner nodes may not run.
 
-    Raises: InvalidArgumentError: at run time, if one is infinite or not a number; the message names
-      the tensor.
+    Raises: InvalidArgumentError: at run time, an element is infinite or NaN; the message names the
+      tensor.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, name="x")
@@ -210,7 +210,7 @@ def add_check_numerics_ops() -> Node:
 
 
 def _can_be_skipped(node: Node) -> bool:
-    """Return True if a step may leave a node's outputs without a value, or run it several times."""
+    """Return True if a step may skip a node or run it several times."""
     context = node.context
     if context is not None and node.role is Role.EXIT:
         context = context.outer
@@ -218,7 +218,7 @@ def _can_be_skipped(node: Node) -> bool:
 
 
 def guarantee_const(input: Any, name: str | None = None) -> Output:
-    """Return the same values, which the program promises never to change.
+    """Return the same values, which the program promises not to change.
 
     Args:
       input: any type and shape.
@@ -236,12 +236,13 @@ def snapshot(input: Any, name: str | None = None) -> Output:
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Output:
-    """Return the same values, with the static shape refined and checked when they are computed.
+    """Return the same values with a refined static shape, which is checked at run time.
 
     Args:
       x: any type.
       shape: list of ints and Nones, or a TensorShape.
-    Raises: InvalidArgumentError: the shape does not fit, when that is known.
+    Raises: InvalidArgumentError: the shape is incompatible; raised at construction if that is
+    known.
 
     Examples:
       >>> wf.ensure_shape(wf.placeholder(wf.float32), [None, 3]).shape

@@ -1,7 +1,7 @@
 """Exact 32-bit products of 8-bit integers, as computed by quantized models.
 
-They are ONNX's `MatMulInteger` and `ConvInteger`. A zero point is the integer that stands for 0:
-it is taken from an operand before the product, and it is what is around images.
+They are ONNX's `MatMulInteger` and `ConvInteger`. A zero point is the integer that represents 0: it
+is subtracted from an operand before the product, and images are padded with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
 
 def _check_zeros(zeros: Dims, x: Dims, axis: int) -> None:
-    """Refuse zero points that do not broadcast, or differ along the axis that is summed over."""
+    """Reject zero points that do not broadcast, or vary along the reduced axis."""
     if x is None:
         return
     per_row = (*x[:axis], 1, *x[len(x) + axis + 1 :])
@@ -86,14 +86,14 @@ for _op, _depthwise in (("Conv2DInteger", False), ("DepthwiseConv2dInteger", Tru
 def matmul_integer(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, name: str | None = None
 ) -> Output:
-    """Return the product of matrices of small integers without their zero points.
+    """Multiply matrices of 8-bit integers, after subtracting their zero points.
 
     Args:
       a: int8 or uint8, shape (..., M, K).
       b: int8 or uint8, shape (..., K, N); leading axes broadcast.
-      a_zero: int32, the integer that stands for 0, or shape (..., M, 1).
-      b_zero: int32, the same, or shape (..., 1, N).
-    Returns: int32, shape (..., M, N), which sums of 33,000 products fit at the least.
+      a_zero: int32, zero point of `a`: rank 0, or shape (..., M, 1).
+      b_zero: int32, zero point of `b`: rank 0, or shape (..., 1, N).
+      Returns: int32, shape (..., M, N); sums of up to 33,000 products cannot overflow.
     Raises: InvalidArgumentError: the inner sizes differ, or zero points do not broadcast.
     """
     zeros = [convert_to_tensor(zero, dtypes.int32) for zero in (a_zero, b_zero)]

@@ -1,4 +1,4 @@
-"""Integrals without a closed form: of exponentials, of waves and of logarithms, elementwise."""
+"""Elementwise integrals without a closed form: exponential, Fresnel and Spence's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BEND: Final = 1.75  # from where on Fresnel's integrals are waves about 1 / 2
 
 
 def _fresnel_waves(size: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-    """The amplitudes of the waves beyond the bend, and the sine and cosine of their phase."""
+    """Return the amplitudes of the waves for large x, and the sine and cosine of their phase."""
     far = scalar.maximum(size, _BEND)
     argument = 2 * scalar.square(scalar.square(_BEND / far)) - 1
     first = 1 / (math.pi * far)
@@ -88,7 +88,7 @@ _BERNOULLI: Final = tuple(
 
 @in_float64
 def _spence(x: Scalar, exact: bool) -> Scalar:
-    """By the series from 1 / 2 to 2; by the identities of x and 1 - x, x and 1 / x elsewhere."""
+    """Compute it by a series for 1 / 2 to 2, and by identities for 1 - x and 1 / x elsewhere."""
     inverted = x > 2
     y = scalar.where(inverted, 1 / x, x)
     mirrored = y < 0.5
@@ -111,7 +111,7 @@ for _op, _function, _doc in (
 
 
 def dawsn(x: Any, name: str | None = None) -> Output:
-    """Dawson's integral, exp(-x * x) times that of exp(t * t) from 0 to x.
+    """Return Dawson's integral: exp(-x * x) times the integral of exp(t * t) from 0 to x.
 
     Args:
       x: floating, any shape.
@@ -125,7 +125,7 @@ def dawsn(x: Any, name: str | None = None) -> Output:
 
 
 def expint(x: Any, name: str | None = None) -> Output:
-    """Return the exponential integral, that of exp(t) / t from -inf to x.
+    """Return the exponential integral: the integral of exp(t) / t from -inf to x.
 
     Args:
       x: floating, any shape; -inf at 0, NaN below.
@@ -139,7 +139,7 @@ def expint(x: Any, name: str | None = None) -> Output:
 
 
 def fresnel_cos(x: Any, name: str | None = None) -> Output:
-    """Fresnel's integral of cos(pi / 2 * t * t) from 0 to x.
+    """Return Fresnel's integral of cos(pi / 2 * t * t) from 0 to x.
 
     Args:
       x: floating, any shape.
@@ -153,7 +153,7 @@ def fresnel_cos(x: Any, name: str | None = None) -> Output:
 
 
 def fresnel_sin(x: Any, name: str | None = None) -> Output:
-    """Fresnel's integral of sin(pi / 2 * t * t) from 0 to x.
+    """Return Fresnel's integral of sin(pi / 2 * t * t) from 0 to x.
 
     Args:
       x: floating, any shape.
@@ -167,7 +167,7 @@ def fresnel_sin(x: Any, name: str | None = None) -> Output:
 
 
 def spence(x: Any, name: str | None = None) -> Output:
-    """Spence's integral of log(t) / (1 - t) from 1 to x, the dilogarithm of 1 - x.
+    """Return Spence's integral of log(t) / (1 - t) from 1 to x, the dilogarithm of 1 - x.
 
     Args:
       x: floating, any shape; NaN below 0.

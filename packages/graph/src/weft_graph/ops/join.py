@@ -1,4 +1,4 @@
-"""Joining and splitting tensors: concat, split, stack, unstack, tile."""
+"""Concatenating and splitting tensors: concat, split, stack, unstack, tile."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
 
 def concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
-    """Return the static shape of parts that are joined; None where no part's rank is known.
+    """Return the static shape of a concatenation; None if no part's rank is known.
 
     Args:
-      parts: tensors of one rank, whose other sizes are equal.
-      axis_input: integer, shape (): along which they are joined.
-    Raises: InvalidArgumentError: ranks or other sizes differ, or the axis is not in the rank.
+      parts: tensors of the same rank with equal sizes along the other axes.
+      axis_input: integer, shape (): the axis.
+    Raises: InvalidArgumentError: ranks or other sizes differ, or the axis is out of range.
     """
     axis = constant_int(axis_input)
     ranked = [part.dims for part in parts if part.dims is not None]
@@ -128,9 +128,9 @@ def _split_v_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def split_sizes(size_list: Sequence[int | None], size: int | None, axis: int) -> list[int | None]:
-    """Return the sizes of the parts of an axis; one of those wanted may be -1, the rest.
+    """Return the sizes of the parts of an axis; one requested size may be -1, for the rest.
 
-    Raises: InvalidArgumentError: they do not add up to `size`, or -1 is given twice.
+    Raises: InvalidArgumentError: they do not add up to `size`, or -1 is repeated.
     """
     parts = list(size_list)
     if any(part is not None and part < -1 for part in parts) or parts.count(-1) > 1:
@@ -279,7 +279,7 @@ register_op(
     {"N": "int >= 1"},
     _concat_offset_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="Where each part of the given shape starts in the concatenation.",
+    doc="The start of each part in the concatenation, from the parts' shapes.",
 )
 register_op(
     "Split",
@@ -331,10 +331,10 @@ register_op(
 
 
 def concat(values: Any, axis: Any, name: str | None = None) -> Output:
-    """Return tensors joined along an axis that they have.
+    """Concatenate tensors along an existing axis.
 
     Args:
-      values: tensors of one type and rank, with equal sizes at the other axes.
+      values: tensors of the same type and rank, with equal sizes along the other axes.
       axis: integer of rank 0, may be negative.
     Returns: the size at `axis` is the sum of the sizes of the values.
     Raises: InvalidArgumentError: ranks or sizes differ, or `axis` is out of range.
@@ -372,13 +372,13 @@ def split(
     num: int | None = None,
     name: str | None = None,
 ) -> list[Output]:
-    """Return a tensor cut along an axis.
+    """Split a tensor along an axis.
 
     Args:
       value: any type, rank at least 1.
       num_or_size_splits: a number of equal parts, or the sizes of the parts as a vector.
       axis: integer of rank 0.
-      num: the number of parts where it does not follow from a vector's static shape.
+      num: number of parts, if the static shape of a vector of sizes does not determine it.
     Raises: InvalidArgumentError: the sizes do not add up, or the number of parts is unknown.
 
     Examples:
@@ -412,12 +412,12 @@ def split(
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Output:
-    """Return tensors of rank R stacked along a new axis: rank R + 1.
+    """Stack tensors of rank R along a new axis, to rank R + 1.
 
     Args:
-      values: tensors of one type and shape.
-      axis: the new axis, in [-(R + 1), R].
-    Raises: InvalidArgumentError: shapes differ, there are none, or `axis` is out of range.
+      values: tensors of the same type and shape.
+      axis: index of the new axis, in [-(R + 1), R].
+    Raises: InvalidArgumentError: shapes differ, there are no values, or `axis` is out of range.
 
     Examples:
       >>> wf.Session().run(wf.stack([[1, 2], [3, 4]], axis=1))
@@ -447,11 +447,11 @@ def _holds_outputs(values: Sequence[Any]) -> bool:
 def unstack(
     value: Any, num: int | None = None, axis: int = 0, name: str = "unstack"
 ) -> list[Output]:
-    """Return a tensor of rank R taken apart along an axis, into tensors of rank R - 1.
+    """Split a tensor of rank R along an axis into tensors of rank R - 1.
 
     Args:
-      num: their number, where it is not known statically.
-      axis: in [-R, R).
+      num: the number of tensors, if it is not static.
+      axis: index of the axis, in [-R, R).
     Raises: InvalidArgumentError: the number is unknown or wrong, or `axis` is out of range.
 
     Examples:
@@ -471,7 +471,7 @@ def unstack(
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Output:
-    """Return a tensor repeated `multiples[i]` times along axis i.
+    """Repeat a tensor `multiples[i]` times along axis i.
 
     Args:
       input: any type, rank n.

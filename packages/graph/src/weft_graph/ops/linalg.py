@@ -1,6 +1,6 @@
 """Linear algebra: factorizations, solutions, determinants, diagonals and bands of matrices.
 
-Matrices are in the last two axes; leading axes, written (...), are batches.
+Matrices are the last two axes; leading axes, written (...), are batch axes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TYPES = "{float32, float64, complex64, complex128}"
 
 
 def square_dims(dims: Dims, label: str) -> Dims:
-    """`dims` of square matrices, with one size standing in for the other."""
+    """Return `dims` of square matrices, with an unknown size replaced by the other one."""
     shape_rules.with_rank_at_least(dims, 2, label)
     if dims is None:
         return None
@@ -203,7 +203,7 @@ def _declare_systems() -> None:
         {"T": _TYPES, "fast": "bool = true"},
         _least_squares_shape,
         traits=Traits(cost=cost_rules.factorization(2, columns=4, square=False)),
-        doc="x of least squares |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.",
+        doc="x that minimizes |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.",
     )
 
 
@@ -218,7 +218,7 @@ def _declare_decompositions() -> None:
             cost=cost_rules.decomposition(lambda s: 9 if s.attrs["compute_v"] else 4 / 3),
             cost_attrs=("compute_v",),
         ),
-        doc="Eigenvalues, rising, and eigenvectors of self-adjoint matrices.",
+        doc="Eigenvalues, in ascending order, and eigenvectors of self-adjoint matrices.",
     )
     register_op(
         "Svd",
@@ -235,7 +235,7 @@ def _declare_decompositions() -> None:
                 "full_matrices",
             ),
         ),
-        doc="Singular values, falling, and u, v with input = u @ diag(s) @ adjoint(v).",
+        doc="Singular values s (descending), and u, v with input = u @ diag(s) @ adjoint(v).",
     )
     register_op(
         "Qr",
@@ -255,13 +255,13 @@ _declare()
 
 @or_method("inverse")
 def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Output:
-    """Return inverses of matrices.
+    """Return the inverses of matrices.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M).
       adjoint: invert the conjugate transposes.
     Returns: shape (..., M, M).
-    Raises: InvalidArgumentError: not square, or, when run, not invertible.
+    Raises: InvalidArgumentError: a matrix is not square, or, at run time, not invertible.
 
     Examples:
       >>> wf.Session().run(wf.matrix_inverse([[2.0, 0.0], [0.0, 4.0]]))
@@ -276,12 +276,12 @@ inv = matrix_inverse
 
 @or_method("determinant")
 def matrix_determinant(input: Any, name: str | None = None) -> Output:
-    """Return determinants.
+    """Return the determinants of matrices.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M).
     Returns: shape (...).
-    Raises: InvalidArgumentError: not square.
+    Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:
       >>> np.round(wf.Session().run(wf.matrix_determinant([[2.0, 0.0], [0.0, 4.0]])), 3)
@@ -294,12 +294,12 @@ det = matrix_determinant
 
 
 def slogdet(input: Any, name: str | None = None) -> tuple[Output, Output]:
-    """Sign and logarithm of the magnitude of determinants.
+    """Return the signs of determinants, and the logarithms of their magnitudes.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M).
-    Returns: twice shape (...), of the dtype of `input`.
-    Raises: InvalidArgumentError: not square.
+    Returns: signs and logarithms, shape (...), dtype of `input`.
+    Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:
       >>> sign, log = wf.Session().run(wf.linalg.slogdet([[-1.0, 0.0], [0.0, 1.0]]))
@@ -317,12 +317,12 @@ log_matrix_determinant = slogdet
 
 @or_method("log_abs_determinant")
 def logdet(matrix: Any, name: str | None = None) -> Output:
-    """Return logarithms of determinants of self-adjoint positive definite matrices.
+    """Return the logarithms of determinants of self-adjoint positive definite matrices.
 
     Args:
       matrix: float32, float64 or complex, shape (..., M, M).
     Returns: shape (...), the real dtype of `matrix`.
-    Raises: InvalidArgumentError: when run, a matrix is not positive definite.
+    Raises: InvalidArgumentError: at run time, a matrix is not positive definite.
 
     Examples:
       >>> np.round(wf.Session().run(wf.linalg.logdet([[2.0, 0.0], [0.0, 4.0]])), 3)
@@ -335,13 +335,13 @@ def logdet(matrix: Any, name: str | None = None) -> Output:
 
 @or_method("cholesky")
 def cholesky(input: Any, name: str | None = None) -> Output:
-    """Lower triangular factors L with L @ adjoint(L) = input.
+    """Return lower triangular factors L with L @ adjoint(L) = input.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M), self-adjoint positive definite; only
         the lower triangle is read.
     Returns: shape (..., M, M).
-    Raises: InvalidArgumentError: not square, or, when run, not positive definite.
+    Raises: InvalidArgumentError: a matrix is not square, or, at run time, not positive definite.
 
     Examples:
       >>> wf.Session().run(wf.cholesky([[4.0]]))
@@ -351,7 +351,7 @@ def cholesky(input: Any, name: str | None = None) -> Output:
 
 
 def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Output:
-    """x with A @ x = rhs, for the Cholesky factor of A.
+    """Return x with A @ x = rhs, for the Cholesky factor of A.
 
     Args:
       chol: float32, float64 or complex, shape (..., M, M), lower triangular.
@@ -369,14 +369,14 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Output:
 
 @or_method("solve")
 def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Output:
-    """x with matrix @ x = rhs.
+    """Return x with matrix @ x = rhs.
 
     Args:
       matrix: float32, float64 or complex, shape (..., M, M).
       rhs: same dtype, shape (..., M, K).
       adjoint: use the conjugate transposes of `matrix`.
     Returns: shape (..., M, K).
-    Raises: InvalidArgumentError: the shapes do not fit, or, when run, a matrix is singular.
+    Raises: InvalidArgumentError: the shapes do not match, or, at run time, a matrix is singular.
 
     Examples:
       >>> wf.Session().run(wf.matrix_solve([[2.0, 0.0], [0.0, 4.0]], [[2.0], [8.0]]))
@@ -392,7 +392,7 @@ solve = matrix_solve
 def matrix_triangular_solve(
     matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Output:
-    """x with matrix @ x = rhs, by substitution.
+    """Return x with matrix @ x = rhs for triangular matrices, by substitution.
 
     Args:
       matrix: float32, float64 or complex, shape (..., M, M); one triangle is read.
@@ -400,7 +400,7 @@ def matrix_triangular_solve(
       lower: read the lower triangle, else the upper one.
       adjoint: use the conjugate transposes of `matrix`.
     Returns: shape (..., M, K).
-    Raises: InvalidArgumentError: the shapes do not fit, or, when run, a diagonal has a 0.
+    Raises: InvalidArgumentError: the shapes do not match, or, at run time, a diagonal has a 0.
 
     Examples:
       >>> wf.Session().run(wf.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [[4.0], [5.0]]))
@@ -417,14 +417,14 @@ triangular_solve = matrix_triangular_solve
 def matrix_solve_ls(
     matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
 ) -> Output:
-    """x that minimizes |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
+    """Return the x that minimizes |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
 
     Args:
       matrix: float32, float64 or complex, shape (..., M, N).
       rhs: same dtype, shape (..., M, K).
       l2_regularizer: float64 scalar, at least 0.
-      fast: solve the normal equations, which is accurate for well-conditioned matrices; else use
-        a complete orthogonal factorization, without the regularizer.
+      fast: solve the normal equations, which is accurate for well-conditioned matrices. Otherwise
+        use a complete orthogonal factorization and ignore the regularizer.
     Returns: shape (..., N, K).
 
     Examples:
@@ -440,12 +440,12 @@ lstsq = matrix_solve_ls
 
 
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Output, Output]:
-    """Return eigenvalues, rising, and eigenvectors of self-adjoint matrices.
+    """Return the eigenvalues, in ascending order, and the eigenvectors of self-adjoint matrices.
 
     Args:
       tensor: float32, float64 or complex, shape (..., N, N); only the lower triangle is read.
-    Returns: shapes (..., N) and (..., N, N), whose columns are the eigenvectors.
-    Raises: InvalidArgumentError: not square.
+    Returns: eigenvalues, shape (..., N), and eigenvectors as columns, shape (..., N, N).
+    Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:
       >>> values, vectors = wf.linalg.eigh([[2.0, 0.0], [0.0, 1.0]])
@@ -460,12 +460,12 @@ eigh = self_adjoint_eig
 
 
 def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Output:
-    """Return eigenvalues, rising, of self-adjoint matrices.
+    """Return the eigenvalues of self-adjoint matrices in ascending order.
 
     Args:
       tensor: float32, float64 or complex, shape (..., N, N); only the lower triangle is read.
     Returns: shape (..., N).
-    Raises: InvalidArgumentError: not square.
+    Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:
       >>> wf.Session().run(wf.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]))
@@ -480,13 +480,14 @@ eigvalsh = self_adjoint_eigvals
 def svd(
     tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
 ) -> Any:
-    """Return singular values, falling, and singular vectors: tensor = u @ diag(s) @ adjoint(v).
+    """Return the singular value decomposition tensor = u @ diag(s) @ adjoint(v).
 
     Args:
       tensor: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
-      full_matrices: square u and v.
-      compute_uv: return u and v besides s.
-    Returns: s of shape (..., P), real; u (..., M, P) and v (..., N, P).
+      full_matrices: return square u and v.
+      compute_uv: also return u and v.
+      Returns: s, real and in descending order, shape (..., P); u, shape (..., M, P); v, shape (...,
+        N, P).
 
     Examples:
       >>> np.round(wf.Session().run(wf.svd([[3.0, 0.0], [0.0, 4.0]], compute_uv=False)), 3)
@@ -504,7 +505,7 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
 
     Args:
       input: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
-      full_matrices: q of shape (..., M, M).
+      full_matrices: return q of shape (..., M, M).
     Returns: shapes (..., M, P) and (..., P, N).
 
     Examples:
@@ -520,12 +521,12 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
 
 
 def expm(input: Any, name: str | None = None) -> Output:
-    """Return exponentials of matrices: the sum of input ** k / k! over k.
+    """Return the exponentials of matrices: the sum of input ** k / k! over k.
 
     Args:
       input: float32, float64 or complex, shape (..., M, M).
     Returns: shape (..., M, M).
-    Raises: InvalidArgumentError: not square.
+    Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:
       >>> np.round(wf.Session().run(wf.linalg.expm([[0.0]])), 3)
@@ -536,7 +537,7 @@ def expm(input: Any, name: str | None = None) -> Output:
 
 @or_method("adjoint")
 def adjoint(matrix: Any, name: str | None = None) -> Output:
-    """Conjugate transposes.
+    """Return the conjugate transposes of matrices.
 
     Args:
       matrix: any dtype, shape (..., M, N).
@@ -551,7 +552,7 @@ def adjoint(matrix: Any, name: str | None = None) -> Output:
 
 
 def _longest_side(value: Output, factor: float) -> Output:
-    """`factor` times the larger size of matrices times the precision of their real type."""
+    """Return `factor` times the larger matrix size times the epsilon of the real dtype."""
     real = value.dtype.real_dtype
     sizes = out("StridedSlice", [out("Shape", [value]), [-2], [0], [1]], {"end_mask": 1})
     longest = cast(reduction.reduce_max(sizes), real)
@@ -566,7 +567,7 @@ def matrix_rank(
     Args:
       a: float32, float64 or complex, shape (..., M, N).
       tol: real, shape (...); max(M, N) * eps * the largest singular value by default.
-      validate_args: has no effect, as shapes are checked always.
+      validate_args: no effect, because shapes are always checked.
     Returns: int32, shape (...).
 
     Examples:
@@ -584,13 +585,13 @@ def matrix_rank(
 
 
 def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Output:
-    """Moore-Penrose inverses.
+    """Return the Moore-Penrose pseudoinverses of matrices.
 
     Args:
       a: float32, float64 or complex, shape (..., M, N).
       rcond: real, shape (...); singular values below rcond times the largest count as 0;
         10 * max(M, N) * eps by default.
-      validate_args: has no effect, as shapes are checked always.
+      validate_args: no effect, because shapes are always checked.
     Returns: shape (..., N, M).
 
     Examples:

@@ -1,4 +1,4 @@
-"""LU factors of matrices with exchanged rows, and solution of their equations."""
+"""LU factorization with partial pivoting, and solution of linear equations."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ register_op(
     },
     _shape,
     traits=Traits(cost=cost_rules.factorization(2 / 3)),
-    doc="Factors L, of unit diagonal, and U in one matrix, with input[p] = L @ U.",
+    doc="Factors L, with unit diagonal, and U in one matrix, with input[p] = L @ U.",
 )
 
 
 def lu(
     input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Triangular factors of square matrices, with the rows exchanged so that pivots are large.
+    """Return the LU factors of square matrices, with partial pivoting.
 
     Args:
       input: floating or complex, shape (..., M, M), invertible.
       output_idx_type: int32 or int64.
-    Returns: L below the diagonal, whose own diagonal is 1, and U on and above it, shape
-      (..., M, M); and which row of `input` became each row of L @ U, shape (..., M).
-    Raises: InvalidArgumentError: not square, or, when run, not invertible.
+    Returns: L (without its unit diagonal) below the diagonal and U on and above it, shape (..., M,
+      M); and the row of `input` for each row of L @ U, shape (..., M).
+    Raises: InvalidArgumentError: a matrix is not square, or, at run time, not invertible.
 
     Examples:
       >>> factors, rows = wf.Session().run(wf.linalg.lu([[0.0, 2.0], [4.0, 6.0]]))
@@ -60,13 +60,13 @@ def lu(
 
 
 def lower_factor(factors: Output) -> Output:
-    """Return L, with a unit diagonal, of the results of `lu`."""
+    """Return L, with a unit diagonal, from the results of `lu`."""
     unit_diagonal = out("OnesLike", [diagonals.matrix_diag_part(factors)])
     return diagonals.matrix_set_diag(diagonals.matrix_band_part(factors, -1, 0), unit_diagonal)
 
 
 def rows_of(value: Output, rows: Output) -> Output:
-    """Return rows of matrices, by their numbers: shapes (..., M, K) and (..., M)."""
+    """Gather rows of matrices by index: shapes (..., M, K) and (..., M)."""
     if rows.dims is not None and len(rows.dims) == 1 and value.dims and len(value.dims) == 2:
         return out("GatherV2", [value, rows, 0])
     # A product with the permutation would round; gathering flat rows does not.
@@ -82,7 +82,7 @@ def rows_of(value: Output, rows: Output) -> Output:
 
 
 def inverse_rows(rows: Output) -> Output:
-    """Return the permutations that undo others, over the last axis."""
+    """Return the inverses of permutations over the last axis."""
     if rows.dims is not None and len(rows.dims) == 1:
         return out("InvertPermutation", [rows])
     count = out("Shape", [rows])[-1]
@@ -97,8 +97,8 @@ def lu_reconstruct(
     """Return the matrices that `lu` factorized.
 
     Args:
-      lower_upper, perm: what `lu` gave, shapes (..., M, M) and (..., M).
-      validate_args: has no effect, as shapes are checked always.
+      lower_upper, perm: results of `lu`, shapes (..., M, M) and (..., M).
+      validate_args: no effect, because shapes are always checked.
     Returns: shape (..., M, M).
 
     Examples:
@@ -115,9 +115,9 @@ def lu_reconstruct(
 
 
 def _checked(lower_upper: Any, perm: Any) -> tuple[Output, Output]:
-    """Return the factors and the rows.
+    """Return the factors and the row permutations, checked.
 
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
     """
     factors, rows = convert_to_tensor(lower_upper), convert_to_tensor(perm)
     dims = linalg.square_dims(factors.dims, "lower_upper")
@@ -130,14 +130,14 @@ def _checked(lower_upper: Any, perm: Any) -> tuple[Output, Output]:
 def lu_solve(
     lower_upper: Any, perm: Any, rhs: Any, validate_args: bool = False, name: str | None = None
 ) -> Output:
-    """x with A @ x = rhs, for the factors of A.
+    """Return x with A @ x = rhs, for the LU factors of A.
 
     Args:
-      lower_upper, perm: what `lu` gave of A, shapes (..., M, M) and (..., M).
+      lower_upper, perm: results of `lu` for A, shapes (..., M, M) and (..., M).
       rhs: dtype of the factors, shape (..., M, K); leading axes broadcast.
-      validate_args: has no effect, as shapes are checked always.
+      validate_args: no effect, because shapes are always checked.
     Returns: shape (..., M, K).
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> factors, rows = wf.linalg.lu([[0.0, 2.0], [4.0, 6.0]])
@@ -157,7 +157,7 @@ def lu_solve(
 def _broadcast_leading(
     factors: Output, rows: Output, value: Output
 ) -> tuple[Output, Output, Output]:
-    """All three with the leading axes that those of the factors and of the value broadcast to."""
+    """Broadcast the leading axes of the factors, permutations and values."""
     a, b = factors.dims, value.dims
     if a is not None and b is not None and a[:-2] == b[:-2] and None not in a[:-2]:
         return factors, rows, value
@@ -181,8 +181,8 @@ def lu_matrix_inverse(
     """Return the inverses of the matrices that `lu` factorized.
 
     Args:
-      lower_upper, perm: what `lu` gave, shapes (..., M, M) and (..., M).
-      validate_args: has no effect, as shapes are checked always.
+      lower_upper, perm: results of `lu`, shapes (..., M, M) and (..., M).
+      validate_args: no effect, because shapes are always checked.
     Returns: shape (..., M, M).
 
     Examples:

@@ -1,4 +1,4 @@
-"""Compositions over the array ops: masks, grids, repetition, paddings for blocks."""
+"""Functions composed of array ops: masks, grids, repetition, paddings for blocks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def boolean_mask(
       mask: bool, shape M of known rank at least 1.
       axis: the number of axes in A, 0 by default.
     Returns: shape (A, n, R) for n True elements.
-    Raises: InvalidArgumentError: the shapes do not fit, or the mask's rank is unknown or 0.
+    Raises: InvalidArgumentError: the shapes do not match, or the mask's rank is unknown or 0.
 
     Examples:
       >>> wf.Session().run(wf.boolean_mask([1, 2, 3], [True, False, True]))
@@ -81,7 +81,7 @@ def _mask_axis(axis: Any, values: Output) -> int:
 
 
 def _merged_shape(values: Output, dim: int, count: int) -> Any:
-    """Return the shape with `count` axes from `dim` on merged into one."""
+    """Return the shape with `count` axes, starting at `dim`, merged into one."""
     dims = values.dims
     if dims is not None:
         middle = num_elements(dims[dim : dim + count])
@@ -99,13 +99,13 @@ def _name_scope(name: str | None) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Output:
-    """Return the positions of True; with `x` and `y`, a choice between their elements.
+    """Return the indices of True; with `x` and `y`, select between their elements.
 
     Args:
-      condition: bool, any shape; for the choice the shape of `x`, or one flag per row.
-      x, y: one type and shape; both or neither.
+      condition: bool, any shape; for selection the shape of `x`, or one bool per row.
+      x, y: of the same type and shape; both or neither.
     Returns: int64, shape (n, rank), in row-major order; or the shape of `x`.
-    Raises: InvalidArgumentError: only one of `x` and `y` is given, or shapes do not fit.
+    Raises: InvalidArgumentError: only one of `x` and `y` is passed, or shapes do not match.
 
     Examples:
       >>> wf.Session().run(wf.where([True, False], [1, 2], [10, 20]))
@@ -119,13 +119,13 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Output:
-    """`where`, with condition, `x` and `y` broadcast to one shape.
+    """Return `where` with broadcasting of `condition`, `x` and `y`.
 
     Args:
       condition: bool, any shape.
-      x, y: of one type; their shapes and that of `condition` broadcast. Both or neither.
-    Returns: the elements of `x` where True, else of `y`; without them the int64 positions of True,
-      shape (n, rank).
+      x, y: of the same type; their shapes and that of `condition` broadcast. Both or neither.
+      Returns: the elements of `x` where True, else of `y`; without them, the int64 indices of True,
+        shape (n, rank).
 
     Examples:
       >>> wf.Session().run(wf.where_v2([[True], [False]], [1, 2], 0))
@@ -140,14 +140,14 @@ def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = No
 def sequence_mask(
     lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None
 ) -> Output:
-    """Return rows that are True for the first `lengths` elements.
+    """Return masks whose first `lengths` elements are True.
 
     Args:
       lengths: integers, shape (I).
       maxlen: integer of rank 0; the largest length by default.
       dtype: element type of the result.
     Returns: shape (I, maxlen).
-    Raises: InvalidArgumentError: `maxlen` has another rank than 0.
+    Raises: InvalidArgumentError: the rank of `maxlen` is not 0.
 
     Examples:
       >>> wf.Session().run(wf.sequence_mask([1, 3], 3))
@@ -189,11 +189,11 @@ def sequence_mask(
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Output]:
-    """Return coordinates of the points of a grid.
+    """Return the coordinates of the points of a grid.
 
     Args:
-      *args: vectors of one type, n of them.
-      indexing: "xy" (the first two axes exchanged) or "ij".
+      *args: n vectors of the same type.
+      indexing: "xy" (the first two axes swapped) or "ij".
     Returns: n tensors of rank n.
     Raises: InvalidArgumentError: `indexing` is unknown.
 
@@ -226,12 +226,12 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[O
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Output:
-    """Return each element repeated in place.
+    """Repeat each element or slice.
 
     Args:
-      input: any type and shape; laid flat where `axis` is not given, a scalar always.
+      input: any type and shape; flattened if `axis` is None or the rank is 0.
       repeats: integer of rank 0, or one per element along `axis`.
-      axis: along which slices are repeated.
+      axis: axis of the slices to repeat.
     Raises: InvalidTypeError: `repeats` are not integers.
 
     Examples:
@@ -260,7 +260,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
 
 
 def _at_least_vector(values: Output) -> Output:
-    """Return a scalar as one element, also where only a run knows that it is one."""
+    """Reshape a scalar to one element, even if its rank is known only at run time."""
     if values.dims is not None:
         return shapes.reshape(values, [1])
     sizes = join.concat([[1], shapes.shape(values)], 0)
@@ -280,11 +280,11 @@ def _counts(repeats: Any) -> Output:
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Return the paddings that make sizes multiples of the block, and the crops that undo them.
+    """Return paddings that make sizes multiples of the block, and crops that undo them.
 
     Args:
       input_shape, block_shape: int32, shape (n,).
-      base_paddings: int32 at least 0, shape (n, 2), the least paddings; zeros by default.
+      base_paddings: int32 at least 0, shape (n, 2), the smallest paddings; zeros by default.
     Returns: paddings and crops, int32, shape (n, 2).
 
     Examples:
@@ -315,10 +315,10 @@ def required_space_to_batch_paddings(
 
 
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Output:
-    """`stack` along a new first axis.
+    """Stack tensors along a new first axis.
 
     Args:
-      values: tensors of one type and of one static shape S.
+      values: tensors of the same type and static shape S.
     Returns: shape (N, S).
 
     Examples:

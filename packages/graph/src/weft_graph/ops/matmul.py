@@ -34,7 +34,7 @@ def _same_batch(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _batch(attrs: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Return one product for each of several pairs of matrices; complex ones are conjugated."""
+    """Return a batch rule: a batched matrix product; complex transposes become adjoints."""
     adjoints = {"adj_x": attrs["transpose_a"], "adj_y": attrs["transpose_b"]}
     if attrs["T"].is_complex and any(adjoints.values()):
         return None
@@ -57,7 +57,7 @@ def _declare() -> None:
             batch=_batch,
             adds=(1,),
         ),
-        doc="The product of two matrices, each transposed first if asked for.",
+        doc="The product of two matrices, each optionally transposed.",
     )
     for op, rule, doc in (
         ("BatchMatMul", _same_batch, "Products of matrices; the leading axes are equal."),
@@ -113,22 +113,19 @@ def matmul(
     b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return the product of matrices in the last two axes.
+    """Multiply matrices, which are the last two axes.
 
     Args:
-      a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; or a
-        LinearOperator, as `b` may be.
-      b: same dtype, or float32 beside bfloat16; shape (..., K, N), or (..., N, K) with
+      a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; `a` and `b`
+        may be LinearOperators.
+      b: same dtype (or one float32 and one bfloat16); shape (..., K, N), or (..., N, K) with
         `transpose_b` or `adjoint_b`; the leading axes broadcast.
-      transpose_a: exchange the last two axes first.
-      transpose_b: likewise.
-      adjoint_a: exchange them and take the complex conjugate.
-      adjoint_b: likewise.
-      a_is_sparse: a hint that many elements are 0; the result does not depend on it.
-      b_is_sparse: likewise.
+      transpose_a, transpose_b: transpose the matrices first.
+      adjoint_a, adjoint_b: use the conjugate transposes.
+      a_is_sparse, b_is_sparse: hints that many elements are 0; they do not affect the result.
     Returns: shape (..., M, N).
-    Raises: InvalidArgumentError: the inner sizes differ, a rank is less than 2, or an operand is
-      to be both transposed and adjoint.
+    Raises: InvalidArgumentError: the inner sizes differ, a rank is below 2, or an operand is both
+      transposed and adjoint.
 
     Examples:
       >>> wf.Session().run(wf.matmul([[1.0, 2.0]], [[3.0], [4.0]]))
@@ -163,7 +160,7 @@ def matmul(
 def _operator_product(
     a: Any, b: Any, transposed: bool, adjoint_a: bool, adjoint_b: bool, name: str | None
 ) -> Any:
-    """A product with a LinearOperator; that of a tensor with one is the adjoint of another."""
+    """Multiply with a LinearOperator; tensor @ operator is computed by adjoints."""
     if transposed:
         raise errors.InvalidArgumentError(
             "a product with a LinearOperator takes adjoint_a and adjoint_b, not transposes"
@@ -179,7 +176,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def _mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
-    """Return operands of which one may be bfloat16 and the other float32, as in TensorFlow."""
+    """Convert a pair of bfloat16 and float32 operands to one type, as TensorFlow does."""
     if {a.dtype.base_dtype, b.dtype.base_dtype} == {dtypes.bfloat16, dtypes.float32}:
         return _widened(a), _widened(b)
     return pair(a, b)
@@ -188,7 +185,7 @@ def _mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
 def batch_matmul(
     x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: str | None = None
 ) -> Output:
-    """Return products of matrices in the last two axes; see `matmul`, including adjoints."""
+    """Multiply matrices, which are the last two axes; see `matmul`, including adjoints."""
     return out("BatchMatMulV2", [x, y], {"adj_x": adj_x, "adj_y": adj_y}, name)
 
 
@@ -201,12 +198,12 @@ def sparse_matmul(
     b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """`matmul` of matrices with many zeros, which gain nothing from it here.
+    """Compute `matmul` of matrices with many zeros; weft does not skip zeros.
 
     Args:
       a, b: floating, rank 2; bfloat16 becomes float32.
       transpose_a, transpose_b: as for `matmul`.
-      a_is_sparse, b_is_sparse: hints that change nothing.
+      a_is_sparse, b_is_sparse: hints without effect.
     Returns: shape (M, N), float32 for bfloat16.
 
     Examples:
@@ -233,16 +230,15 @@ def matvec(
     b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return the product of matrices with vectors.
+    """Multiply matrices and vectors.
 
     Args:
       a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; or a
         LinearOperator.
       b: same dtype, shape (..., K); the leading axes broadcast.
-      transpose_a: exchange the last two axes of `a` first.
-      adjoint_a: exchange them and take the complex conjugate.
-      a_is_sparse: a hint, as for `matmul`.
-      b_is_sparse: likewise.
+      transpose_a: transpose the matrices first.
+      adjoint_a: use the conjugate transposes.
+      a_is_sparse, b_is_sparse: hints, as for `matmul`.
     Returns: shape (..., M).
     Raises: InvalidArgumentError: the inner sizes differ or a rank is too small.
 
@@ -279,7 +275,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Output:
 
 @or_method("trace")
 def trace(x: Any, name: str | None = None) -> Output:
-    """Return the sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...).
+    """Return the traces of matrices; numeric, shape (..., M, N) to shape (...).
 
     Args:
       x: numeric, shape (..., M, N).

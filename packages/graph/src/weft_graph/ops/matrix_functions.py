@@ -40,13 +40,13 @@ register_op(
 
 
 def sqrtm(input: Any, name: str | None = None) -> Output:
-    """Return the principal square roots of matrices: no eigenvalue has a negative real part.
+    """Return the principal square roots: no eigenvalue has a negative real part.
 
     Args:
-      input: floating or complex, shape (..., M, M); invertible, or self-adjoint. A real one must
-        have no negative eigenvalue, as the root of it is not real.
-    Returns: shape (..., M, M); NaN where there is none.
-    Raises: InvalidArgumentError: not square.
+      input: floating or complex, shape (..., M, M); invertible or self-adjoint. A real matrix must
+        not have negative eigenvalues, because its root would not be real.
+      Returns: shape (..., M, M); NaN if there is no root.
+    Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:
       >>> np.round(wf.Session().run(wf.linalg.sqrtm([[4.0, 1.0], [0.0, 9.0]])), 3)
@@ -60,12 +60,12 @@ matrix_square_root = sqrtm
 
 
 def logm(input: Any, name: str | None = None) -> Output:
-    """The principal logarithms of matrices: those with eigenvalues of imaginary part in (-pi, pi].
+    """Return the principal logarithms, whose eigenvalues have imaginary parts in (-pi, pi].
 
     Args:
       input: complex, shape (..., M, M), invertible.
-    Returns: shape (..., M, M); NaN where there is none.
-    Raises: InvalidArgumentError: not square.
+    Returns: shape (..., M, M); NaN if there is no logarithm.
+    Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:
       >>> np.round(wf.Session().run(wf.linalg.logm([[1 + 0j, 1.0], [0.0, 1.0]])), 3) + 0.0

@@ -68,7 +68,7 @@ register_op(
     _ATTRS,
     _rule("Dilation2D", 2),
     traits=Traits(cost_attrs=("strides", "rates", "padding")),
-    doc="The maximum of each window plus the filter.",
+    doc="The maximum of the sum of each window and the filter.",
 )
 for _op, _name, _which in (
     ("Dilation2DBackpropInput", "in_backprop", 0),
@@ -81,7 +81,7 @@ for _op, _name, _which in (
         _ATTRS,
         _rule(_op, _which),
         traits=Traits(cost_attrs=("strides", "rates", "padding")),
-        doc="The gradient, to the first maximum of each window.",
+        doc="The gradient of Dilation2D, for the first maximum of each window.",
     )
 
 # --------------------------------------------------------------------------- functions
@@ -97,14 +97,14 @@ def dilation2d(
     filters: Any = None,
     dilations: Any = None,
 ) -> Output:
-    """Return the maximum over a window of the image plus the filter, in the max-plus algebra.
+    """Return the grayscale dilation: the maximum of the sum of each window and the filter.
 
     Args:
       input: real, shape (N, H, W, C).
       filter: same dtype, shape (KH, KW, C); also `filters`.
-      strides: one number, two, or four.
-      rates: positions from one tap to the next, in the forms of strides; also `dilations`.
-      padding: "SAME" or "VALID"; what is outside the image never counts.
+      strides: one, two or four numbers.
+      rates: distance between taps, in the same form as `strides`; also `dilations`.
+      padding: "SAME" or "VALID"; padding is ignored by the maximum.
     Returns: shape (N, H', W', C).
     Raises: InvalidArgumentError: depths differ, or the window is too large.
 
@@ -125,9 +125,9 @@ def dilation2d(
 def erosion2d(
     value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None
 ) -> Output:
-    """Return the minimum over a window of the image less the reversed kernel.
+    """Return the grayscale erosion: the minimum of each window minus the reversed kernel.
 
-    It is what a dilation by the reversed kernel does to the negative of the image.
+    It is the negative of the dilation of the negative image by the reversed kernel.
 
     Args:
       value: real and signed, shape (N, H, W, C).

@@ -1,4 +1,4 @@
-"""Activations, biases, softmax and the fused losses: declarations and single-node functions."""
+"""Activations, biases, softmax and fused losses: declarations and single-node functions."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def _declare_rest() -> None:
         bias,
         _bias_grad_shape,
         traits=Traits(cost=cost_rules.per_input(1), adds=(1,)),
-        doc="The sum over all axes but the channels.",
+        doc="The sum over all axes except the channel axis.",
     )
     for op, doc in (
         ("Softmax", "exp(x) / sum(exp(x)) along the last axis."),
@@ -288,7 +288,7 @@ _declare_rest()
 
 
 def relu(features: Any, name: str | None = None) -> Output:
-    """max(x, 0), elementwise; real, any shape.
+    """Compute max(x, 0), elementwise; real, any shape.
 
     Args:
       features: real, any shape.
@@ -302,7 +302,7 @@ def relu(features: Any, name: str | None = None) -> Output:
 
 
 def relu6(features: Any, name: str | None = None) -> Output:
-    """min(max(x, 0), 6), elementwise; real, any shape.
+    """Compute min(max(x, 0), 6), elementwise; real, any shape.
 
     Args:
       features: real, any shape.
@@ -317,11 +317,11 @@ def relu6(features: Any, name: str | None = None) -> Output:
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Output:
-    """x where x > 0, else alpha * x.
+    """Compute x where x > 0, else alpha * x.
 
     Args:
       features: floating, or an integer that is cast to float32; any shape.
-      alpha: slope below 0.
+      alpha: slope for negative x.
     Returns: shape and dtype of `features`.
 
     Examples:
@@ -335,7 +335,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Ou
 
 
 def elu(features: Any, name: str | None = None) -> Output:
-    """exp(x) - 1 where x < 0, else x; floating, any shape.
+    """Compute exp(x) - 1 where x < 0, else x; floating, any shape.
 
     Args:
       features: floating, any shape.
@@ -349,7 +349,7 @@ def elu(features: Any, name: str | None = None) -> Output:
 
 
 def selu(features: Any, name: str | None = None) -> Output:
-    """scale * (alpha * (exp(x) - 1) where x < 0, else x); floating, any shape.
+    """Compute scale * (alpha * (exp(x) - 1) where x < 0, else x); floating, any shape.
 
     Args:
       features: floating, any shape.
@@ -364,7 +364,7 @@ def selu(features: Any, name: str | None = None) -> Output:
 
 
 def softplus(features: Any, name: str | None = None) -> Output:
-    """log(exp(x) + 1), elementwise; floating, any shape.
+    """Compute log(exp(x) + 1), elementwise; floating, any shape.
 
     Args:
       features: floating, any shape.
@@ -378,7 +378,7 @@ def softplus(features: Any, name: str | None = None) -> Output:
 
 
 def softsign(features: Any, name: str | None = None) -> Output:
-    """x / (abs(x) + 1), elementwise; floating, any shape.
+    """Compute x / (abs(x) + 1), elementwise; floating, any shape.
 
     Args:
       features: floating, any shape.
@@ -400,12 +400,12 @@ def bias_add(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """`value` plus a bias for each channel.
+    """Add a bias to each channel of `value`.
 
     Args:
-      value: number, shape (N, ..., C), or (N, C, ...) with a channels-first `data_format`.
+      value: numeric, shape (N, ..., C), or (N, C, ...) with a channels-first `data_format`.
       bias: same dtype, shape (C,).
-      data_format: None, "N...C" or "NC..." in any rank.
+      data_format: None, or "N...C" or "NC..." for any rank.
     Returns: shape of `value`.
     Raises: InvalidArgumentError: the number of channels is not the size of `bias`.
 
@@ -428,7 +428,7 @@ def _channels_first(data_format: str | None) -> str:
 
 
 def l2_loss(t: Any, name: str | None = None) -> Output:
-    """sum(t ** 2) / 2; floating, any shape, to rank 0.
+    """Compute sum(t ** 2) / 2; floating, any shape, to rank 0.
 
     Args:
       t: floating, any shape.
@@ -447,13 +447,13 @@ def l2_loss(t: Any, name: str | None = None) -> Output:
 def softmax(
     logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Output:
-    """exp(x) / sum(exp(x)) along an axis.
+    """Compute exp(x) / sum(exp(x)) along an axis.
 
     Args:
       logits: floating, at least one axis.
       axis: the last one by default; also `dim`.
     Returns: shape and dtype of `logits`.
-    Raises: InvalidArgumentError: no such axis.
+    Raises: InvalidArgumentError: the axis is out of range.
 
     Examples:
       >>> wf.Session().run(wf.nn.softmax([0.0, 0.0]))
@@ -465,13 +465,13 @@ def softmax(
 def log_softmax(
     logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Output:
-    """x - log(sum(exp(x))) along an axis.
+    """Compute x - log(sum(exp(x))) along an axis.
 
     Args:
       logits: floating, at least one axis.
       axis: the last one by default; also `dim`.
     Returns: shape and dtype of `logits`.
-    Raises: InvalidArgumentError: no such axis.
+    Raises: InvalidArgumentError: the axis is out of range.
 
     Examples:
       >>> np.round(wf.Session().run(wf.nn.log_softmax([0.0, 0.0])), 3)
@@ -506,7 +506,7 @@ def _require_rank(op: str, logits: Output, axis: int) -> int:
 
 
 def _move_axis_last(value: Output, axis: int, rank: int) -> Output:
-    """Return `value` with an axis moved to the end, the others in order."""
+    """Move an axis of `value` to the end."""
     axis = normal_axis(axis, rank)
     if axis == rank - 1:
         return value
@@ -515,9 +515,9 @@ def _move_axis_last(value: Output, axis: int, rank: int) -> Output:
 
 
 def swap_with_last(value: Output, axis: int, name: str | None = None) -> Output:
-    """`value` of known rank with `axis` and the last axis exchanged.
+    """Swap `axis` and the last axis of a `value` of known rank.
 
-    Raises: InvalidArgumentError: no such axis.
+    Raises: InvalidArgumentError: the axis is out of range.
     """
     assert value.dims is not None
     rank = len(value.dims)
@@ -533,14 +533,14 @@ def swap_with_last(value: Output, axis: int, name: str | None = None) -> Output:
 def sparse_softmax_cross_entropy_with_logits(
     _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Output:
-    """Cross entropy between softmax(logits) and one class for each row.
+    """Return the cross entropy between softmax(logits) and one class for each row.
 
     Args:
       labels: int32 or int64, shape (...): classes in [0, C).
       logits: floating, shape (..., C).
     Returns: shape (...), dtype of `logits`.
-    Raises: InvalidArgumentError: positional arguments, or shapes that do not fit; at run time, a
-      label out of range.
+    Raises: InvalidArgumentError: arguments are positional, or shapes do not match; at run time, a
+      label is out of range.
 
     Examples:
       >>> loss = wf.nn.sparse_softmax_cross_entropy_with_logits(labels=[1], logits=[[0.0, 0.0]])
@@ -569,7 +569,7 @@ def sparse_softmax_cross_entropy_with_logits(
 
 
 def _rows(value: Output) -> Output:
-    """`value` as a matrix that keeps the last axis."""
+    """Reshape `value` to a matrix with the same last axis."""
     dims = value.dims
     if dims is not None and dims[-1] is not None:
         return out("Reshape", [value, [-1, dims[-1]]])
@@ -583,13 +583,13 @@ def softmax_cross_entropy_with_logits_v2(
     name: str | None = None,
     dim: int | None = None,
 ) -> Output:
-    """Cross entropy between softmax(logits) and distributions; gradients flow to both.
+    """Return the cross entropy of softmax(logits) and `labels`; both have gradients.
 
     Args:
       labels: floating, shape (..., C) with C at `axis`: rows that sum to 1.
       logits: same dtype and shape; unscaled log probabilities.
       axis: axis of the classes, the last by default.
-    Returns: the shape without `axis`.
+    Returns: the shape of `logits` without `axis`.
     Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
@@ -624,14 +624,12 @@ def softmax_cross_entropy_with_logits(
     name: str | None = None,
     axis: int | None = None,
 ) -> Output:
-    """Cross entropy between softmax(logits) and distributions; gradients flow to `logits` only.
-
-    Args and returns as for `softmax_cross_entropy_with_logits_v2`.
+    """Return the cross entropy of softmax(logits) and `labels`; only `logits` has a gradient.
 
     Args:
-      labels, logits, dim: as for `softmax_cross_entropy_with_logits_v2`; by name only.
+      labels, logits, dim: as for `softmax_cross_entropy_with_logits_v2`; keyword arguments only.
       axis: another name of `dim`.
-    Raises: InvalidArgumentError: positional arguments, or shapes that do not fit.
+    Raises: InvalidArgumentError: arguments are positional, or shapes do not match.
 
     Examples:
       >>> loss = wf.nn.softmax_cross_entropy_with_logits(labels=[[0.0, 1.0]], logits=[[0.0, 0.0]])

@@ -23,7 +23,7 @@ from weft_tensor.shape import Dims, format_dims
 
 
 def _channels(op: str, node: NodeSpec, vectors: range) -> tuple[Dims, int | None]:
-    """Return the input's shape and the channels that it and the vectors share."""
+    """Return the input's shape and the number of channels, which the vectors must have."""
     data_format = node.attrs["data_format"]
     x = with_rank(node.inputs[0].dims, 4, f"{op}: the first input")
     axis = channel_axis(data_format)
@@ -154,12 +154,13 @@ def fused_batch_norm(
     is_training: bool = True,
     name: str | None = None,
 ) -> tuple[Output, Output, Output]:
-    """Batch normalization of images, with its statistics.
+    """Apply batch normalization to images; also return its statistics.
 
     Args:
       x: floating, shape (N, H, W, C) or (N, C, H, W).
       scale, offset: float32 (float64 for a float64 `x`), shape (C,).
-      mean, variance: the population's, same as `scale`; needed unless `is_training`.
+      mean, variance: population statistics, dtype and shape of `scale`; required unless
+        `is_training`.
       epsilon: added to the variance.
       data_format: "NHWC" or "NCHW".
       is_training: use the batch's statistics.
@@ -210,12 +211,12 @@ def local_response_normalization(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Output:
-    """input / (bias + alpha * sum(input[..., c - r : c + r + 1] ** 2)) ** beta.
+    """Compute input / (bias + alpha * sum(input[..., c - r : c + r + 1] ** 2)) ** beta.
 
     Args:
       input: floating, shape (N, H, W, C).
-      depth_radius: channels on each side.
-      bias, alpha, beta: of the formula.
+      depth_radius: r, the number of channels on each side.
+      bias, alpha, beta: parameters of the formula.
     Returns: shape and dtype of `input`.
     Source: Krizhevsky et al. 2012, section 3.3.
 

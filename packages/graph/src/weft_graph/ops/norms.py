@@ -24,13 +24,13 @@ def norm(
     name: str | None = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return norms of vectors, matrices or a whole tensor.
+    """Return the norms of vectors, matrices or a whole tensor.
 
     Args:
       tensor: float32, float64 or complex, any shape.
       ord: "euclidean", "fro" (matrices only), 1, 2, inf, or another positive number (vectors
-        only); 2 of a matrix is its largest singular value.
-      axis: None, which takes the tensor as one vector; one axis of vectors; or two of matrices.
+        only); for matrices, 2 is the largest singular value.
+        axis: None for the norm of the flattened tensor, one axis for vectors, or two for matrices.
       keepdims: keep the reduced axes with size 1.
     Returns: the real dtype of `tensor`.
     Raises: InvalidArgumentError: `ord` is not supported for such an axis.
@@ -56,7 +56,7 @@ def norm(
 def normalize(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Return a tensor divided by its `norm`, and the norm with the reduced axes kept.
+    """Divide a tensor by its `norm`; also return the norm, with the reduced axes kept.
 
     Args:
       tensor: float32, float64 or complex, any shape.

@@ -14,12 +14,12 @@ R = TypeVar("R")
 
 
 def is_operator(value: Any) -> bool:
-    """Return True if a value is a LinearOperator, whose class this layer must not import."""
+    """Return True if a value is a LinearOperator, without importing the class."""
     return getattr(type(value), "_acts_as_matrices", False) is True
 
 
 def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a matrix function accept a LinearOperator, whose method of that name it calls."""
+    """Decorator: for a LinearOperator, call its method instead of the matrix function."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         first = next(iter(signature(function).parameters))

@@ -1,6 +1,6 @@
-"""Python's operators on tensors and variables, built as nodes.
+"""Python's operators on tensors and variables, implemented as nodes.
 
-Nodes are named as TensorFlow names them ("add", "mul", "and").
+Nodes have the same names as in TensorFlow ("add", "mul", "and").
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _node(op: str, name: str | None = None) -> Callable[..., Output]:
 
 
 def _add(a: Any, b: Any) -> Output:
-    """AddV2, which TensorFlow has not for strings."""
+    """Return x + y by AddV2, or by Add for strings, which TensorFlow's AddV2 does not support."""
     tensor: Any = a if isinstance(a, Operators) else b
     op = "Add" if tensor.dtype.base_dtype is dtypes.string else "AddV2"
     return out(op, (a, b), None, "add")

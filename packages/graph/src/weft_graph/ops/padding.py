@@ -1,4 +1,4 @@
-"""Margins around tensors: of one value, or mirrored."""
+"""Padding of tensors with a constant or with mirrored elements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INT = "{int32, int64} = int32"
 
 
 def paddings_table(dims: Dims, vector: Output, label: str) -> list[list[int | None]] | None:
-    """A table of (before, after) per axis, entries None where not known, or None altogether."""
+    """Return the static (before, after) pairs per axis, with None for unknown entries, or None."""
     if vector.dims is not None:
         with_rank(vector.dims, 2, label)
         rows, columns = vector.dims
@@ -61,7 +61,7 @@ def _pad_v2_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def padded_size(size: int | None, pair: list[int | None]) -> int | None:
-    """The size of an axis with padding before and behind; None where not all of it is known."""
+    """Return the size of a padded axis; None if a size is unknown."""
     before, after = pair
     if size is None or before is None or after is None:
         return None
@@ -116,7 +116,7 @@ register_op(
     ("output: T",),
     _MIRROR,
     _mirror_pad_grad_shape,
-    doc="The transpose of MirrorPad: margins are added back to where they were copied from.",
+    doc="The gradient of MirrorPad: the padding is added to the elements it was copied from.",
 )
 
 # ---------------------------------------------------------------------------------- functions
@@ -129,14 +129,15 @@ def pad(
     name: str | None = None,
     constant_values: Any = 0,
 ) -> Output:
-    """Return a tensor with margins.
+    """Pad a tensor.
 
     Args:
       tensor: any type, rank n.
       paddings: integers at least 0, shape (n, 2): elements before and after, per axis.
-      mode: "CONSTANT", "REFLECT" (without the edge) or "SYMMETRIC" (with it), in any case.
-      constant_values: what the margins hold in mode CONSTANT.
-    Raises: InvalidArgumentError: the mode is unknown, or a margin larger than its mirror.
+      mode: "CONSTANT", "REFLECT" (excluding the edge) or "SYMMETRIC" (including it), in upper or
+        lower case.
+      constant_values: padding value in mode CONSTANT.
+      Raises: InvalidArgumentError: the mode is unknown, or a padding exceeds the mirrored part.
 
     Examples:
       >>> wf.Session().run(wf.pad([1, 2], [[1, 2]]))

@@ -1,4 +1,4 @@
-"""Elements in another order: transposition, reversal, rolling."""
+"""Reordering of elements: transposition, reversal, rolling."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ register_op(
 
 
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Output:
-    """Return axes in another order: axis i of the result is axis `perm[i]` of `a`.
+    """Permute axes: axis i of the result is axis `perm[i]` of `a`.
 
     Args:
       a: any type, rank n.
@@ -200,7 +200,7 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
 
 
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Output:
-    """Return the last two axes exchanged.
+    """Swap the last two axes.
 
     Args:
       a: any type, rank at least 2.
@@ -231,9 +231,9 @@ def invert_permutation(x: Any, name: str | None = None) -> Output:
     """Return the permutation y with y[x[i]] = i: integers, shape (n,).
 
     Args:
-      x: int32 or int64, shape (n,): each of 0 to n - 1 once.
+      x: int32 or int64, shape (n,): a permutation of 0 to n - 1.
     Returns: shape and dtype of `x`.
-    Raises: InvalidArgumentError: at run time, if `x` is not a permutation.
+    Raises: InvalidArgumentError: at run time, `x` is not a permutation.
 
     Examples:
       >>> wf.Session().run(wf.invert_permutation([2, 0, 1]))
@@ -243,7 +243,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Output:
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Output:
-    """Return the order of elements reversed along the axes in `axis`, a vector of integers.
+    """Reverse the order of elements along the axes in `axis`, a vector of integers.
 
     Args:
       tensor: any type, any shape.
@@ -268,7 +268,7 @@ def reverse_sequence(
     seq_dim: int | None = None,
     batch_dim: int | None = None,
 ) -> Output:
-    """The first `seq_lengths[i]` elements along `seq_axis` reversed, for each i of `batch_axis`.
+    """Reverse the first `seq_lengths[i]` elements along `seq_axis`, for each i of `batch_axis`.
 
     Args:
       input: any type, shape (..., B, ..., L, ...).
@@ -289,10 +289,10 @@ def reverse_sequence(
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Output:
-    """Return elements shifted by `shift` along `axis`, wrapping around at the ends.
+    """Shift elements by `shift` along `axis`, wrapping around at the ends.
 
     Args:
-      shift, axis: integers of rank 0, or vectors of one length; axes may repeat.
+      shift, axis: integers of rank 0, or vectors of the same length; axes may repeat.
 
     Examples:
       >>> wf.Session().run(wf.roll([1, 2, 3], 1, 0))

@@ -32,7 +32,7 @@ from weft_tensor.shape import Dims, format_dims, merge_dims
 
 
 def pooled_dims(op: str, node: NodeSpec, x: Dims) -> Dims:
-    """Return the shape of a pool's output; windows may span any axis."""
+    """Return the output shape of pooling; windows may span any axis."""
     rank = len(node.attrs.get("data_format", "NHWC"))
     x = require_rank(op, "input", x, rank)
     ksize, strides = _window(node)
@@ -44,7 +44,7 @@ def pooled_dims(op: str, node: NodeSpec, x: Dims) -> Dims:
 
 
 def _window(node: NodeSpec) -> tuple[Any, Any]:
-    """The sizes and strides of windows: attributes, or the last two inputs; None if not known."""
+    """Return the static sizes and strides of windows, from attributes or the last two inputs."""
     if "ksize" in node.attrs:
         return node.attrs["ksize"], node.attrs["strides"]
     static_values = [constant_value(value) for value in node.inputs[-2:]]
@@ -53,10 +53,10 @@ def _window(node: NodeSpec) -> tuple[Any, Any]:
 
 
 def check_window(op: str, rank: int, ksize: Any, strides: Any) -> None:
-    """Raise InvalidArgumentError unless there is a positive size and stride for each axis.
+    """Check that there is a positive size and stride for each axis.
 
     Args:
-      ksize, strides: sequences of integers; of a window that is an input, nested as its value is.
+      ksize, strides: sequences of integers; if the window is an input, its value as nested lists.
     """
     for key, values in (("ksize", ksize), ("strides", strides)):
         numbers = list(values) if isinstance(values, Sequence) else []
@@ -74,7 +74,7 @@ def _pool_rule(op: str, outputs: int = 1) -> Any:
 
 
 def _max_grad_rule(op: str) -> Any:
-    """Return inputs (orig_input, orig_output, grad of the output) to the shape of the input."""
+    """Shape rule: (orig_input, orig_output, gradient of the output) to the input's shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs[:3]]
@@ -87,7 +87,7 @@ def _max_grad_rule(op: str) -> Any:
 
 
 def _max_grad_grad_rule(op: str) -> Any:
-    """Return inputs (orig_input, orig_output, grad of the input) to the shape of the output."""
+    """Shape rule: (orig_input, orig_output, gradient of the input) to the output's shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs[:3]]
@@ -109,7 +109,7 @@ def _require(op: str, label: str, expected: Dims, dims: Dims) -> None:
 
 
 def _avg_grad_rule(op: str) -> Any:
-    """Return inputs (orig_input_shape, grad) to that shape."""
+    """Shape rule: (orig_input_shape, gradient) to that shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         rank = len(node.attrs["data_format"])
@@ -184,7 +184,7 @@ for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
                 "data_format",
             ),
         ),
-        doc="Gradient of a maximum pool: to the first maximum of each window.",
+        doc="Gradient of max pooling, for the first maximum of each window.",
     )
     register_op(
         f"{_op}GradGrad",
@@ -201,7 +201,7 @@ for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
                 "data_format",
             ),
         ),
-        doc="Second gradient of a maximum pool: `grad` at the first maximum of each window.",
+        doc="Second gradient of max pooling: `grad` at the first maximum of each window.",
     )
 _WINDOW_INPUTS = ("ksize: int32", "strides: int32")
 _MAX_V2 = {key: _MAX[key] for key in ("padding", "data_format", "T")}
@@ -219,7 +219,7 @@ register_op(
     ("output: T",),
     _MAX_V2,
     _max_grad_rule("MaxPoolGradV2"),
-    doc="Gradient of MaxPoolV2: to the first maximum of each window.",
+    doc="Gradient of MaxPoolV2, for the first maximum of each window.",
 )
 register_op(
     "MaxPoolGradGradV2",
@@ -245,7 +245,7 @@ for _op, _input, _attrs in (("AvgPool", "value", _AVG), ("AvgPool3D", "input", _
                 "data_format",
             ),
         ),
-        doc="Mean of each window; padding does not count.",
+        doc="Mean of each window; padding is ignored.",
     )
     register_op(
         f"{_op}Grad",
@@ -262,7 +262,7 @@ for _op, _input, _attrs in (("AvgPool", "value", _AVG), ("AvgPool3D", "input", _
                 "data_format",
             ),
         ),
-        doc="Gradient of a mean pool.",
+        doc="Gradient of average pooling.",
     )
 register_op(
     "MaxPoolWithArgmax",
@@ -279,7 +279,7 @@ register_op(
             "data_format",
         ),
     ),
-    doc="Maximum of each window, and its flat position in the image.",
+    doc="Maximum of each window, and its flat index in the image.",
 )
 register_op(
     "MaxPoolGradWithArgmax",
@@ -316,7 +316,7 @@ def _pool(
 
 
 def _to_static_sizes(sizes: Any) -> Any:
-    """Return sizes as numbers; as a tensor where that has no constant value."""
+    """Return sizes as numbers if they are static, else as a tensor."""
     if isinstance(sizes, list | tuple) and any(isinstance(size, Output) for size in sizes):
         sizes = convert_to_tensor(sizes)
     static = constant_value(sizes) if isinstance(sizes, Output) else None
@@ -324,7 +324,7 @@ def _to_static_sizes(sizes: Any) -> Any:
 
 
 def _to_vector(sizes: Any, label: str, data_format: str) -> Output:
-    """Return sizes with an entry for each axis, as int32."""
+    """Return sizes with one entry per axis, as an int32 vector."""
     if not isinstance(sizes, Output):
         return convert_to_tensor(expand(sizes, label, 2, data_format), dtypes.int32)
     with_rank(sizes.dims, 1, f"{label} as a tensor")
@@ -346,8 +346,8 @@ def max_pool(
     Args:
       value: real, shape (N, H, W, C) or (N, C, H, W); also `input`.
       ksize: size of the window: one number, (KH, KW), one per axis, or an int32 tensor of these.
-      strides: in the forms of `ksize`.
-      padding: "SAME" or "VALID"; padding never wins.
+      strides: in the same form as `ksize`.
+      padding: "SAME" or "VALID"; padding is ignored by the maximum.
       data_format: "NHWC" or "NCHW".
     Returns: shape (N, H', W', C) in the layout of `value`.
     Raises: InvalidArgumentError: the window is too large.
@@ -409,7 +409,7 @@ def max_pool3d(
 
     Args:
       input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
-      ksize, strides: one number, three, or five.
+      ksize, strides: one, three or five numbers.
       padding: "SAME" or "VALID".
       data_format: "NDHWC" or "NCDHW".
     Raises: InvalidArgumentError: the window is too large.
@@ -459,16 +459,16 @@ def max_pool_with_argmax(
     output_dtype: Any = None,
     include_batch_in_index: bool = False,
 ) -> tuple[Output, Output]:
-    """Return the maximum of each window, and where it is.
+    """Return the maximum of each window, and its index.
 
     Args:
       input: real, shape (N, H, W, C).
       ksize, strides, padding: as for `max_pool`.
       data_format: "NHWC" only.
       Targmax: int64 (the default) or int32; also `output_dtype`.
-      include_batch_in_index: positions count from the start of the batch, not of the image.
+      include_batch_in_index: count indices from the start of the batch, not of the image.
     Returns: the maxima, shape (N, H', W', C), and (y * W + x) * C + c for each, same shape.
-    Raises: InvalidArgumentError: another layout, or the window does not fit.
+    Raises: InvalidArgumentError: the layout is not NHWC, or the window does not fit.
 
     Examples:
       >>> image = wf.reshape(wf.range(4.0), [1, 2, 2, 1])
@@ -502,7 +502,7 @@ def max_pool_grad(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> Output:
-    """Return the gradient of `max_pool` by its input; it goes to each window's first maximum.
+    """Return the gradient of `max_pool` with respect to its input, at each window's first maximum.
 
     Raises: InvalidArgumentError: the shapes do not match.
     """

@@ -58,12 +58,12 @@ register_gradient_of_unary(
 
 
 def pow(x: Any, y: Any, name: str | None = None) -> Output:
-    """x to the power of y; numeric, broadcast shape.
+    """Return x to the power of y; numeric, broadcast shape.
 
     Args:
       x, y: numeric, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
-    Raises: InvalidArgumentError: when run, an integer has a negative exponent.
+    Raises: InvalidArgumentError: at run time, an integer has a negative exponent.
 
     Examples:
       >>> wf.Session().run(wf.pow([2.0, 3.0], 2.0))
@@ -73,7 +73,7 @@ def pow(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def square(x: Any, name: str | None = None) -> Any:
-    """x * x; numeric, any shape; of a sparse tensor a sparse one.
+    """Return x * x; numeric, any shape; a sparse tensor stays sparse.
 
     Args:
       x: numeric, any shape.
@@ -87,9 +87,9 @@ def square(x: Any, name: str | None = None) -> Any:
 
 
 def sqrt(x: Any, name: str | None = None) -> Any:
-    """Return the square root, NaN of a negative number; floating or complex, any shape.
+    """Return the square root, NaN for negative numbers; floating or complex, any shape.
 
-    Of a sparse tensor a sparse one.
+    A sparse tensor stays sparse.
 
     Args:
       x: floating or complex, any shape.
@@ -103,7 +103,7 @@ def sqrt(x: Any, name: str | None = None) -> Any:
 
 
 def rsqrt(x: Any, name: str | None = None) -> Output:
-    """1 / sqrt(x); floating or complex, any shape.
+    """Return 1 / sqrt(x); floating or complex, any shape.
 
     Args:
       x: floating or complex, any shape.

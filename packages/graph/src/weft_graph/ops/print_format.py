@@ -1,4 +1,4 @@
-"""Text of tensors, Python values, and structures of both, as `print` shows them."""
+"""Formatting of tensors, Python values and structures of both for `print`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import string_conversion
 
 _Piece = str | tuple[Any]
-"""Text, or a tensor, in a tuple of one."""
+"""Text, or a tensor in a tuple of one."""
 
 
 def line_of(inputs: Sequence[Any], sep: str, summarize: int) -> Output:
-    """Return one line with all inputs, texts without quotes: string, rank 0.
+    """Format all inputs on one line, with strings unquoted: string, rank 0.
 
     Args:
       inputs: tensors, Python values, and dicts, lists and tuples of these.

@@ -1,4 +1,4 @@
-"""Quantization: simulated, to integers and back, and of tensors that are joined."""
+"""Quantization: simulated, to integers and back, and concatenation of quantized tensors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _check_bits(op: str, node: NodeSpec) -> None:
 
 
 def _args_rule(op: str) -> ShapeRule:
-    """Return all inputs and the output have one shape."""
+    """Shape rule: all inputs and the output have the same shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         _check_bits(op, node)
@@ -55,7 +55,7 @@ def _args_rule(op: str) -> ShapeRule:
 
 
 def _vars_rule(op: str, *, per_channel: bool, gradient: bool) -> ShapeRule:
-    """Inputs (gradients,) x, min, max; the outputs have the shape of x, and those of the ranges."""
+    """Shape rule of inputs (gradients,) x, min, max: outputs have the shapes of x and ranges."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         _check_bits(op, node)
@@ -77,7 +77,7 @@ def _vars_rule(op: str, *, per_channel: bool, gradient: bool) -> ShapeRule:
 
 
 def _range_dims(op: str, node: NodeSpec, x: Dims, low: int) -> tuple[Dims, Dims]:
-    """The shapes of x and of its range, given by inputs `low` and the next, with attribute axis."""
+    """Return the shapes of x and of its range, whose bounds are inputs `low` and `low` + 1."""
     axis, size = node.attrs["axis"], None
     if axis < -1:
         raise errors.InvalidArgumentError(f"{op} requires an axis of -1 or more, got {axis}")
@@ -149,7 +149,7 @@ register_op(
     _ENDS | _BITS,
     _args_rule("FakeQuantWithMinMaxArgs"),
     traits=Traits(cost=_COST, cheap=True),
-    doc="The nearest of 2 ** num_bits values from min to max, one of which is 0.",
+    doc="The input rounded to one of 2 ** num_bits values from min to max, one of which is 0.",
 )
 register_op(
     "FakeQuantWithMinMaxArgsGradient",
@@ -169,7 +169,7 @@ for _suffix in ("", "PerChannel"):
         _BITS,
         _vars_rule(_op, per_channel=bool(_suffix), gradient=False),
         traits=Traits(cost=_COST, cheap=True),
-        doc="As FakeQuantWithMinMaxArgs, by a range that is computed.",
+        doc="Like FakeQuantWithMinMaxArgs, with the range as inputs.",
     )
     register_op(
         f"{_op}Gradient",
@@ -182,7 +182,7 @@ for _suffix in ("", "PerChannel"):
         _BITS,
         _vars_rule(f"{_op}Gradient", per_channel=bool(_suffix), gradient=True),
         traits=Traits(cost=_COST),
-        doc="The gradients, to the input in the range and to its ends outside.",
+        doc="The gradients of the input inside the range, and of the bounds outside.",
     )
 register_op(
     "QuantizeV2",
@@ -198,7 +198,7 @@ register_op(
     },
     _quantize_rule,
     traits=Traits(cost=_COST, differentiable=False),
-    doc="Numbers of a range as integers that stand for them.",
+    doc="Numbers of a range quantized to integers.",
 )
 register_op(
     "Dequantize",
@@ -213,7 +213,7 @@ register_op(
     },
     _dequantize_rule,
     traits=Traits(cost=_COST, differentiable=False),
-    doc="The numbers that integers stand for.",
+    doc="The numbers represented by quantized integers.",
 )
 
 _SIGNED = {"signed_input": "bool = true"}
@@ -233,7 +233,7 @@ def _declare_rounded(version: str, inputs: Sequence[str], attrs: dict[str, str])
         attrs,
         _rounded_rule(op),
         traits=Traits(cost=_COST),
-        doc="The input rounded to what an integer of num_bits can stand for.",
+        doc="The input rounded to values that integers of num_bits can represent.",
     )
 
 
@@ -262,14 +262,14 @@ register_op(
     {"N": "int >= 2", "T": "type"},
     _concat_rule,
     traits=Traits(differentiable=False),
-    doc="Quantized tensors joined, over a range that holds those of all.",
+    doc="The concatenation of quantized tensors, in a range that contains all their ranges.",
 )
 
 # --------------------------------------------------------------------------- functions
 
 
 class Quantized(NamedTuple):
-    """Integers, and the range of numbers for which they stand."""
+    """Quantized integers, and the range that they represent."""
 
     output: Output
     output_min: Output
@@ -277,7 +277,7 @@ class Quantized(NamedTuple):
 
 
 class RangeGradients(NamedTuple):
-    """Gradients by an input, and by the ends of its range."""
+    """Gradients with respect to an input and the bounds of its range."""
 
     backprops_wrt_input: Output
     backprop_wrt_min: Output
@@ -294,14 +294,14 @@ def fake_quant_with_min_max_args(
 ) -> Output:
     """Return the inputs quantized to `num_bits` and back.
 
-    The range is moved a little so that 0 is one of the values; what is outside goes to its ends.
-    The gradient passes where the input is inside (Jacob et al. 2018, section 3).
+    The range is adjusted so that 0 is one of the values; values outside are clipped. Gradients pass
+    for inputs inside the range (Jacob et al. 2018, section 3).
 
     Args:
       inputs: float32, any shape.
       min, max: ends of the range.
       num_bits: 2 to 16.
-      narrow_range: leave out the lowest value, so that there is an odd number of them.
+      narrow_range: do not use the lowest value, so that the number of values is odd.
     Returns: the shape of `inputs`.
     Raises: InvalidArgumentError: min is not below max, or num_bits is out of bounds.
 
@@ -323,10 +323,10 @@ def fake_quant_with_min_max_args_gradient(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return the gradient of `fake_quant_with_min_max_args` by its inputs.
+    """Return the gradient of `fake_quant_with_min_max_args` with respect to its inputs.
 
     Args:
-      gradients: float32, any shape: by the outputs.
+      gradients: float32, any shape: gradients of the outputs.
       inputs: float32, same shape.
       min, max, num_bits, narrow_range: as for `fake_quant_with_min_max_args`.
     Returns: the gradients where the inputs are inside the range, 0 elsewhere.
@@ -349,9 +349,9 @@ def fake_quant_with_min_max_vars(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Like `fake_quant_with_min_max_args`, with a range that is learnt or measured.
+    """Quantize like `fake_quant_with_min_max_args`, with a learned or measured range.
 
-    The gradient of what is outside the range goes to the end beyond which it is.
+    For values outside the range, the gradient goes to the nearest bound.
 
     Args:
       inputs: float32, any shape.
@@ -378,13 +378,13 @@ def fake_quant_with_min_max_vars_gradient(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> RangeGradients:
-    """Return the gradients of `fake_quant_with_min_max_vars` by its inputs and its range.
+    """Return the gradients of `fake_quant_with_min_max_vars` for its inputs and its range.
 
     Args:
-      gradients: float32, any shape: by the outputs.
+      gradients: float32, any shape: gradients of the outputs.
       inputs: float32, same shape.
       min, max, num_bits, narrow_range: as for `fake_quant_with_min_max_vars`.
-    Returns: a named tuple of the gradients by inputs, min and max, of their shapes.
+    Returns: a named tuple of the gradients of inputs, min and max.
     Raises: InvalidArgumentError: as for `fake_quant_with_min_max_vars`.
 
     Examples:
@@ -405,14 +405,14 @@ def fake_quant_with_min_max_vars_per_channel(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Like `fake_quant_with_min_max_vars`, with a range for each entry of the last axis.
+    """Quantize like `fake_quant_with_min_max_vars`, with a range for each last-axis entry.
 
     Args:
       inputs: float32, shape (..., C).
       min, max: float32, shape (C,).
       num_bits, narrow_range: as for `fake_quant_with_min_max_args`.
     Returns: the shape of `inputs`.
-    Raises: InvalidArgumentError: num_bits is out of bounds, or the shapes do not fit.
+    Raises: InvalidArgumentError: num_bits is out of bounds, or the shapes do not match.
 
     Examples:
       >>> x = wf.constant([[-9.0, 9.0], [0.4, 0.4]])
@@ -434,13 +434,13 @@ def fake_quant_with_min_max_vars_per_channel_gradient(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> RangeGradients:
-    """The gradients of `fake_quant_with_min_max_vars_per_channel` by its inputs and its ranges.
+    """Return the gradients of `fake_quant_with_min_max_vars_per_channel`.
 
     Args:
-      gradients: float32, shape (..., C): by the outputs.
+      gradients: float32, shape (..., C): gradients of the outputs.
       inputs: float32, same shape.
       min, max, num_bits, narrow_range: as for `fake_quant_with_min_max_vars_per_channel`.
-    Returns: a named tuple of the gradients by inputs, min and max, of their shapes.
+    Returns: a named tuple of the gradients of inputs, min and max.
     Raises: InvalidArgumentError: as for `fake_quant_with_min_max_vars_per_channel`.
 
     Examples:
@@ -468,25 +468,26 @@ def quantize(
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> Quantized:
-    """Return numbers of a range as integers.
+    """Quantize numbers of a range to integers.
 
-    In mode "MIN_COMBINED" the lowest integer stands for min_range and the highest for max_range.
-    "MIN_FIRST" moves the range to a multiple of its step. In "SCALED" integer 0 stands for 0, and
-    the range is widened until it fits.
+    In mode "MIN_COMBINED" the lowest integer represents min_range and the highest max_range.
+    "MIN_FIRST" shifts the range to a multiple of its step. In "SCALED" integer 0 represents 0, and
+    the range is widened accordingly.
 
     Args:
       input: float32, any shape.
-      min_range, max_range: float32, rank 0; with an axis one for each of its entries. The range is
-        widened to contain 0.
+      min_range, max_range: float32, rank 0, or with an axis one for each of its entries. The range
+        is widened to contain 0.
       T: qint8, quint8, qint16, quint16 or qint32.
       mode: "MIN_COMBINED", "MIN_FIRST" or "SCALED".
       round_mode: "HALF_AWAY_FROM_ZERO"; in mode "SCALED" also "HALF_TO_EVEN".
-      narrow_range: in mode "SCALED", leave out the lowest integer.
-      axis: has a range for each entry; None for one range.
-      ensure_minimum_range: smallest range, times the larger of 1 and its largest number.
-    Returns: a named tuple of `output` of type T and the shape of `input`, and of the range that was
-      taken, `output_min` and `output_max`.
-    Raises: InvalidArgumentError: the range is upside down, or the shapes or modes do not fit.
+      narrow_range: in mode "SCALED", do not use the lowest integer.
+      axis: axis with a range for each entry; None for a single range.
+      ensure_minimum_range: smallest width of the range, relative to its largest number or 1.
+      Returns: a named tuple: `output`, of type T and the shape of `input`, and the used range,
+        `output_min` and `output_max`.
+      Raises: InvalidArgumentError: min_range exceeds max_range, or the shapes or modes do not
+        match.
 
     Examples:
       >>> found = wf.quantization.quantize([0.0, 1.0, 2.55], 0.0, 2.55, wf.quint8)
@@ -517,12 +518,12 @@ def quantize_v2(
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> Quantized:
-    """`quantize` with its arguments in another order.
+    """Quantize like `quantize`, with another order of arguments.
 
     Args:
       input, min_range, max_range, T, mode, round_mode, narrow_range: as for `quantize`.
       axis, ensure_minimum_range: as for `quantize`.
-    Returns: what `quantize` gives.
+    Returns: as `quantize`.
     Raises: InvalidArgumentError: as for `quantize`.
 
     Examples:
@@ -543,15 +544,15 @@ def dequantize(
     narrow_range: bool = False,
     dtype: Any = dtypes.float32,
 ) -> Output:
-    """Dequantize integers: the inverse of `quantize`, except for the rounding.
+    """Dequantize integers: the inverse of `quantize` except for rounding.
 
     Args:
       input: qint8, quint8, qint16, quint16 or qint32, any shape.
-      min_range, max_range: float32: the range that `quantize` gave.
+      min_range, max_range: float32: the range returned by `quantize`.
       mode, axis, narrow_range: as for `quantize`.
       dtype: float32 or bfloat16.
     Returns: the shape of `input`.
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> found = wf.quantization.quantize([0.0, 1.001, 2.55], 0.0, 2.55, wf.quint8)
@@ -580,22 +581,23 @@ def quantize_and_dequantize(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Output:
-    """Return the input rounded to values that `num_bits` integers represent, including 0.
+    """Round the input to values that integers of `num_bits` represent, including 0.
 
-    The gradient passes as if nothing was rounded.
+    The gradient is that of the identity.
 
     Args:
       input: floating, any shape.
       input_min, input_max: same dtype, rank 0, or with an axis one for each of its entries: the
-        range, which is widened until integer 0 stands for 0. Used if `range_given`.
-      signed_input: whether the integers have a sign.
+        range, which is widened so that integer 0 represents 0. Used if `range_given`.
+      signed_input: use signed integers.
       num_bits: 1 to 63, or 2 with a sign.
-      range_given: clip to the given range; otherwise the range is that of the input.
+      range_given: clip to the range of `input_min` and `input_max`; otherwise use that of the
+        input.
       round_mode: "HALF_TO_EVEN" or "HALF_UP".
-      narrow_range: leave out the lowest integer of signed ones.
-      axis: has a range for each entry; None for one range.
+      narrow_range: do not use the lowest signed integer.
+      axis: axis with a range for each entry; None for a single range.
     Returns: the dtype and shape of `input`.
-    Raises: InvalidArgumentError: the shapes do not fit, or the range is upside down.
+    Raises: InvalidArgumentError: the shapes do not match, or input_min exceeds input_max.
 
     Examples:
       >>> x = wf.constant([-1.0, 0.3, 0.5])
@@ -615,7 +617,7 @@ def quantize_and_dequantize(
 
 
 def _axis_of(value: Output, axis: int | None) -> int:
-    """Return the attribute `axis` of an op: -1 for None, else counted from the front."""
+    """Return the attribute `axis` of an op: -1 for None, else a nonnegative integer."""
     if axis is None or axis >= 0:
         return -1 if axis is None else axis
     if value.dims is None:
@@ -637,7 +639,7 @@ def quantize_and_dequantize_v2(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Output:
-    """Like `quantize_and_dequantize`; values outside the given range have no gradient.
+    """Round like `quantize_and_dequantize`; values outside the range have no gradient.
 
     Args:
       input, input_min, input_max, signed_input, num_bits: as for `quantize_and_dequantize`.
@@ -666,15 +668,15 @@ def quantize_and_dequantize_v2(
 def quantized_concat(
     concat_dim: Any, values: Any, input_mins: Any, input_maxes: Any, name: str | None = None
 ) -> Quantized:
-    """Return quantized tensors joined along an axis.
+    """Concatenate quantized tensors along an axis.
 
     Args:
       concat_dim: int32, rank 0: the axis.
-      values: quint8, qint8 or qint32, at least two, of shapes that differ along the axis alone.
+      values: quint8, qint8 or qint32, at least two tensors whose shapes differ only along the axis.
       input_mins, input_maxes: float32, rank 0: the ranges of the values.
-    Returns: a named tuple of the `output` and its range, `output_min` and `output_max`; values of
-      other ranges are quantized again.
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Returns: a named tuple of the `output` and its range, `output_min` and `output_max`; values with
+      other ranges are requantized.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> a = wf.quantization.quantize([0.0, 1.0], 0.0, 1.0, wf.quint8)

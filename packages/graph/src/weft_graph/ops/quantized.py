@@ -24,7 +24,7 @@ from weft_tensor.shape import Dims
 
 
 def _ranged(op: str, rule: ShapeRule, values: int) -> ShapeRule:
-    """Return the outputs of a rule and a range, for inputs of `values` tensors and then scalars."""
+    """Return a shape rule for `values` tensors followed by scalar ranges; it adds a range."""
 
     def with_range(node: NodeSpec) -> Sequence[Dims]:
         for value in node.inputs[values:]:
@@ -184,7 +184,7 @@ _declare(
 
 
 class Quantized(NamedTuple):
-    """Integers, and the range of numbers for which they stand."""
+    """Quantized integers, and the range that they represent."""
 
     output: Output
     min_output: Output
@@ -192,7 +192,7 @@ class Quantized(NamedTuple):
 
 
 class Activations(NamedTuple):
-    """Integers, and the range of numbers for which they stand."""
+    """Quantized integers, and the range that they represent."""
 
     activations: Output
     min_activations: Output
@@ -212,17 +212,17 @@ def quantized_conv2d(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Quantized:
-    """`conv2d` of quantized images: products of integers, summed without rounding.
+    """Compute `conv2d` of quantized images; integer products are summed without rounding.
 
     Args:
-      input: quint8 and its kin, shape (N, H, W, C).
-      filter: same class, shape (KH, KW, C, O).
+      input: a quantized type such as quint8, shape (N, H, W, C).
+      filter: a quantized type, shape (KH, KW, C, O).
       min_input, max_input, min_filter, max_filter: float32, rank 0: the ranges.
       strides, padding, dilations: as for `conv2d`.
       out_type: qint32.
     Returns: a named tuple of the `output`, shape (N, H', W', O), and its range `min_output`,
       `max_output`.
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> image = wf.quantization.quantize(wf.ones([1, 2, 2, 1]), 0.0, 1.0, wf.quint8)
@@ -262,13 +262,13 @@ def quantized_avg_pool(
     padding: str,
     name: str | None = None,
 ) -> Quantized:
-    """`avg_pool` of quantized images.
+    """Compute `avg_pool` of quantized images.
 
     Args:
-      input: quint8 and its kin, shape (N, H, W, C).
-      min_input, max_input: float32, rank 0: the range.
+      input: a quantized type such as quint8, shape (N, H, W, C).
+      min_input, max_input: float32, rank 0: the range of the input.
       ksize, strides, padding: as for `avg_pool`.
-    Returns: a named tuple of the `output`, whose means are cut off to integers, and its range.
+    Returns: a named tuple of the `output`, whose means are truncated to integers, and its range.
     Raises: InvalidArgumentError: the window is too large.
 
     Examples:
@@ -289,11 +289,11 @@ def quantized_max_pool(
     padding: str,
     name: str | None = None,
 ) -> Quantized:
-    """`max_pool` of quantized images.
+    """Compute `max_pool` of quantized images.
 
     Args:
-      input: quint8 and its kin, shape (N, H, W, C).
-      min_input, max_input: float32, rank 0: the range.
+      input: a quantized type such as quint8, shape (N, H, W, C).
+      min_input, max_input: float32, rank 0: the range of the input.
       ksize, strides, padding: as for `max_pool`.
     Returns: a named tuple of the `output` and its range.
     Raises: InvalidArgumentError: the window is too large.
@@ -315,14 +315,14 @@ def quantized_relu_x(
     out_type: Any = dtypes.quint8,
     name: str | None = None,
 ) -> Activations:
-    """Return a quantized tensor clipped to [0, max_value].
+    """Clip a quantized tensor to [0, max_value].
 
     Args:
-      features: quint8 and its kin, any shape.
+      features: a quantized type such as quint8, any shape.
       max_value: float32, rank 0.
-      min_features, max_features: float32, rank 0: the range.
+      min_features, max_features: float32, rank 0: the range of the features.
       out_type: the dtype of `features`.
-    Returns: a named tuple of the `activations`, same shape, and their range, which is the same.
+    Returns: a named tuple of the `activations`, same shape, and their unchanged range.
     Raises: InvalidArgumentError: the dtypes differ.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Operations on ragged tensors, which come as flat values and the splits of each level of rows.
+"""Ops on ragged tensors, which are passed as flat values and nested row splits.
 
 The class and the functions are in `weft_graph.ragged`.
 """
@@ -96,9 +96,9 @@ def _to_tensor_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def with_rank_at_most(dims: Dims, rank: int) -> None:
-    """Refuse a shape of a higher rank.
+    """Check that the rank of a shape is at most `rank`.
 
-    Raises: InvalidArgumentError: it is one.
+    Raises: InvalidArgumentError: it is higher.
     """
     if dims is not None and len(dims) > rank:
         raise errors.InvalidArgumentError(
@@ -107,9 +107,9 @@ def with_rank_at_most(dims: Dims, rank: int) -> None:
 
 
 def check_kinds(kinds: Sequence[str | bytes], count: int) -> int:
-    """Return the number of levels of rows that partitions of these kinds describe.
+    """Return the number of ragged dimensions described by row partitions of some kinds.
 
-    Raises: InvalidArgumentError: they are unknown, or in an order that describes none.
+    Raises: InvalidArgumentError: a kind is unknown, or the order is invalid.
     """
     names = [kind.decode() if isinstance(kind, bytes) else kind for kind in kinds]
     if len(names) != count:
@@ -204,7 +204,7 @@ register_op(
     {"T": "{bfloat16, float32, float64, int32, int64} = int32", "Tsplits": _SPLITS},
     _range_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="For each row the numbers from a start to a limit.",
+    doc="A range of numbers from a start to a limit for each row.",
 )
 register_op(
     "RaggedGather",
@@ -233,7 +233,7 @@ register_op(
     ("sparse_indices: int64", "sparse_values: T", "sparse_dense_shape: int64"),
     {"RAGGED_RANK": "int >= 1", "T": "type", "Tsplits": _SPLITS},
     _to_sparse_shape,
-    doc="The places and values of a ragged tensor.",
+    doc="The indices and values of a ragged tensor.",
 )
 register_op(
     "RaggedTensorToTensor",
@@ -252,7 +252,7 @@ register_op(
         "row_partition_types": "list(string)",
     },
     _to_tensor_shape,
-    doc="A ragged tensor padded.",
+    doc="A ragged tensor padded to a dense tensor.",
 )
 register_op(
     "RaggedTensorToVariant",
@@ -266,7 +266,7 @@ register_op(
     },
     _to_variant_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="A ragged tensor as one variant, or as one for each row.",
+    doc="A ragged tensor as one variant, or as one variant per row.",
 )
 register_op(
     "RaggedTensorFromVariant",
@@ -283,7 +283,7 @@ register_op(
     },
     _from_variant_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="The ragged tensor of variants.",
+    doc="The ragged tensor stored in variants.",
 )
 register_op(
     "RaggedCross",
@@ -324,7 +324,7 @@ register_op(
     },
     _bincount_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="How often each number is in each row.",
+    doc="The count of each number in each row.",
 )
 register_op(
     "RaggedFillEmptyRows",
@@ -337,7 +337,7 @@ register_op(
     ),
     {"T": "type"},
     _fill_shape,
-    doc="A value for each row that has none.",
+    doc="The ragged tensor with a default value in each empty row.",
 )
 register_op(
     "RaggedFillEmptyRowsGrad",

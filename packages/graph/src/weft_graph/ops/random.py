@@ -1,7 +1,7 @@
 """Random numbers.
 
-Streams are Philox4x64-10 and stated in full in `weft_exec.kernels.philox`. An op with seeds gives
-the same numbers in every session; one without gives others in each.
+Streams use Philox4x64-10, as specified in `weft_exec.kernels.philox`. An op with seeds returns the
+same numbers in every session; without seeds they differ between sessions.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ register_op(
     _SEEDS | {"T": "{realnumbertype}", "output_dtype": "{int32, int64} = int64"},
     _samples,
     traits=DRAWS,
-    doc="Class numbers drawn with the probabilities softmax(logits), per row.",
+    doc="Class indices sampled with the probabilities softmax(logits), per row.",
 )
 register_op(
     "RandomGamma",
@@ -141,7 +141,7 @@ register_op(
     _SEEDS | {"S": "{index_type}", "dtype": "{float16, float32, float64}"},
     _per_parameter,
     traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(60)),
-    doc="Poisson-distributed numbers, of the type of the rate.",
+    doc="Poisson-distributed numbers with the type of the rate.",
 )
 
 for _op, _flops in (
@@ -176,7 +176,7 @@ register_op(
 
 
 def shape_tensor(shape: Any) -> Output:
-    """A shape as a vector: int32 where it is given by Python values that fit, else its own type."""
+    """Convert a shape to a vector: int32 for Python values that fit, else its own type."""
     if isinstance(shape, TensorShape) or shape is None:
         dims = as_dims(shape)
         if dims is None or None in dims:
@@ -196,7 +196,7 @@ def _seeds(seed: int | None) -> dict[str, Any]:
 
 @contextmanager
 def _scope(name: str | None, default: str) -> Iterator[str]:
-    """A scope for the parts of a result; yields the name, exact, for the result itself."""
+    """Open a scope for the parts of a result; yield the exact name of the result."""
     graph = get_default_graph()
     full = graph.unique_name(name or default, mark_as_used=False)
     if name and name.endswith("/"):
@@ -212,7 +212,7 @@ def _is(value: Any, number: float) -> bool:
 def _scaled(
     op: str, inputs: Sequence[Any], attrs: Any, mean: Any, stddev: Any, name: str
 ) -> Output:
-    """`op` times `stddev` plus `mean`, without the nodes that would change nothing."""
+    """Return `op` times `stddev` plus `mean`, without redundant nodes."""
     dtype = attrs["dtype"]
     if _is(mean, 0) and _is(stddev, 1):
         return out(op, inputs, attrs, name)
@@ -244,7 +244,7 @@ def random_uniform(
       maxval: upper bound, exclusive; 1 by default, and required for integers.
       dtype: floating, int32 or int64.
       seed: seed of this op.
-    Raises: InvalidArgumentError: integers without maxval.
+    Raises: InvalidArgumentError: `maxval` is missing for integers.
 
     Examples:
       >>> x = wf.Session().run(wf.random_uniform([1000], 0, 10, wf.int32, seed=1))
@@ -286,7 +286,7 @@ def random_normal(
 
     Args:
       shape: shape of the result; integers or an integer tensor.
-      mean, stddev: of the distribution.
+      mean, stddev: parameters of the distribution.
       dtype: floating.
       seed: seed of this op.
 
@@ -308,13 +308,11 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """Return normal random numbers, those beyond two standard deviations drawn again.
-
-    Arguments as for `random_normal`, of the distribution before truncation.
+    """Return normal random numbers; those beyond two standard deviations are redrawn.
 
     Args:
       shape: list of ints, or a vector of integers.
-      mean, stddev: of the distribution before numbers are drawn again.
+      mean, stddev: parameters of the distribution before truncation.
       dtype: floating.
       seed: an integer; with it the numbers are the same in every session.
 
@@ -330,7 +328,7 @@ def truncated_normal(
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Output:
-    """`value` with its slices along the first axis in random order.
+    """Return the slices of `value` along the first axis in random order.
 
     Args:
       value: any type, at least one axis.
@@ -345,7 +343,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Output:
-    """Return a part of `value` of shape `size`, at a uniformly random position.
+    """Crop `value` to shape `size` at a uniformly random offset.
 
     Args:
       value: any type, shape (N0, N1, ...).
@@ -380,11 +378,11 @@ def multinomial(
     name: str | None = None,
     output_dtype: Any = None,
 ) -> Output:
-    """Return the class numbers drawn with the probabilities softmax(logits).
+    """Sample class indices with the probabilities softmax(logits).
 
     Args:
-      logits: real, shape (B, C); unnormalised log-probabilities.
-      num_samples: int32, shape (); draws per row, with replacement.
+      logits: real, shape (B, C); unnormalized log-probabilities.
+      num_samples: int32, shape (); samples per row, with replacement.
       seed: seed of this op.
       output_dtype: int32 or int64, the default.
     Returns: shape (B, num_samples).
@@ -405,7 +403,7 @@ def categorical(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """`multinomial`, by its later name.
+    """Sample class indices; newer name of `multinomial`.
 
     Args:
       logits, num_samples, seed: as for `multinomial`.
@@ -427,11 +425,11 @@ def random_gamma(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """Gamma-distributed random numbers.
+    """Return gamma-distributed random numbers.
 
     Args:
-      shape: shape of the draws for each pair of parameters.
-      alpha: shape parameter, positive; 0 gives the smallest positive number.
+      shape: shape of the samples for each pair of parameters.
+      alpha: shape parameter, positive; for 0 the result is the smallest positive number.
       beta: rate, positive, broadcasting with `alpha`; 1 by default.
       dtype: float16, float32 or float64.
       seed: seed of this op.
@@ -454,7 +452,7 @@ def random_gamma(
 
 
 def _raise_above_zero(draws: Output, name: str) -> Output:
-    """Return draws that were too small for their type: 0 has no logarithm."""
+    """Replace samples of 0, which underflowed and have no logarithm, by the smallest number."""
     smallest = np.finfo(draws.dtype.numpy).tiny
     return out("Maximum", [draws, smallest], None, name)
 
@@ -466,11 +464,11 @@ def random_poisson(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """Poisson-distributed random numbers.
+    """Return Poisson-distributed random numbers.
 
     Args:
       lam: rates, not negative.
-      shape: shape of the draws for each rate.
+      shape: shape of the samples for each rate.
       dtype: element type of the result: floating, int32 or int64.
       seed: seed of this op.
     Returns: shape `shape + lam.shape`.
@@ -494,7 +492,7 @@ def stateless_random_uniform(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """`random_uniform` as a function of `seed`: integers, shape (2,).
+    """Return `random_uniform` as a function of `seed`: integers, shape (2,).
 
     Args:
       shape: list of ints, or a vector of integers.
@@ -536,12 +534,12 @@ def stateless_random_normal(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """`random_normal` as a function of `seed`: integers, shape (2,).
+    """Return `random_normal` as a function of `seed`: integers, shape (2,).
 
     Args:
       shape: list of ints, or a vector of integers.
       seed: integers, shape (2,).
-      mean, stddev: of the numbers.
+      mean, stddev: parameters of the distribution.
       dtype: floating.
 
     Examples:
@@ -563,7 +561,7 @@ def stateless_truncated_normal(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """`truncated_normal` as a function of `seed`: integers, shape (2,).
+    """Return `truncated_normal` as a function of `seed`: integers, shape (2,).
 
     Args:
       shape: int32 or int64, shape (rank,).

@@ -1,8 +1,7 @@
-"""Recurrent layers as one op each, which only executables contain.
+"""Recurrent layers as single ops, which exist only in executables.
 
-A graph has a layer as the call of a function whose body is a loop: everybody sees through it, and
-gradients are those of the loop. Where there is a kernel, it takes the place of the call
-(`weft_graph/passes/inline.py`).
+In a graph, a layer is a call of a function whose body is a loop, so that gradients and converters
+need no rule for it. If a kernel exists, the op replaces the call (`weft_graph/passes/inline.py`).
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from weft_tensor.shape import Dims
 LAYER: Final = "_RecurrentLayer"
 
 GATES: Final = {"rnn": 1, "gru": 3, "gru_reset_after": 3, "lstm": 4}
-"""Of each kind of cell."""
+"""Number of gates by kind of cell."""
 
 _FIRST: Final = 6
-"""Position of the first state among the inputs."""
+"""Index of the first state among the inputs."""
 
 
 def _layer_shapes(node: NodeSpec) -> Sequence[Dims]:
@@ -33,7 +32,7 @@ def _layer_shapes(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _layer_cost(sizes: Sizes) -> Cost:
-    """Return a product with the weights in each step."""
+    """Return the cost of a product with the weights in each step."""
     steps, batch, gates = dims_at(sizes.inputs, 0, 3)
     width = dims_at(sizes.inputs, 1, 3)[1]
     return Cost(2.0 * steps * batch * gates * width, float(sizes.all_bytes))

@@ -1,4 +1,4 @@
-"""Reductions over axes, positions of extremes, and running sums and products.
+"""Reductions over axes, indices of extremes, and cumulative sums and products.
 
 `axis` is None (all axes), an integer, a list of them, or an integer tensor; negative axes count
 from the back.  With `keepdims` the reduced axes stay, with size 1.
@@ -179,16 +179,15 @@ def reduce_sum(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return the sum over axes, 0 of no elements; numeric, any shape.
+    """Return the sum over axes, 0 for no elements; numeric, any shape.
 
     Args:
       input_tensor: numeric, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -206,16 +205,15 @@ def reduce_mean(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return the mean over axes, NaN of no elements, of integers rounded towards zero; numeric.
+    """Return the mean over axes, NaN for no elements; integers round toward zero; numeric.
 
     Args:
       input_tensor: numeric, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -233,16 +231,15 @@ def reduce_prod(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return the product over axes, 1 of no elements; numeric, any shape.
+    """Return the product over axes, 1 for no elements; numeric, any shape.
 
     Args:
       input_tensor: numeric, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -260,16 +257,15 @@ def reduce_max(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return the largest element over axes, NaN where one is, the lowest value of none; real.
+    """Return the largest element over axes, NaN if one is NaN, the lowest value for none; real.
 
     Args:
       input_tensor: real, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -287,16 +283,15 @@ def reduce_min(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return the smallest element over axes, NaN where one is, the highest value of none; real.
+    """Return the smallest element over axes, NaN if one is NaN, the highest value for none; real.
 
     Args:
       input_tensor: real, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -314,16 +309,15 @@ def reduce_all(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return True if all elements along axes are true, or there are none; bool, any shape.
+    """Return True where all elements along axes are True, or there are none; bool, any shape.
 
     Args:
       input_tensor: bool, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[True, False], [True, True]]
@@ -341,16 +335,15 @@ def reduce_any(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return True if any element along axes is true; bool, any shape.
+    """Return True where any element along axes is True; bool, any shape.
 
     Args:
       input_tensor: bool, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[True, False], [True, True]]
@@ -367,7 +360,7 @@ def reduce_euclidean_norm(
 
     Args:
       input_tensor: numeric, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
@@ -388,16 +381,15 @@ def reduce_logsumexp(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """log(sum(exp(x))) over axes, without overflow or underflow; floating, any shape.
+    """Return log(sum(exp(x))) over axes, without overflow or underflow; floating, any shape.
 
     Args:
       input_tensor: floating, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+      Returns: the remaining axes; dtype of `input_tensor`.
+      Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -425,12 +417,11 @@ def reduce_variance(
 
     Args:
       input_tensor: floating or complex, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-    Returns: the remaining axes; dtype of `input_tensor`.
-    Raises: InvalidArgumentError: an axis is out of range.
-    Returns: the real dtype of the input.
-    Raises: InvalidTypeError: the input is neither floating nor complex.
+    Returns: the remaining axes; the real dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range; InvalidTypeError: the input is neither
+      floating nor complex.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -453,9 +444,9 @@ def reduce_variance(
 
 
 def _variance_by_squares(value: Any, axes: Output, keep: bool, name: str | None) -> Output:
-    """The variance where means have other rows than the values, and are not subtracted from them.
+    """Return the variance of ragged values, whose rows do not match those of the means.
 
-    Values are taken from the mean of all, so that squares of large numbers do not swallow it.
+    The mean of all values is subtracted first, so that squares of large numbers do not cancel.
     """
     center = value.map_elements(
         lambda flat: out("Sub", [flat, out("Mean", [flat, reduction_axes(flat, None)])])
@@ -473,7 +464,7 @@ def reduce_std(
 
     Args:
       input_tensor: floating or complex, any shape.
-      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
@@ -497,12 +488,12 @@ def count_nonzero(
     keep_dims: bool | None = None,
     input: Any = None,
 ) -> Output:
-    """Count the elements along axes that differ from 0 (from false, from the empty string).
+    """Count the elements along axes that differ from 0, False or the empty string.
 
     Args:
       input_tensor: numeric, bool or string; any shape.
       dtype: element type of the result, numeric.
-    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> wf.Session().run(wf.count_nonzero([0, 3, 0, 5]))
@@ -529,13 +520,13 @@ def argmax(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Output:
-    """Return the index of the largest element along an axis, the first one of equal ones.
+    """Return the index of the largest element along an axis; the first one of ties.
 
     Args:
       input: real or bool, rank at least 1.
       axis: 0 by default.
       output_type: int32 or int64.
-    Raises: InvalidArgumentError: the axis is out of range, or, when run, has size 0.
+    Raises: InvalidArgumentError: the axis is out of range, or, at run time, has size 0.
 
     Examples:
       >>> wf.Session().run(wf.argmax([[1, 5, 2], [7, 0, 3]], axis=1))
@@ -557,7 +548,7 @@ def argmin(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Output:
-    """Return the index of the smallest element along an axis, the first one of equal ones.
+    """Return the index of the smallest element along an axis; the first one of ties.
 
     Args:
       input: real, rank at least 1.
@@ -582,7 +573,7 @@ def argmin(
 def arg_max(
     input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None
 ) -> Output:
-    """`argmax`, in its older argument order.
+    """Return `argmax`, with the older order of arguments.
 
     Args:
       input: real, rank at least 1.
@@ -600,7 +591,7 @@ def arg_max(
 def arg_min(
     input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None
 ) -> Output:
-    """`argmin`, in its older argument order.
+    """Return `argmin`, with the older order of arguments.
 
     Args:
       input, dimension, output_type: as for `arg_max`.
@@ -625,13 +616,13 @@ def cumsum(
     reverse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Running sums along an axis.
+    """Return cumulative sums along an axis.
 
     Args:
       x: numeric, rank at least 1.
       axis: scalar.
-      exclusive: leave each element out of its own sum, so that the first is 0.
-      reverse: run from the back.
+      exclusive: exclude each element from its own sum, so that the first is 0.
+      reverse: sum from the end.
     Returns: dtype and shape of x.
     Raises: InvalidArgumentError: the axis is out of range.
 
@@ -649,7 +640,7 @@ def cumprod(
     reverse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Running products along an axis; see `cumsum`.
+    """Return cumulative products along an axis; see `cumsum`.
 
     Args:
       x, axis, exclusive, reverse: as for `cumsum`; the first of exclusive products is 1.
@@ -669,7 +660,7 @@ def cumulative_logsumexp(
     reverse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return logarithms of running sums of exponentials, which do not overflow; see `cumsum`.
+    """Return log(cumsum(exp(x))) without overflow; see `cumsum`.
 
     Args:
       x: floating, rank at least 1.

@@ -1,4 +1,4 @@
-"""Resource variables and mutexes: the ops that reach their state through a handle."""
+"""Ops of resource variables and mutexes, whose state is accessed through a handle."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def handle_dims(handle: Output) -> Dims:
 def checked_dims(handle: Output, dtype: DType) -> Dims:
     """Return the static shape of the variable behind a handle.
 
-    Raises: InvalidTypeError: it is known to hold another type than `dtype`.
+    Raises: InvalidTypeError: the variable is known to have another type than `dtype`.
     """
     node = handle_source(handle)
     if node is None:
@@ -86,7 +86,7 @@ def _assign_handle_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def check_rows(ref: Dims, indices: Dims, updates: Dims) -> None:
-    """Updates have shape `indices.shape + ref.shape[1:]`, or rank 0."""
+    """Check that updates have the shape `indices.shape + ref.shape[1:]`, or rank 0."""
     if ref is None or indices is None or updates is None or updates == ():
         return
     if not ref:
@@ -108,7 +108,7 @@ def _resource_scatter_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def check_points(ref: Dims, indices: Dims, updates: Dims) -> None:
-    """Updates have shape `indices.shape[:-1] + ref.shape[indices.shape[-1]:]`."""
+    """Check that updates have the shape `indices.shape[:-1] + ref.shape[indices.shape[-1]:]`."""
     if indices is None:
         return
     if not indices:
@@ -180,11 +180,11 @@ SCATTERS = {
     "Max": "Raises rows of the variable to the maximum with the updates.",
 }
 SCATTER_TYPES = {"Update": "type", "Min": "{realnumbertype}", "Max": "{realnumbertype}"}
-"""The element types of a scatter, where they are not all numbers."""
+"""The element types of a scatter, if not all numeric types."""
 
 
 def scatter_traits(mode: str) -> Traits:
-    """Return the traits of the scatter that a key of SCATTERS names."""
+    """Return the traits of the scatter of a key of SCATTERS."""
     return _REPLACES if mode == "Update" else _SUMS
 
 
@@ -233,7 +233,7 @@ register_op(
     {"container": "string = ''", "shared_name": "string = ''", "dtype": "type", "shape": "shape"},
     scalar,
     traits=Traits(state=State.CREATES, role=Role.VARIABLE, differentiable=False, cost=free),
-    doc="A handle to a variable that keeps its value between steps, in a container.",
+    doc="A handle to a variable in a container, which keeps its value between steps.",
 )
 register_op(
     "VarIsInitializedOp",
@@ -246,7 +246,7 @@ register_op(
         differentiable=False,
         allows_uninitialized=True,
     ),
-    doc="Whether the variable has a value.",
+    doc="True if the variable has a value.",
 )
 register_op(
     "ReadVariableOp",
@@ -264,7 +264,7 @@ register_op(
     {"dtype": "type"},
     _initialized_shape,
     traits=Traits(variable_type="dtype", state=State.READS, allows_uninitialized=True),
-    doc="The variable's value, or `initial` where it has none yet.",
+    doc="The variable's value, or `initial` if it has none.",
 )
 register_op(
     "AssignVariableOp",
@@ -308,7 +308,7 @@ register_op(
     },
     _gather_shape,
     traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gathered),
-    doc="Rows of a variable, without reading it whole.",
+    doc="Rows of a variable, without reading all of it.",
 )
 register_op(
     "ResourceGatherNd",
@@ -317,7 +317,7 @@ register_op(
     {"dtype": "type", "Tindices": "{index_type}"},
     _gather_nd_shape,
     traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gathered),
-    doc="Slices of a variable, without reading it whole.",
+    doc="Slices of a variable, without reading all of it.",
 )
 register_op(
     "VariableShape",
@@ -335,7 +335,7 @@ register_op(
     (),
     {"ignore_lookup_error": "bool = true"},
     traits=WRITES,
-    doc="Deletes the resource; later uses find it uninitialized.",
+    doc="Deletes the resource; it is uninitialized afterwards.",
 )
 register_op(
     "DisableCopyOnRead",
@@ -353,7 +353,7 @@ register_op(
     {"container": "string = ''", "shared_name": "string = ''"},
     scalar,
     traits=Traits(state=State.CREATES, differentiable=False, cost=free),
-    doc="A mutex, kept in a container.",
+    doc="A mutex in a container.",
 )
 for _op in ("MutexAcquire", "MutexLock"):
     register_op(
@@ -362,7 +362,7 @@ for _op in ("MutexAcquire", "MutexLock"):
         ("mutex_lock: variant",),
         shape=scalar,
         traits=WAITS,
-        doc="Waits for the mutex, first come, first served, without holding a thread.",
+        doc="Waits for the mutex, first come, first served, without blocking a thread.",
     )
 for _op in ("MutexRelease", "ConsumeMutexLock"):
     register_op(
@@ -370,14 +370,14 @@ for _op in ("MutexRelease", "ConsumeMutexLock"):
         ("mutex_lock: variant",),
         (),
         traits=WRITES,
-        doc="Gives the mutex back. A lock that nobody releases ends with its step.",
+        doc="Releases the mutex. A lock that is not released ends with its step.",
     )
 
 # --------------------------------------------------------------------------- functions
 
 
 def current_container(container: str | None = None) -> str:
-    """`container`, or else that of the innermost `Graph.container` block; "" for the default."""
+    """Return `container`, or that of the innermost `Graph.container` block; "" is the default."""
     if container:
         return container
     return getattr(get_default_graph().scopes, "container", "")
@@ -386,7 +386,7 @@ def current_container(container: str | None = None) -> str:
 def var_handle_op(
     dtype: Any, shape: Any, container: str = "", shared_name: str = "", name: str | None = None
 ) -> Output:
-    """Return the bare node of a resource variable, without initial value; arguments as above."""
+    """Return the handle of a resource variable without an initial value."""
     attrs = {
         "dtype": dtypes.as_dtype(dtype).base_dtype,
         "shape": as_dims(shape),
@@ -429,7 +429,7 @@ def resource_gather(
 
 
 def variable_shape(handle: Output, out_type: Any = dtypes.int32, name: str | None = None) -> Output:
-    """The shape of the value behind a handle, a constant where it is known: `out_type`, (rank,)."""
+    """Return the shape of the value behind a handle, a constant if static: shape (rank,)."""
     dims = handle_dims(handle)
     if dims is not None and None not in dims:
         return convert_to_tensor(list(dims), out_type, name)
@@ -467,9 +467,9 @@ def mutex(shared_name: str = "", container: str = "", name: str | None = None) -
 
 
 def mutex_acquire(mutex: Any, name: str | None = None) -> Output:
-    """Wait for a mutex, first come, first served; returns the lock to release it with.
+    """Wait for a mutex, first come, first served; return the lock, which releases it.
 
-    A lock that is not released ends with the step that took it, whether or not the step fails.
+    A lock that is not released ends with the step that acquired it, even if the step fails.
     """
     return out("MutexAcquire", [mutex], None, name)
 

@@ -63,7 +63,7 @@ def ceil(x: Any, name: str | None = None) -> Output:
 
 
 def rint(x: Any, name: str | None = None) -> Output:
-    """Return the nearest integer as a float, the even one of two; floating, any shape.
+    """Return the nearest integer as a float, ties to even; floating, any shape.
 
     Args:
       x: floating, any shape.

@@ -1,4 +1,4 @@
-"""Finding elements: the largest, the distinct, the missing, and where a value belongs."""
+"""Searching and sorting: largest, unique and missing elements, and insertion indices."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ register_op(
     {"reverse": "bool = false", "T": "{realnumbertype}"},
     _nth_shape,
     traits=Traits(cost=cost_rules.per_input(1)),
-    doc="The element of each row that has n smaller ones, or n larger ones where `reverse` is set.",
+    doc="The n-th smallest element of each row, or the n-th largest with `reverse`.",
 )
 register_op(
     "InTopK",
@@ -179,7 +179,7 @@ register_op(
     {"T": "{int32, int64, float32, float64}", "boundaries": "list(float)"},
     unchanged,
     traits=NOT_DIFFERENTIABLE,
-    doc="How many of the boundaries, which ascend, are not above each element.",
+    doc="The number of ascending boundaries that are not above each element.",
 )
 for _name in ("LowerBound", "UpperBound"):
     register_op(
@@ -203,14 +203,14 @@ register_op(
 
 
 class Unique(NamedTuple):
-    """The distinct values, and where each element is among them."""
+    """The unique values, and the index of each element among them."""
 
     y: Output
     idx: Output
 
 
 class UniqueWithCounts(NamedTuple):
-    """The distinct values, where each element is among them, and how often each occurs."""
+    """The unique values, the index of each element among them, and their counts."""
 
     y: Output
     idx: Output
@@ -218,25 +218,25 @@ class UniqueWithCounts(NamedTuple):
 
 
 class ListDiff(NamedTuple):
-    """The values that are missing elsewhere, and their positions."""
+    """The values missing in another vector, and their indices."""
 
     out: Output
     idx: Output
 
 
 class TopKV2(NamedTuple):
-    """The largest values, and their positions along the last axis."""
+    """The largest values, and their indices along the last axis."""
 
     values: Output
     indices: Output
 
 
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Unique:
-    """Return the distinct values of a vector, in the order of first occurrence.
+    """Return the unique values of a vector, in the order of first occurrence.
 
     Args:
       x: any type, shape (n,).
-      out_idx: type of the positions, int32 or int64.
+      out_idx: type of the indices, int32 or int64.
     Returns: y, shape (m,), and idx, shape (n,), with x = y[idx].
 
     Examples:
@@ -249,7 +249,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Uniq
 def unique_with_counts(
     x: Any, out_idx: Any = dtypes.int32, name: str | None = None
 ) -> UniqueWithCounts:
-    """Like `unique`, with the number of occurrences of each value.
+    """Return the results of `unique`, and the count of each unique value.
 
     Args:
       x, out_idx: as for `unique`.
@@ -263,12 +263,12 @@ def unique_with_counts(
 
 
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDiff:
-    """Return the elements of a vector `x` that are not in a vector `y`, and their positions.
+    """Return the elements of a vector `x` that are not in a vector `y`, and their indices.
 
     Args:
-      x, y: one type, vectors.
-      index_dtype: of the positions, int32 or int64.
-    Returns: the elements, and where they are in `x`.
+      x, y: vectors of the same type.
+      index_dtype: type of the indices, int32 or int64.
+    Returns: the elements, and their indices in `x`.
 
     Examples:
       >>> wf.Session().run(wf.setdiff1d([1, 2, 3, 4], [2, 4]))
@@ -281,12 +281,12 @@ listdiff = setdiff1d
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopKV2:
-    """Return the k largest elements along the last axis; among equal ones the first comes first.
+    """Return the k largest elements along the last axis; ties are in order of index.
 
     Args:
       input: real numbers, shape (..., n).
       k: integer of rank 0, at most n.
-      sorted: in descending order.
+      sorted: return them in descending order.
     Returns: values and int32 indices, shape (..., k).
     Raises: InvalidArgumentError: `k` is above n.
 
@@ -298,10 +298,10 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Output:
-    """Return True where the target's prediction is among the k largest of its row.
+    """Return True where the prediction of the target class is among the k largest of its row.
 
     Args:
-      predictions: float32, shape (n, classes); ties at the border count as inside.
+      predictions: float32, shape (n, classes); ties at rank k count as inside.
       targets: integers, shape (n,); classes out of range give False.
       k: integer of rank 0.
     Returns: bool, shape (n,).
@@ -316,11 +316,11 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
 def sort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
 ) -> Output:
-    """Return the elements in order along an axis.
+    """Sort the elements along an axis.
 
     Args:
       values: real numbers, shape (..., n, ...); the rank is known unless `axis` is -1.
-      axis: the axis to sort along; negative counts from the end.
+      axis: the axis to sort along; negative values count from the end.
       direction: "ASCENDING" or "DESCENDING".
     Returns: the type and shape of `values`.
     Raises: InvalidArgumentError: `axis` is out of range, or `direction` unknown.
@@ -340,13 +340,11 @@ def argsort(
     stable: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return the int32 indices that sort `values` along an axis; always stable.
-
-    Args and raises: as `sort`.
+    """Return the int32 indices that sort `values` along an axis; the sort is stable.
 
     Args:
       values, axis, direction: as for `sort`.
-      stable: accepted; the order of equal elements is always kept.
+      stable: accepted and ignored; the sort is always stable.
 
     Examples:
       >>> wf.Session().run(wf.argsort([3, 1, 2]))
@@ -406,7 +404,7 @@ def searchsorted(
     Args:
       sorted_sequence: ascending along the last axis, shape (..., n).
       values: same type, shape (..., m).
-      side: before ("left") or after ("right") elements that are equal.
+      side: "left" to insert before equal elements, "right" to insert after them.
       out_type: int32 or int64.
     Returns: shape (..., m).
     Raises: InvalidArgumentError: `side` is unknown, or leading sizes differ.
@@ -442,12 +440,12 @@ def _last_sizes(value: Output) -> Output:
 
 
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Output:
-    """Return coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
+    """Convert flat indices to coordinates in a tensor of shape `dims`: shape (rank, I).
 
     Args:
       indices: int32 or int64, shape I.
       dims: integers, shape (rank,).
-    Raises: InvalidArgumentError: at run time, if a position is out of range.
+    Raises: InvalidArgumentError: at run time, an index is out of range.
 
     Examples:
       >>> wf.Session().run(wf.unravel_index([5], [2, 3]))

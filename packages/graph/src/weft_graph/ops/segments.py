@@ -1,4 +1,4 @@
-"""Reductions of rows that belong together: sorted, unsorted and sparse segments."""
+"""Segment reductions: sorted, unsorted and sparse segments."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _declare_sparse(kind: str) -> None:
             {"T": "{floating}", "Tidx": _COUNT},
             _sparse_grad_shape,
             traits=Traits(cost=cost_rules.spreads_of_rows),
-            doc=f"The gradient of SparseSegment{kind} for data.",
+            doc=f"The gradient of SparseSegment{kind} with respect to data.",
         )
 
 
@@ -161,13 +161,13 @@ def _sorted(op: str, data: Any, segment_ids: Any, name: str | None) -> Output:
 
 
 def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Return sums of the rows of each segment.
+    """Return the sum of the rows of each segment.
 
     Args:
       data: numeric, shape (N, ...).
       segment_ids: int32 or int64, shape (N,); at least 0, never decreasing.
-    Returns: shape (last id + 1, ...); 0 for ids that do not occur.
-    Raises: InvalidArgumentError: the sizes differ; when run, the ids decrease or are negative.
+    Returns: shape (last id + 1, ...); 0 for missing ids.
+    Raises: InvalidArgumentError: the sizes differ; when run, ids decrease or are negative.
 
     Examples:
       >>> wf.Session().run(wf.segment_sum([1, 2, 3], [0, 0, 1]))
@@ -177,11 +177,11 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
 
 
 def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Return means of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+    """Return the mean of the rows of each segment, 0 for missing ids; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`.
-    Returns: as of `segment_sum`.
+    Returns: as `segment_sum`.
 
     Examples:
       >>> wf.Session().run(wf.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]))
@@ -191,11 +191,11 @@ def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output
 
 
 def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Return products of the rows of each segment; 1 for ids that do not occur; see `segment_sum`.
+    """Return the product of the rows of each segment, 1 for missing ids; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`.
-    Returns: as of `segment_sum`.
+    Returns: as `segment_sum`.
 
     Examples:
       >>> wf.Session().run(wf.segment_prod([1, 2, 3], [0, 0, 1]))
@@ -205,11 +205,11 @@ def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output
 
 
 def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Return maxima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+    """Return the maximum of the rows of each segment, 0 for missing ids; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`; real.
-    Returns: as of `segment_sum`.
+    Returns: as `segment_sum`.
 
     Examples:
       >>> wf.Session().run(wf.segment_max([1, 2, 3], [0, 0, 1]))
@@ -219,11 +219,11 @@ def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
 
 
 def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Return minima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+    """Return the minimum of the rows of each segment, 0 for missing ids; see `segment_sum`.
 
     Args:
       data, segment_ids: as for `segment_sum`; real.
-    Returns: as of `segment_sum`.
+    Returns: as `segment_sum`.
 
     Examples:
       >>> wf.Session().run(wf.segment_min([1, 2, 3], [0, 0, 1]))
@@ -235,13 +235,14 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
 def unsorted_segment_sum(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Return sums of the elements of each segment.
+    """Return the sum of the elements of each segment.
 
     Args:
       data: numeric, shape (S..., ...).
-      segment_ids: int32 or int64, shape (S...), less than K; negative ids drop out.
+      segment_ids: int32 or int64, shape (S...), less than K; elements with negative ids are
+        ignored.
       num_segments: integer scalar K.
-    Returns: shape (K, ...); 0 for ids that do not occur.
+    Returns: shape (K, ...); 0 for missing ids.
     Raises: InvalidArgumentError: the shapes do not fit; when run, an id is K or more.
 
     Examples:
@@ -254,7 +255,7 @@ def unsorted_segment_sum(
 def unsorted_segment_prod(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Return products of each segment's elements; 1 for ids that do not occur.
+    """Return the product of each segment's elements, 1 for missing ids.
 
     See `unsorted_segment_sum`.
 
@@ -271,7 +272,7 @@ def unsorted_segment_prod(
 def unsorted_segment_max(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Return maxima of each segment's elements; the type's lowest value for ids that do not occur.
+    """Return the maximum of each segment's elements, the type's lowest value for missing ids.
 
     See `unsorted_segment_sum`.
 
@@ -288,7 +289,7 @@ def unsorted_segment_max(
 def unsorted_segment_min(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Return minima of each segment's elements; the type's highest value for ids that do not occur.
+    """Return the minimum of each segment's elements, the type's highest value for missing ids.
 
     See `unsorted_segment_sum`.
 
@@ -303,7 +304,7 @@ def unsorted_segment_min(
 
 
 def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Output, Output]:
-    """Return data, sums of the segments, and how many elements each has, at least 1."""
+    """Return the data, and the sum and number of elements (at least 1) of each segment."""
     value, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
     total = out("UnsortedSegmentSum", [value, ids, num_segments])
     if isinstance(value, AppliesOps):
@@ -323,7 +324,7 @@ def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Outp
 def unsorted_segment_mean(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Return means of each segment's elements; 0 for ids that do not occur.
+    """Return the mean of each segment's elements, 0 for missing ids.
 
     See `unsorted_segment_sum`.
 
@@ -341,7 +342,7 @@ def unsorted_segment_mean(
 def unsorted_segment_sqrt_n(
     data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Output:
-    """Return sums of each segment's elements, divided by the square root of their number.
+    """Return the sum of each segment's elements divided by the square root of their number.
 
     See `unsorted_segment_sum`.
 
@@ -373,7 +374,7 @@ def sparse_segment_sum(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Return sums of chosen rows by segment: `segment_sum(gather(data, indices), segment_ids)`.
+    """Return `segment_sum(gather(data, indices), segment_ids)`.
 
     Args:
       data: real, shape (R, ...).
@@ -400,7 +401,7 @@ def sparse_segment_mean(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Return means of chosen rows by segment.
+    """Return the mean of selected rows per segment.
 
     Args:
       data: floating, shape (R, ...).
@@ -424,7 +425,7 @@ def sparse_segment_sqrt_n(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Return sums of chosen rows by segment, divided by the square root of their number.
+    """Return the sum of selected rows per segment, divided by the square root of their number.
 
     Args:
       data: floating, shape (R, ...).

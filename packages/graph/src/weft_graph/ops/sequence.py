@@ -1,4 +1,4 @@
-"""Ranges, and counts of values in bins."""
+"""Ranges, and histograms."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _declare() -> None:
         _range_shape,
         value=_range_value,
         traits=NOT_DIFFERENTIABLE,
-        doc="start, start + delta, …, up to but without limit.",
+        doc="start, start + delta, …, up to but excluding limit.",
     )
     register_op(
         "LinSpace",
@@ -124,7 +124,7 @@ def _declare() -> None:
         {"T": "{int32, int64, float32, float64}"},
         _bincount_shape,
         traits=Traits(differentiable=False, cost=cost_rules.per_input(1)),
-        doc="How often each integer occurs, or the sum of its weights.",
+        doc="The count of each integer, or the sum of its weights.",
     )
     register_op(
         "HistogramFixedWidth",
@@ -133,7 +133,7 @@ def _declare() -> None:
         {"T": "{int32, int64, float32, float64}", "dtype": "{int32, int64} = int32"},
         _histogram_shape,
         traits=Traits(differentiable=False, cost=cost_rules.per_input(1)),
-        doc="How many values fall into each of nbins equal parts of a range.",
+        doc="The number of values in each of nbins equal parts of a range.",
     )
 
 

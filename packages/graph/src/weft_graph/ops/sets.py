@@ -202,8 +202,8 @@ def set_size(a: Any, validate_indices: bool = True) -> Output:
       a: SparseTensor of integers or text.
       validate_indices: require its indices to be in order.
     Returns: int32, the shape of `a` without the last axis.
-    Raises: InvalidTypeError: it is not sparse; InvalidArgumentError: when run, its indices are not
-      in order.
+    Raises: InvalidTypeError: it is not sparse; InvalidArgumentError: at run time, its indices are
+      not in order.
 
     Examples:
       >>> sets = wf.SparseTensor([[0, 0], [0, 1], [1, 0]], [7, 7, 8], [2, 2])

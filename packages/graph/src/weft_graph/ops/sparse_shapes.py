@@ -622,8 +622,8 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
       sp_input: int32 or int64 SparseTensor, shape (D..., n), of ids below `vocab_size`.
       vocab_size: integer, what ids are below.
     Returns: bool, shape (D..., vocab_size).
-    Raises: InvalidTypeError: the ids are no integers; InvalidArgumentError: when run, an id is out
-      of range.
+    Raises: InvalidTypeError: the ids are no integers; InvalidArgumentError: at run time, an id is
+      out of range.
 
     Examples:
       >>> ids = wf.SparseTensor([[0, 0], [0, 1]], [3, 0], [1, 2])

@@ -107,7 +107,7 @@ register_binary(
 def erf(x: Any, name: str | None = None) -> Any:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x; floating.
 
-    Of a sparse tensor a sparse one.
+    A sparse tensor stays sparse.
 
     Args:
       x: floating, any shape.

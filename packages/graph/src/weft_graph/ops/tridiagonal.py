@@ -217,7 +217,7 @@ def tridiagonal_matmul(
       rhs: same dtype, shape (..., M, K).
       diagonals_format: "compact", "sequence" or "matrix".
     Returns: shape (..., M, K).
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes do not match.
 
     Examples:
       >>> product = wf.linalg.tridiagonal_matmul(
