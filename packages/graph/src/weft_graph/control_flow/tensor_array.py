@@ -208,7 +208,7 @@ class TensorArray:
 
         Args:
           index: int32, rank 0.
-        Raises (when it runs): InvalidArgumentError: `index` is out of range; the element was
+        Raises (at run time): InvalidArgumentError: `index` is out of range; the element was
           cleared by an earlier read; or it was never written and its shape is not known.
         """
         with self._placed():
@@ -219,7 +219,7 @@ class TensorArray:
     def stack(self, name: str | None = None) -> Output:
         """Return all elements, which must have one shape, along a new first axis: (size, …).
 
-        Raises (when it runs): InvalidArgumentError: as `read`; shapes differ; or there is no
+        Raises (at run time): InvalidArgumentError: as `read`; shapes differ; or there is no
           element and their shape is not known.
         """
         with name_scope(name, "TensorArrayStack", [self._handle]):
@@ -231,7 +231,7 @@ class TensorArray:
         Args:
           indices: int32, shape (N,).
         Returns: shape (N, …).
-        Raises (when it runs): InvalidArgumentError: as `stack`.
+        Raises (at run time): InvalidArgumentError: as `stack`.
         """
         with self._placed():
             return ops.tensor_array_gather_v3(
@@ -242,7 +242,7 @@ class TensorArray:
         """Return all elements joined along their first axis.
 
         Raises:
-          InvalidArgumentError: elements have rank 0; or (when it runs) as `read`, or shapes differ
+          InvalidArgumentError: elements have rank 0; or (at run time) as `read`, or shapes differ
             in the other axes.
         """
         dims, size = self._shared.dims, self._shared.size
@@ -268,7 +268,7 @@ class TensorArray:
         Args:
           index: int32, rank 0.
           value: the array's type and element shape.
-        Raises: InvalidArgumentError: the shape does not fit; or (when it runs) `index` is out of
+        Raises: InvalidArgumentError: the shape does not fit; or (at run time) `index` is out of
           range or was written before.
         """
         with name_scope(name, "TensorArrayWrite", [self._handle, index, value]):

@@ -34,7 +34,7 @@ def _same_batch(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _batch(attrs: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Return a batch rule: a batched matrix product; complex transposes become adjoints."""
+    """Return the op that multiplies a batch of matrices; None for complex transposes."""
     adjoints = {"adj_x": attrs["transpose_a"], "adj_y": attrs["transpose_b"]}
     if attrs["T"].is_complex and any(adjoints.values()):
         return None

@@ -167,7 +167,7 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
       data: numeric, shape (N, ...).
       segment_ids: int32 or int64, shape (N,); at least 0, never decreasing.
     Returns: shape (last id + 1, ...); 0 for missing ids.
-    Raises: InvalidArgumentError: the sizes differ; when run, ids decrease or are negative.
+    Raises: InvalidArgumentError: the sizes differ; at run time, ids decrease or are negative.
 
     Examples:
       >>> wf.Session().run(wf.segment_sum([1, 2, 3], [0, 0, 1]))
@@ -243,7 +243,7 @@ def unsorted_segment_sum(
         ignored.
       num_segments: integer scalar K.
     Returns: shape (K, ...); 0 for missing ids.
-    Raises: InvalidArgumentError: the shapes do not fit; when run, an id is K or more.
+    Raises: InvalidArgumentError: the shapes do not match; at run time, an id is K or more.
 
     Examples:
       >>> wf.Session().run(wf.unsorted_segment_sum([1, 2, 3], [1, 0, 1], 2))
@@ -382,7 +382,7 @@ def sparse_segment_sum(
       segment_ids: int32, shape (N,); at least 0, never decreasing.
       num_segments: integer scalar, the number of rows of the result.
     Returns: shape (last id + 1, ...), or (num_segments, ...).
-    Raises: InvalidArgumentError: the sizes differ; when run, an index is out of range or the ids
+    Raises: InvalidArgumentError: the sizes differ; at run time, an index is out of range or the ids
       decrease.
 
     Examples:

@@ -145,14 +145,14 @@ _RANKING = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
 ) -> Output:
-    """start, start + delta, …, up to but without limit; `range(n)` starts at 0.
+    """Return start, start + delta, …, up to but excluding limit; `range(n)` starts at 0.
 
     Args:
       start: real scalar.
       limit: real scalar.
       delta: real scalar other than 0.
-      dtype: element type of the result; by default the widest of int32, int64, float32, float64
-        among them.
+      dtype: element type of the result; by default the widest of the arguments' int32, int64,
+        float32 or float64.
     Returns: shape (ceil((limit - start) / delta),).
     Raises: InvalidArgumentError: delta is 0 or leads away from the limit.
 
@@ -191,13 +191,13 @@ def _widest(values: Sequence[Output]) -> DType:
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Output:
-    """Evenly spaced values.
+    """Return evenly spaced values.
 
     Args:
       start: floating scalar.
       stop: same dtype, scalar.
       num: integer scalar N, at least 1.
-    Returns: shape (N,), first start and last stop; only start where N is 1.
+    Returns: shape (N,), from start to stop, both included; only start if N is 1.
     Raises: InvalidArgumentError: num is less than 1.
 
     Examples:
@@ -220,11 +220,11 @@ def bincount(
     """Count the occurrences of each non-negative integer, or sum their weights.
 
     Args:
-      arr: int32, any shape, values at least 0; of a SparseTensor its stored elements.
-      weights: numeric, shape of `arr`; sparse where that is.
+      arr: int32, any shape, values at least 0; for a SparseTensor, its stored elements are counted.
+      weights: numeric, shape of `arr`; sparse if `arr` is sparse.
       minlength: the least length of the result.
-      maxlength: the greatest; larger integers are not counted.
-      dtype: element type of the result where no weights are given.
+      maxlength: the largest length of the result; larger integers are not counted.
+      dtype: element type of the result if there are no weights.
     Returns: shape (max(arr) + 1,), within the two limits.
 
     Examples:
@@ -257,7 +257,7 @@ def histogram_fixed_width_bins(
     dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Output:
-    """Return the bin that each value falls into; see `histogram_fixed_width`.
+    """Return the index of the bin of each value; see `histogram_fixed_width`.
 
     Args:
       values, value_range, nbins: as for `histogram_fixed_width`.
@@ -294,7 +294,8 @@ def histogram_fixed_width(
     """Count the values in equal-width bins of a range.
 
     Args:
-      values: int32, int64, float32 or float64, any shape; those outside count at the ends.
+      values: int32, int64, float32 or float64, any shape; those outside are counted in the first or
+        last bin.
       value_range: same dtype, shape (2,), the first less than the second.
       nbins: integer scalar N.
       dtype: int32 or int64.

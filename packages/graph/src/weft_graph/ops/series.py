@@ -1,4 +1,4 @@
-"""Evaluation of series in scalar definitions."""
+"""Evaluation of series, for scalar definitions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def in_float64(function: Callable[[Scalar, bool], Scalar]) -> Callable[[Scalar],
     """Return a definition that computes in float64 for any element type.
 
     Args:
-      function: also gets whether the result is in float64, rather than rounded to a narrower type
-        of which a few terms less are enough.
+      function: scalar function with an additional argument: True if the result is float64, False if
+        it is rounded to a narrower type, for which fewer terms suffice.
     """
 
     def define(x: Scalar) -> Scalar:
@@ -38,7 +38,7 @@ def chebyshev(coefficients: Sequence[float], t: Scalar, exact: bool) -> Scalar:
 
 
 def power_series(coefficients: Sequence[float], x: Scalar) -> Scalar:
-    """Return a power series, the constant term first, by Horner's rule."""
+    """Return a power series by Horner's rule; the constant term is first."""
     total: Operand = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         total = total * x + coefficient

@@ -1,4 +1,4 @@
-"""Values that stay in a session between its steps."""
+"""Handles of values that a session stores between steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ register_op(
     {"T": "type"},
     shape=lambda node: [()],
     traits=Traits(state=State.WRITES, role=Role.KEEP, local_handle=True, differentiable=False),
-    doc="Keep a value in the session, and give the handle that it is found by.",
+    doc="Stores a value in the session, and returns its handle.",
 )
 register_op(
     "GetSessionTensor",
@@ -31,26 +31,26 @@ register_op(
     {"dtype": "type"},
     shape=lambda node: [None],
     traits=Traits(state=State.READS, differentiable=False),
-    doc="A value that the session keeps.",
+    doc="A value stored in the session.",
 )
 register_op(
     "DeleteSessionTensor",
     ("handle: string",),
     traits=Traits(state=State.WRITES, differentiable=False),
-    doc="Drop a value that the session keeps.",
+    doc="Deletes a value stored in the session.",
 )
 
 
 def get_session_handle(data: Any, name: str | None = None) -> Output:
-    """Keep a value in the session that runs it, instead of fetching it.
+    """Store a value in the session instead of fetching it.
 
-    What is fetched of it is a `TensorHandle`: `handle` is its name, by which `get_session_tensor`
-    finds the value in later steps; `eval()` gives the value; it may be fed wherever the value
-    may. The value is dropped with the last handle, by `handle.delete()`, or with the session.
+    The fetched result is a `TensorHandle`. Its `handle` is the name by which `get_session_tensor`
+    finds the value in later steps, and its `eval()` returns the value. It may be fed in place of
+    the value. The value is deleted with the last handle, by `handle.delete()`, or with the session.
 
     Args:
       data: a tensor of any type and shape.
-    Returns: an output that gives a handle, rank 0.
+    Returns: an output whose value is the handle, rank 0.
 
     Examples:
       >>> session = wf.Session()
@@ -67,15 +67,13 @@ def get_session_handle(data: Any, name: str | None = None) -> Output:
 
 
 def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Output, Output]:
-    """Return a value that the session keeps, by the handle that is fed.
+    """Return a stored value by its handle, which is fed.
 
     Args:
-      handle: any handle that will be fed, for example the first: the value is read in the task that
-        keeps it.
+      handle: one of the handles to be fed; it determines the task that reads the value.
       dtype: element type of the value.
-    Returns: the placeholder to feed a handle to, and the value, of unknown shape.
-    Raises (when run): InvalidArgumentError: the session keeps no such value, or it is of another
-      type.
+    Returns: the placeholder of the handle, and the value, of unknown shape.
+    Raises (at run time): InvalidArgumentError: the session has no such value, or its type differs.
 
     Examples:
       >>> session = wf.Session()
@@ -91,12 +89,12 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
 
 
 def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output, Node]:
-    """Return a node that drops a value which the session keeps, by the handle that is fed.
+    """Return a node that deletes a stored value by its handle, which is fed.
 
     Args:
-      handle: any handle that will be fed: the value is dropped in the task that keeps it.
-    Returns: the placeholder to feed a handle to, and the node.
-    Raises (when run): InvalidArgumentError: the session keeps no such value.
+      handle: one of the handles to be fed; it determines the task that deletes the value.
+    Returns: the placeholder of the handle, and the node.
+    Raises (at run time): InvalidArgumentError: the session has no such value.
 
     Examples:
       >>> session = wf.Session()
@@ -110,7 +108,7 @@ def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output,
 
 
 def _keeper(handle: Any) -> str | None:
-    """Return the task of the device that stands last in a handle; None where it names none."""
+    """Return the task of the device at the end of a handle, or None if it has no device."""
     text = handle.decode() if isinstance(handle, bytes) else str(handle)
     _, _, keeper = text.rpartition(";")
     return DeviceParts(*parse(keeper)[:3]).to_string() if keeper.startswith("/job:") else None

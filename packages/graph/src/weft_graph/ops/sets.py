@@ -1,4 +1,4 @@
-"""Sets along the last axis of tensors, and distances between sequences along it."""
+"""Operations on sets, and edit distances of sequences, along the last axis of tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _form_of_dense(value: Output, label: str) -> Form:
 
 
 def _group_shapes(forms: Sequence[Form]) -> Sequence[Dims]:
-    """Return the outputs of an operation on the sets of two tensors.
+    """Return the output shapes of a set operation.
 
     Raises: InvalidArgumentError: their ranks or leading sizes differ, or the rank is below 2.
     """
@@ -98,7 +98,7 @@ for _op, _inputs, _rule in (
         _ATTRS,
         _rule,
         traits=NOT_DIFFERENTIABLE,
-        doc="An operation on the sets of two tensors; `set_operation` says which.",
+        doc="A set operation on the sets of two tensors, selected by `set_operation`.",
     )
 register_op(
     "SetSize",
@@ -107,7 +107,7 @@ register_op(
     {"validate_indices": "bool = true", "T": _TYPES},
     _size_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="How many different elements each set has.",
+    doc="The number of distinct elements of each set.",
 )
 register_op(
     "EditDistance",
@@ -145,14 +145,14 @@ def _operation(a: Any, b: Any, kind: str, validate_indices: bool) -> SparseTenso
 
 
 def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """Return the elements of both of two sets, for each pair along the last axis.
+    """Return the intersection of each pair of sets along the last axis.
 
     Args:
-      a, b: integers or text, Tensor or SparseTensor, of one rank of 2 or more and equal sizes but
-        for the last axis.
-      validate_indices: require the indices of sparse ones to be in order.
+      a, b: integers or strings, Tensor or SparseTensor, of the same rank of at least 2 and equal
+        sizes except along the last axis.
+      validate_indices: require the indices of SparseTensors to be in order.
     Returns: a SparseTensor: the elements of each set in ascending order, from index 0 on.
-    Raises: InvalidArgumentError: ranks or sizes differ; when run, indices are not in order.
+    Raises: InvalidArgumentError: ranks or sizes differ; at run time, indices are not in order.
 
     Examples:
       >>> found = wf.sets.intersection([[1, 2, 2]], [[2, 3]])
@@ -163,11 +163,11 @@ def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTen
 
 
 def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """Return the elements of either of two sets, for each pair along the last axis.
+    """Return the union of each pair of sets along the last axis.
 
     Args:
       a, b, validate_indices: as for `intersection`.
-    Returns: as of `intersection`.
+    Returns: as `intersection`.
     Raises: as `intersection`.
 
     Examples:
@@ -180,12 +180,12 @@ def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 def set_difference(
     a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True
 ) -> SparseTensor:
-    """Return the elements of one set that are not in the other, for each pair along the last axis.
+    """Return the difference of each pair of sets along the last axis.
 
     Args:
       a, b, validate_indices: as for `intersection`.
-      aminusb: what is in `a` and not in `b`; for False the other way round.
-    Returns: as of `intersection`.
+      aminusb: return the elements of `a` that are not in `b`; if False, those of `b` not in `a`.
+    Returns: as `intersection`.
     Raises: as `intersection`.
 
     Examples:
@@ -199,7 +199,7 @@ def set_size(a: Any, validate_indices: bool = True) -> Output:
     """Count the distinct elements of each set along the last axis.
 
     Args:
-      a: SparseTensor of integers or text.
+      a: SparseTensor of integers or strings.
       validate_indices: require its indices to be in order.
     Returns: int32, the shape of `a` without the last axis.
     Raises: InvalidTypeError: it is not sparse; InvalidArgumentError: at run time, its indices are
@@ -224,10 +224,11 @@ def edit_distance(
     Args:
       hypothesis: SparseTensor of any type, rank 1 or more: sequences along the last axis.
       truth: the same type and rank.
-      normalize: divide by the length of the true sequence; infinite where only that is empty.
-    Returns: float32, one for each sequence: the larger of both sizes along each axis but the last.
-    Raises: InvalidTypeError: one is not sparse, or their types differ; InvalidArgumentError: their
-      ranks differ.
+      normalize: divide by the length of the true sequence; infinite if only that is empty.
+      Returns: float32, one for each sequence; along each axis except the last, the larger size of
+        both.
+    Raises: InvalidTypeError: an argument is not sparse, or their types differ;
+      InvalidArgumentError: their ranks differ.
 
     Examples:
       >>> said = wf.SparseTensor([[0, 0], [0, 1], [0, 2]], ["a", "b", "c"], [1, 3])

@@ -1,4 +1,4 @@
-"""`assert_shapes`: checks of the sizes of several tensors, given as numbers or symbols."""
+"""`assert_shapes`: checks of the sizes of several tensors against numbers or symbols."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def assert_shapes(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """Return a node that fails unless tensors have the shapes given by sizes and symbols.
+    """Return a node that fails unless tensors have shapes described by sizes and symbols.
 
     Args:
-      shapes: pairs of a tensor, which may be sparse, and its sizes, or a dict of these. An int is
-        that size, a string is a symbol that stands for one size throughout, None or "." is any
-        size; `...` or "*" at the beginning stands for any axes. A string may be instead of a list
-        of letters and digits. One size is also that of a scalar, which has one element, and no
-        sizes are as one of 1. None instead of sizes says nothing.
-    Raises: InvalidArgumentError: at construction for sizes that are known, else at run time.
+      shapes: pairs of a tensor, which may be sparse, and its sizes, or a dict of these. An int is a
+        size; a string is a symbol that has the same size everywhere; None or "." is any size. `...`
+        or "*" at the beginning matches any number of axes. A string of letters and digits may
+        replace a list. A list of one size also matches a scalar, whose size counts as 1, and an
+        empty list is equivalent to [1]. None instead of sizes disables the check.
+    Raises: InvalidArgumentError: at construction for static sizes, else at run time.
 
     Examples:
       >>> x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
@@ -63,11 +63,11 @@ _Options = tuple[Sequence[Any] | None, int | None, str | None]
 
 
 class _Shaped:
-    """A tensor, sparse or not, as something that has sizes.
+    """The shape of a dense or sparse tensor.
 
     Attributes:
       name: name of the tensor, or of the shape of a sparse one.
-      dims: as far as they are known.
+      dims: the static shape.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -120,7 +120,7 @@ def _dims_of(value: SparseTensor) -> Dims:
 
 
 def _wanted_sizes(value: _Shaped, sizes: Any) -> tuple[list[Any] | None, bool]:
-    """Return the sizes that are asked for, and whether other axes may come before."""
+    """Return the required sizes, and True if leading axes are allowed."""
     if sizes is None or (isinstance(sizes, TensorShape) and sizes.ndims is None):
         return None, False
     if not isinstance(sizes, Iterable):

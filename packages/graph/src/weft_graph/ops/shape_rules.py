@@ -1,6 +1,6 @@
 """Shape rules shared by the op families, and their building blocks.
 
-A rule takes a `NodeSpec` and returns one `Dims` per output.
+A rule is a function from a `NodeSpec` to one `Dims` per output.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ Array = np.ndarray[Any, Any]
 
 
 def unchanged(node: NodeSpec) -> Sequence[Dims]:
-    """Return one output with the shape of the first input."""
+    """Shape rule: one output with the shape of the first input."""
     return (node.inputs[0].dims,)
 
 
 def broadcast(node: NodeSpec) -> Sequence[Dims]:
-    """Return one output with the shape that the first two inputs broadcast to."""
+    """Shape rule: one output with the broadcast shape of the first two inputs."""
     a, b = node.inputs[0].dims, node.inputs[1].dims
     return (a,) if a == b else (broadcast_dims(a, b),)
 
 
 def merged(node: NodeSpec) -> Sequence[Dims]:
-    """Return one output with the shape that all inputs must have."""
+    """Shape rule: one output with the common shape of all inputs."""
     return (_fold(merge_dims, [value.dims for value in node.inputs]),)
 
 
 def scalar(node: NodeSpec) -> Sequence[Dims]:
-    """Return one output of rank 0."""
+    """Shape rule: one output of rank 0."""
     return ((),)
 
 
 def reduce(node: NodeSpec) -> Sequence[Dims]:
-    """Return the first input reduced over the axes in the second, with the attribute keep_dims."""
+    """Shape rule of a reduction over the axes in the second input, with the attribute keep_dims."""
     dims, axes_dims = node.inputs[0].dims, node.inputs[1].dims
     if axes_dims is not None and len(axes_dims) > 1:
         raise errors.InvalidArgumentError(
@@ -64,7 +64,7 @@ def reduce(node: NodeSpec) -> Sequence[Dims]:
 
 
 def matmul(node: NodeSpec) -> Sequence[Dims]:
-    """Matrix product of two matrices, with the attributes transpose_a and transpose_b."""
+    """Shape rule of the product of two matrices, with transpose_a and transpose_b."""
     a = with_rank(node.inputs[0].dims, 2, "MatMul: a")
     b = with_rank(node.inputs[1].dims, 2, "MatMul: b")
     m, k = (a[1], a[0]) if node.attrs["transpose_a"] else a
@@ -74,7 +74,7 @@ def matmul(node: NodeSpec) -> Sequence[Dims]:
 
 
 def batch_matmul(node: NodeSpec) -> Sequence[Dims]:
-    """Matrix product over the last two axes, with adj_x and adj_y; leading axes broadcast."""
+    """Shape rule of batched matrix products, with adj_x and adj_y; leading axes broadcast."""
     a = with_rank_at_least(node.inputs[0].dims, 2, "the first operand")
     b = with_rank_at_least(node.inputs[1].dims, 2, "the second operand")
     if a is None or b is None:
@@ -90,7 +90,7 @@ def batch_matmul(node: NodeSpec) -> Sequence[Dims]:
 
 
 def fixed(*shapes: Dims) -> ShapeRule:
-    """Return outputs of shapes that depend on nothing."""
+    """Return a shape rule with constant shapes."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         return shapes
@@ -99,12 +99,12 @@ def fixed(*shapes: Dims) -> ShapeRule:
 
 
 def unknown(count: int = 1) -> ShapeRule:
-    """`count` outputs of unknown rank."""
+    """Return a shape rule with `count` outputs of unknown rank."""
     return fixed(*(None,) * count)
 
 
 def merged_with(*inputs: int) -> ShapeRule:
-    """Return one output with the shape that the inputs at these positions must share."""
+    """Return a shape rule: one output with the common shape of the inputs at some indices."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         return (_fold(merge_dims, [node.inputs[i].dims for i in inputs]),)
@@ -113,7 +113,7 @@ def merged_with(*inputs: int) -> ShapeRule:
 
 
 def checked(rule: ShapeRule, **ranks: int) -> ShapeRule:
-    """`rule` after a check that the named inputs, `_0`, `_1`, …, have these ranks."""
+    """Return `rule` preceded by checks of the ranks of the inputs `_0`, `_1`, …."""
     input_ranks = [(int(key.lstrip("_")), rank) for key, rank in ranks.items()]
 
     def with_ranks(node: NodeSpec) -> Sequence[Dims]:
@@ -128,9 +128,9 @@ def checked(rule: ShapeRule, **ranks: int) -> ShapeRule:
 
 
 def with_rank(dims: Dims, rank: int, label: str) -> tuple[int | None, ...]:
-    """`dims`, all sizes unknown where nothing was known.
+    """Return `dims`, checked to have a rank; unknown sizes if the rank was unknown.
 
-    Raises: InvalidArgumentError: the rank is another one; the message starts with `label`.
+    Raises: InvalidArgumentError: the rank differs; the message starts with `label`.
     """
     if dims is None:
         return (None,) * rank
@@ -142,7 +142,7 @@ def with_rank(dims: Dims, rank: int, label: str) -> tuple[int | None, ...]:
 
 
 def with_rank_at_least(dims: Dims, rank: int, label: str) -> Dims:
-    """`dims` when their rank is `rank` or more, or unknown.
+    """Return `dims`, checked to have at least the rank `rank` or an unknown one.
 
     Raises: InvalidArgumentError: the rank is smaller; the message starts with `label`.
     """
@@ -154,7 +154,7 @@ def with_rank_at_least(dims: Dims, rank: int, label: str) -> Dims:
 
 
 def merge_size(a: int | None, b: int | None, label: str) -> int | None:
-    """Return the size that two axes must share.
+    """Return the common size of two axes.
 
     Raises: InvalidArgumentError: both are known and differ; the message starts with `label`.
     """
@@ -178,7 +178,7 @@ def check_inner(k: int | None, k2: int | None, a: Dims, b: Dims) -> None:
 
 
 def normal_axis(axis: int, rank: int, label: str = "axis") -> int:
-    """`axis` counted from the front.
+    """Return `axis` as a nonnegative index.
 
     Raises: InvalidArgumentError: it is not in [-rank, rank).
     """
@@ -190,9 +190,9 @@ def normal_axis(axis: int, rank: int, label: str = "axis") -> int:
 
 
 def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
-    """Return the axes counted from the front, in order.
+    """Return the axes as sorted nonnegative indices.
 
-    Raises: InvalidArgumentError: one is out of range or given twice.
+    Raises: InvalidArgumentError: one is out of range or repeated.
     """
     positions: list[int] = []
     for axis in axes:
@@ -204,7 +204,7 @@ def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
 
 
 def constant_array(value: Output) -> Array | None:
-    """Return the value of an output where it is known while the graph is built, else None."""
+    """Return the static value of an output, or None."""
     if value.node.role is Role.CONSTANT:
         array: Array = value.node.attrs["value"]
         return array
@@ -212,9 +212,9 @@ def constant_array(value: Output) -> Array | None:
 
 
 def check_filler(value: Dims, dims: Dims, label: str) -> None:
-    """Check that a filler of a shape is one value or can be broadcast to it.
+    """Check that a fill value is a scalar or broadcasts to a shape.
 
-    Raises: InvalidArgumentError: it cannot; the message starts with `label`.
+    Raises: InvalidArgumentError: it does not broadcast; the message starts with `label`.
     """
     if value is None or dims is None:
         return
@@ -228,19 +228,19 @@ def check_filler(value: Dims, dims: Dims, label: str) -> None:
 
 
 def scalar_int(value: Output, label: str) -> int | None:
-    """Like `constant_int`, of an input that must have rank 0.
+    """Return `constant_int` of an input that must have rank 0.
 
-    Raises: InvalidArgumentError: it has another rank; the message starts with `label`.
+    Raises: InvalidArgumentError: the rank differs; the message starts with `label`.
     """
     with_rank(value.dims, 0, label)
     return constant_int(value)
 
 
 def vector_as_dims(value: Output, label: str) -> Dims:
-    """Return the sizes in a shape, an input of rank 1, like `constant_value_as_dims`.
+    """Return `constant_value_as_dims` of an input, which must have rank 1.
 
-    Raises: InvalidArgumentError: it has another rank, or a size is negative; the message starts
-      with `label`.
+    Raises: InvalidArgumentError: the rank is not 1, or a size is negative; the message starts with
+      `label`.
     """
     with_rank(value.dims, 1, label)
     static = constant_array(value)
@@ -252,7 +252,7 @@ def vector_as_dims(value: Output, label: str) -> Dims:
 
 
 def constant_int(value: Output) -> int | None:
-    """Return the value of an integer output of rank 0 where it is known while the graph is built.
+    """Return the static value of an integer output of rank 0, or None.
 
     Raises: InvalidArgumentError: it is known and has more than one element.
     """

@@ -1,4 +1,4 @@
-"""Shapes of tensors: asking for them, changing them, and giving them to ops as vectors."""
+"""Shapes of tensors: reading and changing them, and passing them to ops as vectors."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def _reshape_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def reshaped(dims: Dims, target: list[int | None]) -> Dims:
-    """Return the shape after a Reshape of `dims` to `target`, with None for entries not known.
+    """Return the shape after a Reshape of `dims` to `target`, with None for unknown entries.
 
-    Raises: InvalidArgumentError: the sizes do not fit, or -1 is given twice.
+    Raises: InvalidArgumentError: the sizes do not match, or -1 is repeated.
     """
     sizes: list[int | None] = []
     free: int | None = None
@@ -98,7 +98,7 @@ def reshaped(dims: Dims, target: list[int | None]) -> Dims:
 
 
 def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
-    """Return the size that -1 stands for next to a size of 0."""
+    """Return the size for -1 if another size is 0."""
     if dims is None or None in dims:
         return None
     actual = prod(size for size in dims if size is not None)
@@ -112,7 +112,7 @@ def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
 
 
 def _cancelled(dims: tuple[int | None, ...], remaining: int) -> int | None:
-    """Return the free size when one unknown size of `dims` is all that is left; known only if 0."""
+    """Return the free size if it equals one unknown size of `dims`; it is known only if it is 0."""
     static_count = num_elements(tuple([size for size in dims if size is not None]))
     return 0 if static_count == 0 and remaining else None
 
@@ -228,11 +228,12 @@ register_op(
 
 
 def shape_vector(value: Any, dtype: DType | None = None, name: str | None = None) -> Output:
-    """Return a shape given as sizes, as a TensorShape or as an output, as a vector of integers.
+    """Convert a shape (sizes, a TensorShape or an output) to a vector of integers.
 
     Args:
-      value: an output, an array, a fully defined shape, or sizes of which some may be outputs.
-      dtype: int32 (int64 where a size does not fit) by default for what is not an output.
+      value: an output, an array, a fully defined shape, or sizes, some of which may be outputs.
+      dtype: element type if `value` is not an output; int32 by default, int64 if a size requires
+        it.
     Raises: InvalidArgumentError: a size is unknown.
     """
     if isinstance(value, Output):
@@ -285,7 +286,7 @@ register_tensor_conversion_function(Dimension, _convert_dimension)
 
 
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
-    """Return the shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
+    """Return the shape of a tensor or SparseTensor: shape (rank,), a constant if it is static.
 
     Args:
       out_type: int32 or int64.
@@ -301,7 +302,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
 def shape_internal(
     input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
 ) -> Output:
-    """Return `shape` as a tensor, as a constant if static and `optimize`."""
+    """Return the shape of a tensor; a constant if it is static and `optimize` is True."""
     element_type = dtypes.as_dtype(out_type)
     if is_sparse(input):
         return _cast(convert_to_tensor(input.dense_shape), element_type, name)
@@ -314,12 +315,12 @@ def shape_internal(
 def shape_n(
     input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None = None
 ) -> list[Output]:
-    """Return the shapes of tensors of one type.
+    """Return the shapes of tensors of the same type.
 
     Args:
-      input: list of tensors of one type, any shapes.
+      input: list of tensors of the same type, any shapes.
       out_type: int32 or int64.
-    Returns: a list of vectors, one for each.
+    Returns: a list of vectors, one for each tensor.
 
     Examples:
       >>> wf.Session().run(wf.shape_n([wf.zeros([2]), wf.zeros([3, 4])]))
@@ -329,7 +330,7 @@ def shape_n(
 
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
-    """Return the number of elements: an integer of rank 0, a constant where the shape is static.
+    """Return the number of elements: an integer of rank 0, a constant if the shape is static.
 
     Args:
       input: any type and shape.
@@ -352,7 +353,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> O
 
 
 def rank(input: Any, name: str | None = None) -> Output:
-    """Return the rank: int32, rank 0, a constant where it is static.
+    """Return the rank: int32, rank 0, a constant if it is static.
 
     Args:
       input: any type and shape.
@@ -380,8 +381,8 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Output:
 
     Args:
       tensor: any type and shape.
-      shape: sizes; one may be -1, which takes what is left.
-    Raises: InvalidArgumentError: the numbers of elements differ, or -1 is given twice.
+      shape: sizes; one may be -1 and is then inferred.
+    Raises: InvalidArgumentError: the numbers of elements differ, or -1 is repeated.
 
     Examples:
       >>> wf.Session().run(wf.reshape([1, 2, 3, 4], [2, -1]))
@@ -392,11 +393,11 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Output:
 
 
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Output:
-    """An axis of size 1 inserted before `axis`; negative ones count from the end of the result.
+    """Insert an axis of size 1 at index `axis` of the result; negative ones count from its end.
 
     Args:
       dim: deprecated name of `axis`.
-    Raises: InvalidArgumentError: `axis` is not in [-1 - rank, rank], or not given.
+    Raises: InvalidArgumentError: `axis` is missing or not in [-1 - rank, rank].
 
     Examples:
       >>> wf.expand_dims(wf.zeros([2, 3]), 0).shape
@@ -411,13 +412,13 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
 def squeeze(
     input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
 ) -> Output:
-    """Return axes of size 1 removed: those in `axis`, by default all.
+    """Remove axes of size 1: those in `axis`, or all by default.
 
     Args:
       input: any type and shape.
-      axis: int, or list of ints: axes of size 1; also `squeeze_dims`. All of these by default.
+      axis: int or list of ints: axes of size 1; also `squeeze_dims`. All axes of size 1 by default.
     Returns: the remaining axes, dtype of `input`.
-    Raises: InvalidArgumentError: an axis of `axis` has another size or is out of range.
+    Raises: InvalidArgumentError: the size of an axis in `axis` is not 1, or it is out of range.
 
     Examples:
       >>> wf.Session().run(wf.squeeze([[[1], [2]]], axis=0))
@@ -432,7 +433,7 @@ def squeeze(
 def deprecated_argument(new_name: str, new: Any, old_name: str, old: Any) -> Any:
     """Return the value of an argument that also has a deprecated name.
 
-    Raises: InvalidArgumentError: both are given.
+    Raises: InvalidArgumentError: both are passed.
     """
     if old is None:
         return new

@@ -1,8 +1,8 @@
 """Slices: Slice, StridedSlice with its masks, assignment to slices, and `tensor[...]`.
 
-A StridedSlice is described by vectors begin, end and strides, with one entry per item of the
-bracket, and by five bit masks that say which entries are to be read otherwise: begin or end left
-out, an ellipsis, a new axis, or a single index that removes its axis.
+A StridedSlice has vectors begin, end and strides, with one entry per item of the brackets, and five
+bit masks that change the meaning of entries: begin or end omitted, an ellipsis, a new axis, or a
+single index that removes its axis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Index = tuple[Any, ...]
 
 
 class Masks(NamedTuple):
-    """The bit masks of a StridedSlice; bit i speaks of entry i."""
+    """The bit masks of a StridedSlice; bit i refers to entry i."""
 
     begin: int = 0
     end: int = 0
@@ -51,7 +51,7 @@ def masks_of(attrs: Mapping[str, Any]) -> Masks:
 
 
 def index_of(begin: Sequence[int], end: Sequence[int], strides: Sequence[int], m: Masks) -> Index:
-    """Return the slice as an index of NumPy's basic indexing, which means the same.
+    """Return the equivalent index of NumPy's basic indexing.
 
     Raises: InvalidArgumentError: a stride is 0, a single index has a negative stride, or there
       are two ellipses.
@@ -76,14 +76,14 @@ def index_of(begin: Sequence[int], end: Sequence[int], strides: Sequence[int], m
 
 
 def check_masks(m: Masks, count: int) -> None:
-    """Raise InvalidArgumentError if the masks name two ellipses among `count` entries."""
+    """Raise InvalidArgumentError if the masks mark two ellipses among `count` entries."""
     ellipses = m.ellipsis & ((1 << count) - 1)
     if ellipses & (ellipses - 1):
         raise errors.InvalidArgumentError("a slice may have one ellipsis, got several")
 
 
 def check_stride(i: int, stride: int | None, single: bool) -> None:
-    """Raise InvalidArgumentError if the stride of entry i is 0, or negative at a single index."""
+    """Raise InvalidArgumentError if the stride of entry i is 0, or negative for a single index."""
     if stride == 0:
         raise errors.InvalidArgumentError(f"strides[{i}] must not be 0")
     if single and stride is not None and stride < 0:
@@ -96,8 +96,8 @@ def check_stride(i: int, stride: int | None, single: bool) -> None:
 def sliced_dims(dims: Dims, begin: Entries, end: Entries, strides: Entries, m: Masks) -> Dims:
     """Return the static shape of a StridedSlice with possibly unknown entries.
 
-    Raises: InvalidArgumentError: too many entries for the rank, a single index out of range, or
-      as `index_of`.
+    Raises: InvalidArgumentError: there are more entries than axes, a single index is out of range,
+      or as `index_of`.
     """
     count = len(begin)
     check_masks(m, count)
@@ -311,7 +311,7 @@ register_op(
     _slice_shape,
     value=_slice_value,
     traits=Traits(view=0, cost=cost_rules.gathered),
-    doc="The box of `size` at `begin`; -1 is all that is left of an axis.",
+    doc="The slice of shape `size` at `begin`; a size of -1 extends to the end of the axis.",
 )
 register_op(
     "StridedSlice",
@@ -321,7 +321,7 @@ register_op(
     _strided_slice_shape,
     value=_strided_slice_value,
     traits=Traits(view=0, cost=cost_rules.gathered),
-    doc="Basic indexing as in NumPy: ranges with steps, single indices, ellipsis, new axes.",
+    doc="NumPy's basic indexing: ranges with steps, single indices, an ellipsis, new axes.",
 )
 register_op(
     "StridedSliceGrad",
@@ -329,7 +329,7 @@ register_op(
     ("output: T",),
     _ATTRS,
     _strided_slice_grad_shape,
-    doc="Zeros of `shape` with `dy` at the slice.",
+    doc="Zeros of shape `shape` with `dy` at the slice.",
 )
 register_op(
     "StridedSliceAssign",
@@ -338,7 +338,7 @@ register_op(
     _ATTRS,
     _slice_assign_shape,
     traits=WRITES,
-    doc="Assign `value` to a slice of a variable.",
+    doc="Assigns `value` to a slice of a variable.",
 )
 register_op(
     "ResourceStridedSliceAssign",
@@ -347,7 +347,7 @@ register_op(
     _ATTRS,
     _resource_assign_shape,
     traits=WRITES,
-    doc="Assign `value` to a slice of a variable.",
+    doc="Assigns `value` to a slice of a variable.",
 )
 register_op(
     "TensorStridedSliceUpdate",
@@ -355,20 +355,20 @@ register_op(
     ("output: T",),
     _ATTRS,
     _slice_update_shape,
-    doc="`input` with `value` at the slice.",
+    doc="`input` with the slice replaced by `value`.",
 )
 
 # ---------------------------------------------------------------------------------- functions
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output:
-    """Return the box of `size` elements that starts at `begin`.
+    """Return the slice of shape `size` that starts at `begin`.
 
     Args:
       input_: any type, rank n.
       begin: integers, shape (n,), each at least 0.
-      size: integers, shape (n,); -1 is all that is left.
-    Raises: InvalidArgumentError: the box is not inside the tensor.
+      size: integers, shape (n,); -1 extends to the end of the axis.
+      Raises: InvalidArgumentError: the slice is not inside the tensor.
 
     Examples:
       >>> wf.Session().run(wf.slice([[1, 2, 3], [4, 5, 6]], [0, 1], [2, 2]))
@@ -379,7 +379,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output
 
 
 def _to_common_type(*vectors: Any) -> list[Output]:
-    """Return vectors of integers in one type: int64 if any is that, or int32."""
+    """Convert vectors of integers to a common type: int64 if one has it, else int32."""
     index_type = dtypes.int32
     for vector in vectors:
         items = vector if isinstance(vector, list | tuple) else [vector]
@@ -415,17 +415,18 @@ def strided_slice(
     var: Any = None,
     name: str | None = None,
 ) -> Output:
-    """Return elements of a tensor by ranges with steps, one per entry.
+    """Return a slice with steps, described by one entry per axis.
 
     Args:
       input_: any type and shape.
       begin, end, strides: integers, shape (n,); strides are 1 by default.
-      begin_mask, end_mask: bits of entries whose bound is left out.
-      ellipsis_mask: the bit of the entry that stands for all axes not named.
+      begin_mask, end_mask: bits of entries whose bound is omitted.
+      ellipsis_mask: bit of the entry that represents all remaining axes.
       new_axis_mask: bits of entries that insert an axis of size 1.
-      shrink_axis_mask: bits of entries that take one index and remove the axis.
+      shrink_axis_mask: bits of entries that select one index and remove the axis.
       var: accepted for compatibility; `strided_slice_assign` assigns to slices of variables.
-    Raises: InvalidArgumentError: a stride is 0, an index is out of range, or entries are too many.
+    Raises: InvalidArgumentError: a stride is 0, an index is out of range, or there are too many
+    entries.
 
     Examples:
       >>> wf.Session().run(wf.strided_slice([1, 2, 3, 4, 5], [0], [5], [2]))
@@ -441,13 +442,13 @@ def strided_slice(
 
 
 def strided_slice_assign(ref: Any, key: Any, value: Any, name: str | None = None) -> Output | Node:
-    """Assign `value` to `ref[key]` of a variable.
+    """Assign `value` to the slice `ref[key]` of a variable.
 
     Args:
       ref: an output of a reference type, or a resource handle.
-      key: what may stand in brackets.
-      value: same element type, the slice's shape or one that broadcasts to it.
-    Returns: the reference, or for a handle the node.
+      key: the index, as in brackets.
+      value: same element type, a shape that broadcasts to that of the slice.
+      Returns: the reference, or the node for a handle.
     """
     (begin, end, strides), masks = _parse(key)
     attrs = dict(zip(_MASK_NAMES, masks, strict=True))
@@ -457,11 +458,11 @@ def strided_slice_assign(ref: Any, key: Any, value: Any, name: str | None = None
 
 
 def getitem(tensor: Any, key: Any, name: str | None = None) -> Output:
-    """`tensor[key]` with integers, slices, `...`, None, integer outputs, or one boolean mask.
+    """Return `tensor[key]` for integers, slices, `...`, None, integer outputs, or a bool mask.
 
     Raises:
-      InvalidTypeError: the key has something else in it.
-      InvalidArgumentError: an index is out of range or there are too many.
+      InvalidTypeError: the key has an item of another type.
+      InvalidArgumentError: an index is out of range, or there are too many.
     """
     if _is_mask(key):
         return boolean_mask(tensor, key)
@@ -479,7 +480,7 @@ def _is_mask(key: Any) -> bool:
 
 
 def _parse(key: Any) -> tuple[tuple[Output, Output, Output], Masks]:
-    """Begin, end and strides as outputs, and the masks."""
+    """Return begin, end and strides as outputs, and the masks."""
     entries = tuple(key) if isinstance(key, tuple | list) else (key,)
     columns: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     begin_mask = end_mask = ellipsis = new_axis = shrink = 0
@@ -518,13 +519,13 @@ def _parse(key: Any) -> tuple[tuple[Output, Output, Output], Masks]:
 
 
 _FAR = 1 << 62
-"""Behind all elements of any tensor: bounds may be further away, as those of lists."""
+"""An index beyond the end of any tensor, to which larger bounds are clipped."""
 
 
 def _bound(value: Any) -> Any:
     """Return one bound: None, an int, or an integer output of rank 0.
 
-    Raises: InvalidTypeError: it is none of these.
+    Raises: InvalidTypeError: it is not one of these.
     """
     if value is None or (type(value) is int and -_FAR < value < _FAR):
         return value

@@ -1,4 +1,4 @@
-"""Blocks of space moved into the batch or into the channels, and back; patches."""
+"""Moving spatial blocks to the batch or channel axis and back, and extracting patches."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _divide(size: int, block: int) -> int:
 
 
 class _Unknown(int):
-    """A size that is not known, through products and quotients."""
+    """An unknown size, whose products and quotients are unknown."""
 
     def __mul__(self, other: Any) -> _Unknown:
         return self
@@ -219,7 +219,7 @@ register_op(
 def space_to_batch_nd(
     input: Any, block_shape: Any, paddings: Any, name: str | None = None
 ) -> Output:
-    """Blocks of the padded inner axes moved to the batch: (B, S..., R) to (B·∏block, S'..., R).
+    """Move blocks of the padded inner axes to the batch: (B, S..., R) to (B·∏block, S'..., R).
 
     Args:
       input: any type, shape (B, S..., R...).
@@ -234,7 +234,7 @@ def space_to_batch_nd(
 
 
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Output:
-    """Return the inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+    """Return the inverse of `space_to_batch_nd`, cropping the inner axes by `crops`.
 
     Args:
       input: any type, shape (B·∏block, S..., R...).
@@ -255,7 +255,7 @@ def space_to_batch(
     name: str | None = None,
     block_shape: Any = None,
 ) -> Output:
-    """`space_to_batch_nd` of images with square blocks.
+    """Apply `space_to_batch_nd` to images with square blocks.
 
     Args:
       input: any type, shape (B, H, W, C).
@@ -277,7 +277,7 @@ def batch_to_space(
     name: str | None = None,
     block_shape: Any = None,
 ) -> Output:
-    """`batch_to_space_nd` of images with square blocks.
+    """Apply `batch_to_space_nd` to images with square blocks.
 
     Args:
       input: any type, shape (B·∏block, H, W, C).
@@ -300,7 +300,7 @@ def _images(value: Output) -> Output:
 def space_to_depth(
     input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Output:
-    """Square blocks moved to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
+    """Move square blocks to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
 
     Args:
       input: any type, shape (B, H, W, C), or (B, C, H, W) with "NCHW".
@@ -346,7 +346,7 @@ def extract_image_patches(
 
     Args:
       images: real numbers, shape (B, H, W, C).
-      ksizes, strides, rates: [1, h, w, 1] each: window, step between windows, step within.
+      ksizes, strides, rates: [1, h, w, 1] each: window size, stride, and dilation.
       padding: "VALID", or "SAME" with zeros.
       sizes: newer name of `ksizes`.
 
@@ -372,7 +372,7 @@ def extract_volume_patches(
 
     Args:
       input: real numbers, shape (B, P, R, C, D).
-      ksizes, strides: [1, p, r, c, 1] each: window, and step between windows.
+      ksizes, strides: [1, p, r, c, 1] each: window size and stride.
       padding: "VALID", or "SAME" with zeros.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Sparse tensors made dense, products with them, and placeholders for them."""
+"""Conversion of sparse tensors to dense ones, products with them, and placeholders."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def sparse_to_dense(
     Args:
       sparse_indices: integers, shape (n, rank), or (n,) or () for vectors.
       output_shape: integers of that type, shape (rank,).
-      sparse_values: any type, shape (n,), or () for all indices alike.
+      sparse_values: any type, shape (n,), or () for the same value at all indices.
       default_value: same type, rank 0.
       validate_indices: require indices to be sorted and distinct.
 
@@ -146,12 +146,12 @@ def sparse_tensor_to_dense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Output:
-    """Return a SparseTensor as a dense one; elements not stored are `default_value`, 0 by default.
+    """Convert a SparseTensor to a dense tensor; other elements are `default_value`, 0 by default.
 
     Args:
       sp_input: a SparseTensor.
-      default_value: of elements not stored.
-      validate_indices: check that indices are in order and differ.
+      default_value: value of elements that are not stored.
+      validate_indices: check that indices are sorted and distinct.
 
     Examples:
       >>> wf.Session().run(wf.sparse.to_dense(wf.SparseTensor([[1]], [5], [3])))
@@ -170,10 +170,10 @@ def sparse_tensor_to_dense(
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
-    """Return the elements of a dense tensor that are not 0, False or empty, as a SparseTensor.
+    """Return a SparseTensor of the elements of a dense tensor that are not 0, False or "".
 
     Args:
-      tensor: any type that has values.
+      tensor: any type except handles.
 
     Examples:
       >>> wf.Session().run(wf.sparse.from_dense([0, 5]).values)
@@ -197,9 +197,9 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
     Args:
       sp_input: SparseTensor with n stored elements.
-      to_retain: bool, shape (n,): whether to keep each.
+      to_retain: bool, shape (n,): True for the elements to keep.
     Returns: a SparseTensor of the same dense shape.
-    Raises: InvalidArgumentError: there is not one flag for each element, when that is known.
+    Raises: InvalidArgumentError: `to_retain` is known to have another number of elements.
 
     Examples:
       >>> diagonal = wf.SparseTensor([[0, 0], [1, 1]], [2.0, 3.0], [2, 2])
@@ -215,11 +215,11 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
 
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """Return the same elements with indices in row-major order, stable for equal ones.
+    """Sort the stored elements by index in row-major order; the sort is stable.
 
     Args:
       sp_input: SparseTensor of any type and rank.
-    Raises (when it runs): InvalidArgumentError: an index lies outside of the shape.
+    Raises (at run time): InvalidArgumentError: an index is outside of the shape.
 
     Examples:
       >>> x = wf.SparseTensor([[1], [0]], [5, 7], [2])
@@ -235,7 +235,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
 def sparse_tensor_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
 ) -> Output:
-    """Return the product of a sparse matrix and a dense one.
+    """Multiply a sparse matrix by a dense matrix.
 
     Args:
       sp_a: SparseTensor, shape (M, K).
@@ -261,13 +261,13 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
 
     Args:
       dtype: element type of the values.
-      shape: the dense shape: sizes, None for each that is not known; None for any shape; or a
-        tensor, int64, shape (rank,). Once the graph was built upon a fully known shape, no other
-        shape can be fed.
-    Returns: indices int64, shape (n, rank), and values of `dtype`, shape (n,), which are fed; and
-      dense_shape int64, shape (rank,), a placeholder unless `shape` is fully known or a tensor.
+      shape: the dense shape: sizes, with None for unknown ones; None for any shape; or an int64
+        tensor, shape (rank,). If the graph uses a fully known shape, only that shape can be fed.
+      Returns: a SparseTensor of placeholders: indices, int64, shape (n, rank); values, shape (n,);
+        and dense_shape, int64, shape (rank,), unless `shape` is fully known or a tensor.
     Raises: InvalidTypeError: `shape` is not a shape, or a tensor that is not int64.
-    Raises (when it runs): InvalidArgumentError: it is not fed, or with another shape than is known.
+    Raises (at run time): InvalidArgumentError: it is not fed, or the shape of the feed is
+    incompatible.
 
     Examples:
       >>> x = wf.sparse.placeholder(wf.float32, [2, 3])

@@ -1,4 +1,4 @@
-"""Crosses of features, and counts of integers, as sparse tensors."""
+"""Feature crosses, and counts of integers, as sparse tensors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _count_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _check_weights(values: Dims, weights: Dims) -> None:
-    """Raise InvalidArgumentError unless weights are none, or one for each value."""
+    """Raise InvalidArgumentError unless weights are empty or have one per value."""
     some = weights is not None and None not in weights and 0 not in weights
     if some and not compatible_dims(values, weights):
         raise errors.InvalidArgumentError(
@@ -102,7 +102,7 @@ register_op(
     },
     _cross_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="All choices of one feature of each input, row by row.",
+    doc="The cross of the features of all inputs, for each row.",
 )
 register_op(
     "SparseCrossV2",
@@ -111,7 +111,7 @@ register_op(
     _TYPES,
     _cross_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="As SparseCross, of texts joined by `sep`.",
+    doc="Like SparseCross, as strings joined by `sep`.",
 )
 _COUNTS: Final = {
     "T": "{int32, int64}",
@@ -132,7 +132,7 @@ register_op(
     _COUNTS,
     _count_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="How often each integer occurs in each row.",
+    doc="The count of each integer in each row.",
 )
 register_op(
     "SparseCountSparseOutput",
@@ -141,22 +141,23 @@ register_op(
     _COUNTS,
     _sparse_count_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="How often each integer occurs among the stored elements of each row.",
+    doc="The count of each integer among the stored elements of each row.",
 )
 
 # ---------------------------------------------------------------------------------- functions
 
 
 def cross(inputs: Any, name: str | None = None, separator: Any = None) -> SparseTensor:
-    """Return all choices of one feature of each input, joined as text, row by row.
+    """Return the feature crosses of each row as joined strings.
 
     Args:
-      inputs: a list of SparseTensors and tensors of integers or text, all of shape (N, ?). Those of
-        sparse ones come first in each text, then those of dense ones.
+      inputs: a list of SparseTensors and tensors of integers or strings, all of shape (N, ?).
+        Features of sparse inputs come first in each string, then those of dense inputs.
       separator: text between the features, "_X_" by default.
-    Returns: string, shape (N, M); row n has the product of the numbers of features in it.
-    Raises: InvalidTypeError: it is no list of such tensors; InvalidArgumentError: the numbers of
-      rows differ.
+      Returns: string, shape (N, M); row n has one string per combination of one feature of each
+        input.
+      Raises: InvalidTypeError: it is not a list of such tensors; InvalidArgumentError: the numbers
+        of rows differ.
 
     Examples:
       >>> names = wf.SparseTensor([[0, 0], [0, 1]], ["a", "b"], [1, 2])
@@ -174,13 +175,13 @@ def cross(inputs: Any, name: str | None = None, separator: Any = None) -> Sparse
 def cross_hashed(
     inputs: Any, num_buckets: int = 0, hash_key: int | None = None, name: str | None = None
 ) -> SparseTensor:
-    """Return all choices of one feature of each input, as hashes, row by row.
+    """Return the feature crosses of each row as hashes.
 
     Args:
       inputs: as for `cross`.
-      num_buckets: hashes are below it; below 2**63 - 1 where it is 0.
-      hash_key: integer, where the hash starts from.
-    Returns: int64, shape (N, M), as of `cross`; the hashes are TensorFlow's.
+      num_buckets: upper bound of the hashes; 2**63 - 1 if it is 0.
+      hash_key: integer, initial value of the hash.
+      Returns: int64, shape (N, M), as for `cross`; the hashes are those of TensorFlow.
     Raises: as `cross`; InvalidArgumentError: `num_buckets` is negative.
 
     Examples:
@@ -210,7 +211,7 @@ def _parts(sparse: Sequence[SparseTensor]) -> list[list[Output]]:
 
 
 def _features(inputs: Any) -> tuple[list[SparseTensor], list[Output]]:
-    """Return the sparse inputs and the dense ones, their integers as int64."""
+    """Return the sparse and the dense inputs, with integers cast to int64."""
     if not isinstance(inputs, list | tuple) or isinstance(inputs, SparseTensorValue):
         raise errors.InvalidTypeError(f"inputs must be a list of tensors, got {inputs!r}")
     sparse = [SparseTensor.from_value(value) for value in inputs if is_sparse(value)]
@@ -242,17 +243,17 @@ def bincount(
     """Count the occurrences of each non-negative integer, storing nonzero counts only.
 
     Args:
-      values: integers, a tensor, a SparseTensor, of which stored elements count, or a RaggedTensor;
-        rank 1 or 2.
-      weights: the same form and shape: added up instead of counts.
-      axis: 0 or None to count all values together, -1 for each row by itself.
+      values: integers of rank 1 or 2: a tensor, a SparseTensor (stored elements are counted) or a
+        RaggedTensor.
+      weights: weights to sum instead of counting; the same kind of tensor and shape as `values`.
+      axis: 0 or None to count all values together, -1 to count each row separately.
       minlength: the least size of the last axis.
-      maxlength: the size of the last axis; integers that are not below it are not counted.
-      binary_output: 1 for what occurs, however often.
-    Returns: a SparseTensor, shape (K,), or (N, K) with axis -1; of the type of the values, or of
-      the weights.
-    Raises: InvalidArgumentError: another axis, weights beside `binary_output`, or weights elsewhere
-      than values; when run, a negative value.
+      maxlength: the size of the last axis; larger integers are not counted.
+      binary_output: return 1 for each integer that occurs.
+      Returns: a SparseTensor, shape (K,), or (N, K) with axis -1; dtype of the values, or of the
+        weights.
+      Raises: InvalidArgumentError: the axis is invalid, weights and `binary_output` are combined,
+        or the indices of weights and values differ; at run time, a negative value.
 
     Examples:
       >>> counts = wf.Session().run(wf.sparse.bincount([3, 1, 3]))
@@ -312,7 +313,7 @@ def _count_of_sparse(
 
 
 def _check_same_indices(values: SparseTensor, weights: SparseTensor) -> Output:
-    """Return the weights, after a check of where they are."""
+    """Return the weights after checking that their indices are those of the values."""
     message = "weights must be stored at the places of values"
     checks = [
         assert_equal(values.dense_shape, weights.dense_shape, message=message),

@@ -1,4 +1,4 @@
-"""Sums, products, extremes and reductions of sparse tensors."""
+"""Elementwise arithmetic and reductions of sparse tensors."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ for _op, _word in (("Add", "sum"), ("Mul", "product"), ("Div", "quotient")):
         {"T": _NUMBERS},
         _with_dense_shape,
         traits=_ONE_PER_ELEMENT,
-        doc=f"The {_word} of each stored element and that of the dense operand at its place.",
+        doc=f"The {_word} of each stored element and the dense element at its index.",
     )
 for _op, _types in (("Sum", _NUMBERS), ("Max", _REALS)):
     _inputs = ("input_indices: int64", "input_values: T", "input_shape: int64")
@@ -172,7 +172,7 @@ for _op, _types in (("Sum", _NUMBERS), ("Max", _REALS)):
         {"keep_dims": "bool = false", "T": _types},
         _reduce_sparse_shape,
         traits=Traits(cost=cost_rules.per_input(1), differentiable=False),
-        doc=f"The {_op.lower()} of stored elements over axes, where there are any.",
+        doc=f"The {_op.lower()} of stored elements over axes, as a sparse tensor.",
     )
 register_op(
     "SparseSoftmax",
@@ -190,19 +190,19 @@ for _op in ("Maximum", "Minimum"):
         {"T": _REALS},
         _extreme_shape,
         traits=NOT_DIFFERENTIABLE,
-        doc=f"The elementwise {_op.lower()} of sparse tensors; what is not stored is 0.",
+        doc=f"The elementwise {_op.lower()} of sparse tensors; elements that are not stored are 0.",
     )
 
 # ---------------------------------------------------------------------------------- functions
 
 
 def parts(value: SparseTensor) -> list[Output]:
-    """Return indices, values and shape, the inputs of an op."""
+    """Return the indices, values and shape of a sparse tensor, as the inputs of an op."""
     return [value.indices, value.values, value.dense_shape]
 
 
 def two_sparse(a: Any, b: Any) -> tuple[SparseTensor, SparseTensor]:
-    """Return two operands that must be sparse and of one type.
+    """Convert two operands to SparseTensors of the same type.
 
     Raises: InvalidTypeError: one is not sparse, or their types differ.
     """
@@ -218,12 +218,12 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
     """Return the sum of two sparse tensors, or of a sparse and a dense one.
 
     Args:
-      a, b: numeric, one shape; at least one a SparseTensor, whose indices are in order.
-      threshold: real, rank 0: of two sparse operands, sums of two elements whose magnitude
-        is smaller are not stored; 0 by default. Also called `thresh`.
-    Returns: a SparseTensor of two of them, a dense tensor otherwise.
-    Raises: InvalidTypeError: neither is sparse; InvalidArgumentError: the shapes differ, or, when
-      run, an index is outside.
+      a, b: numeric, the same shape; at least one is a SparseTensor with sorted indices.
+      threshold: real, rank 0: for two sparse operands, sums with a smaller magnitude are not
+        stored; 0 by default. Also `thresh`.
+      Returns: a SparseTensor if both are sparse, else a dense tensor.
+    Raises: InvalidTypeError: neither is sparse; InvalidArgumentError: the shapes differ, or, at run
+      time, an index is out of range.
 
     Examples:
       >>> a = wf.SparseTensor([[0], [2]], [1.0, 2.0], [4])
@@ -287,11 +287,11 @@ def sparse_reduce_sum(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return sums of a sparse tensor over axes, as a dense tensor.
+    """Sum a sparse tensor over axes to a dense tensor.
 
     Args:
       sp_input: numeric SparseTensor.
-      axis: the axes, from the back where negative; all by default. Also `reduction_axes`.
+      axis: the axes; negative ones count from the end; all by default. Also `reduction_axes`.
       keepdims: keep the reduced axes with size 1. Also `keep_dims`.
     Returns: dense; 0 where no element is stored.
     Raises: InvalidArgumentError: an axis is out of range.
@@ -311,7 +311,7 @@ def sparse_reduce_max(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Return maxima of the stored elements of a sparse tensor over axes, as a dense tensor.
+    """Return the maxima of a sparse tensor's stored elements over axes, as a dense tensor.
 
     Args:
       sp_input: real SparseTensor.
@@ -334,7 +334,7 @@ def sparse_reduce_sum_sparse(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> SparseTensor:
-    """Return sums of a sparse tensor over axes, stored where there was an element.
+    """Sum a sparse tensor over axes to a sparse tensor.
 
     Args:
       sp_input: numeric SparseTensor.
@@ -357,7 +357,7 @@ def sparse_reduce_max_sparse(
     reduction_axes: Any = None,
     keep_dims: bool | None = None,
 ) -> SparseTensor:
-    """Return maxima of the stored elements over axes, stored where there was one.
+    """Return the maxima of a sparse tensor's stored elements over axes, as a sparse tensor.
 
     Args:
       sp_input: real SparseTensor.
@@ -374,11 +374,11 @@ def sparse_reduce_max_sparse(
 
 
 def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
-    """Return the softmax over the last axis, among the stored elements alone.
+    """Return the softmax of the stored elements over the last axis.
 
     Args:
       sp_input: float16, float32 or float64 SparseTensor of rank 2 or more.
-    Returns: the same places; the values of each row of the last axis add up to 1.
+    Returns: a SparseTensor with the same indices; the values of each row sum to 1.
     Raises: InvalidArgumentError: the rank is below 2.
 
     Examples:
@@ -391,10 +391,10 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """Return the larger of two sparse tensors at each place where one stores an element.
+    """Return the elementwise maximum of two sparse tensors.
 
     Args:
-      sp_a, sp_b: real SparseTensors of one shape and type; what is not stored is 0.
+      sp_a, sp_b: real SparseTensors of the same shape and type; elements that are not stored are 0.
     Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
@@ -406,10 +406,10 @@ def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
 
 
 def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
-    """Return the smaller of two sparse tensors at each place where one stores an element.
+    """Return the elementwise minimum of two sparse tensors.
 
     Args:
-      sp_a, sp_b: real SparseTensors of one shape and type; what is not stored is 0.
+      sp_a, sp_b: real SparseTensors of the same shape and type; elements that are not stored are 0.
     Raises: InvalidArgumentError: the shapes differ.
 
     Examples:
@@ -435,12 +435,12 @@ def _combine_with_dense(op: str, sparse: SparseTensor, dense: Any, name: str) ->
 
 
 def multiply(sparse: SparseTensor, dense: Any) -> SparseTensor:
-    """Return the products of stored elements with a dense tensor that broadcasts to their shape."""
+    """Multiply stored elements by a dense tensor that broadcasts to their shape."""
     return _combine_with_dense("SparseDenseCwiseMul", sparse, dense, "mul")
 
 
 def divide(sparse: SparseTensor, dense: Any) -> SparseTensor:
-    """Return the quotients of stored elements and a dense tensor; integers become floats first."""
+    """Divide stored elements by a dense tensor; integers are converted to floats first."""
     other = convert_to_tensor(dense, sparse.dtype.base_dtype)
     target = TRUE_QUOTIENT.get(sparse.dtype.base_dtype)
     if target is not None:

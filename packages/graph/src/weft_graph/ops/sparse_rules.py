@@ -15,7 +15,7 @@ from weft_tensor.shape import Dims, merge_dims
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The static facts about a sparse input: stored elements, rank, and the dense shape."""
+    """Static facts about a sparse input: number of stored elements, rank and dense shape."""
 
     count: int | None
     rank: int | None
@@ -23,14 +23,14 @@ class Form:
 
     @property
     def table(self) -> Dims:
-        """The shape of its indices."""
+        """The shape of the indices."""
         return (self.count, self.rank)
 
 
 def form_of(parts: Sequence[Output], label: str = "") -> Form:
     """Return the form of a sparse input.
 
-    Raises: InvalidArgumentError: the shapes of its parts do not fit, or a size is negative.
+    Raises: InvalidArgumentError: the shapes of its parts do not match, or a size is negative.
     """
     indices, values, shape = parts
     count, rank = with_rank(indices.dims, 2, f"{label}indices")
@@ -45,12 +45,12 @@ def form_of(parts: Sequence[Output], label: str = "") -> Form:
 
 
 def form_at(node: NodeSpec, position: int = 0, label: str = "") -> Form:
-    """Return the form of the sparse input whose parts start at input `position`."""
+    """Return the form of the sparse input whose parts start at input index `position`."""
     return form_of(node.inputs[position : position + 3], label)
 
 
 def same_shape(node: NodeSpec) -> tuple[Form, Form]:
-    """Return the forms of two sparse operands of one shape, the first six inputs.
+    """Return the forms of two sparse operands of the same shape, the first six inputs.
 
     Raises: InvalidArgumentError: their shapes differ.
     """
@@ -61,7 +61,7 @@ def same_shape(node: NodeSpec) -> tuple[Form, Form]:
 
 
 def axes_of(value: Output, rank: int | None) -> Sequence[int] | None:
-    """Reduction axes from the front and in order, where they are known.
+    """Return the static reduction axes as sorted nonnegative indices.
 
     Raises: InvalidArgumentError: one is out of range.
     """
@@ -78,7 +78,7 @@ def axes_of(value: Output, rank: int | None) -> Sequence[int] | None:
 
 
 def value_from(output: int, source: int) -> ValueRule:
-    """The value of output `output` is that of input `source`; nothing is known of the others."""
+    """Return a value rule: output `output` has the value of input `source`."""
 
     def evaluate(node: Node, index: int, values: Values) -> Array | None:
         return values[source] if index == output else None

@@ -1,4 +1,4 @@
-"""Sparse tensors joined, cut, reshaped, transposed and filled up."""
+"""Concatenating, slicing, reshaping, transposing and filling sparse tensors."""
 
 from __future__ import annotations
 
@@ -262,15 +262,15 @@ def sparse_concat(
     concat_dim: Any = None,
     expand_nonconcat_dims: bool | None = None,
 ) -> SparseTensor:
-    """Return sparse tensors one after the other along an axis.
+    """Concatenate sparse tensors along an axis.
 
     Args:
-      axis: the axis, an integer; from the back where negative. Also `concat_dim`.
-      sp_inputs: a list of SparseTensors of one type and rank.
-      expand_nonconcat_dim: let the other axes differ: the result has the largest size of each.
+      axis: the axis, an integer; negative values count from the end. Also `concat_dim`.
+      sp_inputs: a list of SparseTensors of the same type and rank.
+      expand_nonconcat_dim: allow other axes to differ; the result has the largest size of each.
         Also `expand_nonconcat_dims`.
-    Returns: a SparseTensor, its indices in order.
-    Raises: InvalidArgumentError: ranks differ, or, unless they are expanded, the other sizes.
+    Returns: a SparseTensor with sorted indices.
+    Raises: InvalidArgumentError: ranks differ, or other sizes differ and are not expanded.
 
     Examples:
       >>> a, b = wf.SparseTensor([[0]], [1], [2]), wf.SparseTensor([[1]], [2], [3])
@@ -292,7 +292,7 @@ def sparse_concat(
 
 
 def _widest_but(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
-    """Their shapes with the largest size of all in each axis but one."""
+    """Return the shapes with each size, except along one axis, replaced by the largest one."""
     shapes = [tensor.dense_shape for tensor in tensors]
     (rank,) = shapes[0].dims or (None,)
     if rank is not None:
@@ -313,11 +313,11 @@ def _widest_but(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
 
 
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
-    """Return the same elements in the same row-major order, in another shape.
+    """Reshape a sparse tensor, keeping the row-major order of elements.
 
     Args:
       sp_input: SparseTensor of any type.
-      shape: integers, shape (rank,); one may be -1, and is then what is left.
+      shape: integers, shape (rank,); one may be -1 and is then inferred.
     Raises: InvalidArgumentError: the numbers of elements differ.
 
     Examples:
@@ -341,7 +341,7 @@ def _is_other(shape: Output) -> bool:
 
 
 def _check_reshape(old: Dims, new: Array | None) -> None:
-    """Raise InvalidArgumentError where shapes are known, and hold different numbers of elements."""
+    """Raise InvalidArgumentError if static shapes have different numbers of elements."""
     if new is None:
         return
     if new.ndim == 1 and ((new < -1).any() or (new == -1).sum() > 1):
@@ -364,13 +364,13 @@ def _check_reshape(old: Dims, new: Array | None) -> None:
 
 
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
-    """Return a box of a sparse tensor.
+    """Slice a sparse tensor.
 
     Args:
       sp_input: SparseTensor of any type.
       start: int64, shape (rank,): the first index of each axis.
-      size: int64, shape (rank,): the greatest size of each axis; it ends with the tensor.
-    Raises: InvalidArgumentError: a start or size is negative, or there is not one for each axis.
+      size: int64, shape (rank,): size of the slice along each axis, limited by the tensor.
+      Raises: InvalidArgumentError: a start or size is negative, or their number is not the rank.
 
     Examples:
       >>> x = wf.SparseTensor([[0, 1], [1, 2]], [5, 7], [2, 3])
@@ -402,14 +402,14 @@ def sparse_split(
     name: str | None = None,
     split_dim: Any = None,
 ) -> list[SparseTensor]:
-    """Return a sparse tensor cut in parts along an axis; arguments are given by keyword only.
+    """Split a sparse tensor along an axis; arguments are keyword-only.
 
     Args:
       sp_input: SparseTensor of any type.
-      num_split: how many parts, from 1 to the size of the axis; the first ones are one larger
-        where it does not divide that.
+      num_split: number of parts, from 1 to the size of the axis; if it does not divide the size,
+        the first parts are larger by one.
       axis: integer, rank 0. Also `split_dim`.
-    Raises: InvalidArgumentError: an argument is not given, given by position, or out of range.
+    Raises: InvalidArgumentError: an argument is missing, positional, or out of range.
 
     Examples:
       >>> x = wf.SparseTensor([[0], [2]], [5, 7], [3])
@@ -438,13 +438,13 @@ def sparse_split(
 def sparse_fill_empty_rows(
     sp_input: Any, default_value: Any, name: str | None = None
 ) -> tuple[SparseTensor, Output]:
-    """A sparse tensor with an element in each row: those without any get one in the first column.
+    """Add an element to each empty row of a sparse tensor, in the first column.
 
     Args:
       sp_input: SparseTensor of any type, rank 1 or more.
-      default_value: same type, rank 0: the new elements.
-    Returns: the SparseTensor; and bool, shape (rows,): which rows were empty.
-    Raises: InvalidArgumentError: the rank is 0; when run, an index is outside.
+      default_value: same type, rank 0: value of the new elements.
+      Returns: the SparseTensor; and bool, shape (rows,): True for rows that were empty.
+    Raises: InvalidArgumentError: the rank is 0; at run time, an index is out of range.
 
     Examples:
       >>> x = wf.SparseTensor([[1, 2]], [5], [2, 3])
@@ -461,12 +461,12 @@ def sparse_fill_empty_rows(
 
 
 def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
-    """Return a sparse tensor with its axes in another order.
+    """Permute the axes of a sparse tensor.
 
     Args:
       sp_input: SparseTensor of any type.
-      perm: integers, shape (rank,): which axis comes where; the reverse order by default.
-    Raises: InvalidArgumentError: there is not one number for each axis.
+      perm: integers, shape (rank,): a permutation of the axes; the reverse order by default.
+      Raises: InvalidArgumentError: the length of `perm` is not the rank.
 
     Examples:
       >>> x = wf.SparseTensor([[0, 2], [1, 0]], [5, 7], [2, 3])
@@ -499,14 +499,14 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
 
 
 def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
-    """Return the same elements at the same places of another shape.
+    """Change the dense shape of a sparse tensor, keeping indices and values.
 
     Args:
       sp_input: SparseTensor of any type.
-      new_shape: integers, shape (rank,), no size smaller than before; by default the smallest shape
-        that holds the elements.
-    Raises: InvalidArgumentError: the rank differs or a size is smaller; when run where they are not
-      known before.
+      new_shape: integers, shape (rank,), with no size smaller than before; by default the smallest
+        shape that contains the elements.
+      Raises: InvalidArgumentError: the rank differs or a size is smaller; raised at run time if
+        they are not static.
 
     Examples:
       >>> x = wf.SparseTensor([[0, 1]], [5], [2, 3])
@@ -537,11 +537,11 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 
 
 def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> IndexedSlices:
-    """IndexedSlices without those at certain indices.
+    """Remove slices at some indices from IndexedSlices.
 
     Args:
       a: IndexedSlices.
-      mask_indices: integers of the type of its indices, rank 1: which slices to leave out.
+      mask_indices: integers of the type of its indices, rank 1: indices of the slices to remove.
 
     Examples:
       >>> x = wf.IndexedSlices(wf.constant([[1.0], [2.0]]), wf.constant([3, 5]))
@@ -563,16 +563,16 @@ def sparse_merge(
     name: str | None = None,
     already_sorted: bool = False,
 ) -> SparseTensor:
-    """Return values at ids: the last axis of a sparse tensor of ids becomes the ids themselves.
+    """Combine sparse ids and values: the ids become the last index of the values.
 
     Args:
-      sp_ids: integers, shape (D..., n), or a list of K of them at the same places.
-      sp_values: a SparseTensor at the same places.
-      vocab_size: integer, what ids are below; a list of K for a list of ids.
-      already_sorted: the ids of each row ascend, so that nothing is to be put in order.
+      sp_ids: integers, shape (D..., n), or a list of K of them with the same indices.
+      sp_values: a SparseTensor with the same indices.
+      vocab_size: integer, upper bound of ids; a list of K for a list of ids.
+      already_sorted: True if the ids of each row ascend, so that sorting is not needed.
     Returns: the values, shape (D..., vocab_size...).
     Raises: InvalidTypeError: `sp_ids` and `vocab_size` are not both single or both lists;
-      InvalidArgumentError: the lists differ in length; when run, an id is out of range.
+      InvalidArgumentError: the lists differ in length; at run time, an id is out of range.
 
     Examples:
       >>> ids = wf.SparseTensor([[0, 0], [0, 1], [1, 0]], [3, 0, 2], [2, 2])
@@ -607,7 +607,7 @@ def _int64(value: Any) -> Output:
 
 
 def _shorter(shape: Output) -> Output:
-    """Return the length of a vector less one, shape (1,)."""
+    """Return the length of a vector minus one, shape (1,)."""
     return out("Sub", [out("Shape", [shape]), 1])
 
 
@@ -616,13 +616,13 @@ def _drop_last_index(indices: Output) -> Output:
 
 
 def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Output:
-    """Which ids each row of a sparse tensor of ids has.
+    """Return a dense bool tensor that marks the ids of each row of a sparse tensor.
 
     Args:
       sp_input: int32 or int64 SparseTensor, shape (D..., n), of ids below `vocab_size`.
-      vocab_size: integer, what ids are below.
+      vocab_size: integer, upper bound of ids.
     Returns: bool, shape (D..., vocab_size).
-    Raises: InvalidTypeError: the ids are no integers; InvalidArgumentError: at run time, an id is
+    Raises: InvalidTypeError: the ids are not integers; InvalidArgumentError: at run time, an id is
       out of range.
 
     Examples:
@@ -644,12 +644,12 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
 
 
 def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> SparseTensor:
-    """Return a sparse tensor with an axis of size 1 more.
+    """Insert an axis of size 1 into a sparse tensor.
 
     Args:
       sp_input: SparseTensor of any type.
-      axis: where the new axis comes, in [-rank - 1, rank], or a tensor of it; the last by default.
-    Raises: InvalidArgumentError: the axis is out of range, where it and the rank are known.
+      axis: index of the new axis in [-rank - 1, rank], or a tensor; the last by default.
+      Raises: InvalidArgumentError: the axis and the rank are static, and the axis is out of range.
 
     Examples:
       >>> x = wf.SparseTensor([[2]], [5], [3])
@@ -684,7 +684,7 @@ def eye(
     Args:
       num_rows: integer.
       num_columns: integer; `num_rows` by default.
-      dtype: of its elements, numeric.
+      dtype: numeric element type.
 
     Examples:
       >>> wf.Session().run(wf.sparse.to_dense(wf.sparse.eye(2, 3)))

@@ -44,7 +44,7 @@ def _broadcast_of_three(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _gamma_draw_slope(alpha: Scalar, sample: Scalar) -> Scalar:
-    """-(dP(a, x) / da) / (dP(a, x) / dx): how a quantile moves with a (Figurnov et al., 2018)."""
+    """Return the derivative of a quantile by a: -(dP / da) / (dP / dx) (Figurnov et al., 2018)."""
     a, x = scalar.cast(alpha, dtypes.float64), scalar.cast(sample, dtypes.float64)
     log_density = (a - 1) * scalar.log(x) - x - scalar.lgamma(a)
     slope = scalar.neg(scalar.igamma_grad_a(a, x)) * scalar.exp(scalar.neg(log_density))
@@ -105,7 +105,7 @@ register_binary(
 
 
 def erf(x: Any, name: str | None = None) -> Any:
-    """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x; floating.
+    """Return the error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.
 
     A sparse tensor stays sparse.
 
@@ -121,7 +121,7 @@ def erf(x: Any, name: str | None = None) -> Any:
 
 
 def erfc(x: Any, name: str | None = None) -> Output:
-    """1 - erf(x), accurate for large x; floating, any shape.
+    """Return 1 - erf(x), accurate for large x; floating, any shape.
 
     Args:
       x: floating, any shape.
@@ -135,7 +135,7 @@ def erfc(x: Any, name: str | None = None) -> Output:
 
 
 def lgamma(x: Any, name: str | None = None) -> Output:
-    """log(|gamma(x)|), inf at 0 and the negative integers; floating, any shape.
+    """Return log(|gamma(x)|), inf at 0 and negative integers; floating, any shape.
 
     Args:
       x: floating, any shape.
@@ -165,10 +165,10 @@ def digamma(x: Any, name: str | None = None) -> Output:
 def polygamma(a: Any, x: Any, name: str | None = None) -> Output:
     """Return the derivative of order a of `digamma`; float32 or float64, broadcast shape.
 
-    NaN where the order a is negative or no integer.
+    It is NaN where the order a is negative or not an integer.
 
     Args:
-      a, x: float32 or float64, of one dtype; their shapes broadcast.
+      a, x: float32 or float64, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -182,7 +182,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Output:
     """Return the Hurwitz zeta function, the sum over k >= 0 of (q + k) ** -x; float32 or float64.
 
     Args:
-      x, q: float32 or float64, of one dtype; their shapes broadcast.
+      x, q: float32 or float64, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -196,7 +196,7 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Output:
     """Return the regularized lower incomplete gamma function P(a, x); floating, broadcast shape.
 
     Args:
-      a, x: floating, of one dtype; their shapes broadcast.
+      a, x: floating, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -210,7 +210,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Output:
     """Return the regularized upper incomplete gamma function Q(a, x); floating, broadcast shape.
 
     Args:
-      a, x: floating, of one dtype; their shapes broadcast.
+      a, x: floating, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:
@@ -221,7 +221,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Output:
 
 
 def lbeta(x: Any, name: str | None = None) -> Output:
-    """log(|beta(x)|) over the last axis: sum(lgamma(x)) - lgamma(sum(x)).
+    """Return log(|beta(x)|) over the last axis: sum(lgamma(x)) - lgamma(sum(x)).
 
     Args:
       x: floating, shape (..., N).
@@ -251,7 +251,7 @@ def erfinv(x: Any, name: str | None = None) -> Output:
 
 
 def ndtri(x: Any, name: str | None = None) -> Output:
-    """Return the quantiles of the standard normal distribution: where it reaches the probability x.
+    """Return quantiles of the standard normal distribution: the inverse of its CDF.
 
     Args:
       x: floating, any shape; infinite at 0 and 1, NaN beyond.
@@ -280,7 +280,7 @@ def erfcinv(x: Any, name: str | None = None) -> Output:
 
 
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Output:
-    """Return the regularized incomplete beta function, the beta distribution of a and b up to x.
+    """Return the regularized incomplete beta function: the CDF of the beta distribution at x.
 
     Gradients flow to `x` only.
 

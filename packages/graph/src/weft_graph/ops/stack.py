@@ -1,4 +1,4 @@
-"""Stacks of one step: values that a loop saves per iteration for its gradient loop."""
+"""Stacks, whose lifetime is one step: a loop saves values on them for its gradient loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def producer(handle: Output) -> Node:
 def check_element(handle: Output, dtype: DType) -> None:
     """Check a pushed or popped value against the stack, if the stack is known.
 
-    Raises: InvalidTypeError: the stack holds another type than `dtype`, or it is not a stack.
+    Raises: InvalidTypeError: the element type of the stack is not `dtype`, or it is not a stack.
     """
     node = producer(handle)
     if node.role in (Role.TENSOR_ARRAY, Role.VARIABLE):
@@ -69,7 +69,7 @@ register_op(
     {"elem_type": "type", "stack_name": "string = ''"},
     _stack_shape,
     traits=Traits(state=State.STEP, role=Role.STACK, differentiable=False),
-    doc="A new stack, which lives as long as somebody holds its handle.",
+    doc="A new stack, which exists as long as its handle.",
 )
 register_op(
     "StackPushV2",
@@ -78,7 +78,7 @@ register_op(
     {"T": "type", "swap_memory": "bool = false"},
     _push_shape,
     traits=Traits(state=State.STEP, role=Role.PUSH, cost=free),
-    doc="Puts a value onto a stack, and passes it on.",
+    doc="Pushes a value onto a stack, and returns the value.",
 )
 register_op(
     "StackPopV2",
@@ -87,14 +87,14 @@ register_op(
     {"elem_type": "type"},
     _pop_shape,
     traits=Traits(state=State.STEP, role=Role.POP, differentiable=False, cost=free),
-    doc="Takes the last value off a stack.",
+    doc="Pops the last value of a stack.",
 )
 register_op(
     "StackCloseV2",
     ("handle: resource",),
     (),
     traits=Traits(state=State.STEP, differentiable=False),
-    doc="Drops what a stack holds.",
+    doc="Releases the contents of a stack.",
 )
 
 register_op(
@@ -104,7 +104,7 @@ register_op(
     {"elem_type": "type"},
     lambda node: ((),),
     traits=Traits(state=State.STEP),
-    doc="A new stack that holds what another one holds now.",
+    doc="A new stack with the current contents of another one.",
 )
 
 # --------------------------------------------------------------------------- functions
@@ -113,13 +113,13 @@ register_op(
 def stack_v2(
     max_size: Any, elem_type: Any, stack_name: str = "", name: str | None = None
 ) -> Output:
-    """Return a new stack each time it runs.
+    """Create a new stack each time it runs.
 
     Args:
-      max_size: int32, rank 0: how many values it may hold; negative for any number.
+      max_size: int32, rank 0: largest number of values; negative for no limit.
       elem_type: element type of the values; their shapes may differ.
-      stack_name: for messages; the node's name by default.
-    Returns: its handle: resource, shape ().
+      stack_name: name in messages; the node's name by default.
+    Returns: the handle: resource, shape ().
     """
     attrs = {"elem_type": dtypes.as_dtype(elem_type).base_dtype, "stack_name": stack_name}
     return out("StackV2", [max_size], attrs, name)
@@ -131,13 +131,13 @@ def stack_push_v2(
     """Push a value onto a stack.
 
     Args:
-      handle: from `stack_v2`.
-      elem: the stack's element type, any shape; it is not copied.
-      swap_memory: keep a large value in the host's memory meanwhile, where it is a GPU's.
-    Returns: `elem`, once it is on the stack.
+      handle: handle from `stack_v2`.
+      elem: the value, of the stack's element type and any shape; it is not copied.
+      swap_memory: store a large GPU value in host memory.
+      Returns: `elem`, after the push.
     Raises:
-      InvalidTypeError: the stack holds another type.
-      InvalidArgumentError: (when it runs) the stack is full.
+      InvalidTypeError: the stack has another element type.
+      InvalidArgumentError: (at run time) the stack is full.
     """
     return out("StackPushV2", [handle, elem], {"swap_memory": swap_memory}, name)
 
@@ -146,11 +146,11 @@ def stack_pop_v2(handle: Any, elem_type: Any, name: str | None = None) -> Output
     """Pop the last value of a stack.
 
     Args:
-      handle: from `stack_v2`.
-      elem_type: the stack's.
+      handle: handle from `stack_v2`.
+      elem_type: the stack's element type.
     Raises:
-      InvalidTypeError: the stack holds another type.
-      InvalidArgumentError: (when it runs) the stack is empty.
+      InvalidTypeError: the stack has another element type.
+      InvalidArgumentError: (at run time) the stack is empty.
     """
     attrs = {"elem_type": dtypes.as_dtype(elem_type).base_dtype}
     return out("StackPopV2", [handle], attrs, name)

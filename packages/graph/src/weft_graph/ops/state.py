@@ -1,8 +1,8 @@
-"""Variables, their updates, and mutexes: the ops with state.
+"""Ops of reference variables, and functions over both kinds of variables.
 
-A reference variable (VariableV2) hands out a reference, which updates take; everybody else gets a
-snapshot of its value. A resource variable (VarHandleOp) hands out a handle, and is read by
-ReadVariableOp. Both access the same state.
+A reference variable (VariableV2) returns a reference, which update ops use; other ops receive a
+snapshot of its value. A resource variable (VarHandleOp) returns a handle and is read by
+ReadVariableOp. Both access the same kind of state.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ for _op in ("Variable", "VariableV2"):
         _HOLDER,
         _declared,
         traits=Traits(state=State.CREATES, role=Role.VARIABLE, differentiable=False, cost=free),
-        doc="A variable that keeps its value between steps, in a container.",
+        doc="A variable in a container, which keeps its value between steps.",
     )
 
 register_op(
@@ -117,7 +117,7 @@ register_op(
         cost=free,
         allows_uninitialized=True,
     ),
-    doc="Whether the variable has a value.",
+    doc="True if the variable has a value.",
 )
 register_op(
     "InitializedValue",
@@ -126,7 +126,7 @@ register_op(
     {"T": "type"},
     lambda node: (same_dims(node.inputs[0].dims, node.inputs[1].dims, "the initial value"),),
     traits=Traits(state=State.READS, cost=free, allows_uninitialized=True),
-    doc="The variable's value, or `initial` where it has none yet.",
+    doc="The variable's value, or `initial` if it has none.",
 )
 register_op(
     "Assign",
@@ -196,12 +196,12 @@ register_op(
 def variable_op_v2(
     shape: Any, dtype: Any, name: str = "Variable", container: str = "", shared_name: str = ""
 ) -> Output:
-    """Return the bare node of a reference variable, without initial value.
+    """Return the reference of a variable without an initial value.
 
     Args:
       shape: shape of the values; unknown sizes allowed.
       dtype: element type.
-      container: where its state is kept.
+      container: container of its state.
       shared_name: name of the state; the node's by default.
     """
     attrs = {
@@ -255,8 +255,8 @@ def assign(
 
     Args:
       ref: a variable.
-      value: of the variable's type, and shape unless `validate_shape` is False.
-      use_locking: accepted for compatibility; an update is never torn.
+      value: the variable's type, and its shape unless `validate_shape` is False.
+      use_locking: accepted and ignored; updates are always atomic.
     Returns: the variable after the assignment.
     Raises: InvalidArgumentError: the shapes differ.
 
@@ -279,12 +279,12 @@ def assign(
 def assign_add(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
-    """Add `value`, of the variable's type and shape; returns the variable after that.
+    """Add `value` to a variable; return the variable after the update.
 
     Args:
       ref: a variable.
-      value: of the variable's type and shape.
-      use_locking: accepted; an update is never torn.
+      value: the variable's type and shape.
+      use_locking: accepted and ignored; updates are always atomic.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -301,12 +301,12 @@ def assign_add(
 def assign_sub(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
-    """Subtract `value`, of the variable's type and shape; returns the variable after that.
+    """Subtract `value` from a variable; return the variable after the update.
 
     Args:
       ref: a variable.
-      value: of the variable's type and shape.
-      use_locking: accepted; an update is never torn.
+      value: the variable's type and shape.
+      use_locking: accepted and ignored; updates are always atomic.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -321,12 +321,12 @@ def assign_sub(
 
 
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Output:
-    """Return the value of an integer variable of rank 0 before it is incremented.
+    """Increment an integer variable of rank 0; return its value before that.
 
     Args:
       ref: an integer variable of rank 0.
       limit: an integer.
-    Raises (when it runs): OutOfRangeError: the value has reached `limit`.
+    Raises (at run time): OutOfRangeError: the value has reached `limit`.
 
     Examples:
       >>> x = wf.Variable(0)
@@ -360,11 +360,11 @@ def scatter_update(
 
     Args:
       ref: a variable of shape (N, ...).
-      indices: int32 or int64, any shape; each in [0, N). Of equal ones the last counts.
+      indices: int32 or int64, any shape; each in [0, N). For repeated indices the last update wins.
       updates: shape `indices.shape + ref.shape[1:]`, or ().
-      use_locking: accepted for compatibility; an update is never torn.
-    Returns: the variable after that.
-    Raises (when it runs): InvalidArgumentError: an index is out of range.
+      use_locking: accepted and ignored; updates are always atomic.
+    Returns: the variable after the update.
+    Raises (at run time): InvalidArgumentError: an index is out of range.
 
     Examples:
       >>> x = wf.Variable([1, 2, 3])
@@ -379,7 +379,7 @@ def scatter_update(
 def scatter_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Add to rows of a variable; equal indices add up. See `scatter_update`.
+    """Add to rows of a variable; repeated indices accumulate. See `scatter_update`.
 
     Args:
       ref, indices, updates, use_locking: as for `scatter_update`.
@@ -397,7 +397,7 @@ def scatter_add(
 def scatter_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Subtract from rows of a variable; equal indices add up. See `scatter_update`.
+    """Subtract from rows of a variable; repeated indices accumulate. See `scatter_update`.
 
     Args:
       ref, indices, updates, use_locking: as for `scatter_update`.
@@ -433,7 +433,7 @@ def scatter_mul(
 def scatter_div(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Divide rows of a variable; integers floor. See `scatter_update`.
+    """Divide rows of a variable; integers are rounded down. See `scatter_update`.
 
     Args:
       ref, indices, updates, use_locking: as for `scatter_update`.
@@ -451,7 +451,7 @@ def scatter_div(
 def scatter_min(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Lower rows of a variable to the minimum with the updates. See `scatter_update`.
+    """Replace rows of a variable by their minimum with the updates. See `scatter_update`.
 
     Args:
       ref, indices, updates, use_locking: as for `scatter_update`.
@@ -469,7 +469,7 @@ def scatter_min(
 def scatter_max(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Raise rows of a variable to the maximum with the updates. See `scatter_update`.
+    """Replace rows of a variable by their maximum with the updates. See `scatter_update`.
 
     Args:
       ref, indices, updates, use_locking: as for `scatter_update`.
@@ -493,9 +493,9 @@ def scatter_nd_update(
       ref: a variable of shape (N0, N1, ...).
       indices: int32 or int64, shape (..., K) with K at most the variable's rank.
       updates: shape `indices.shape[:-1] + ref.shape[K:]`.
-      use_locking: accepted for compatibility; an update is never torn.
-    Returns: the variable after that.
-    Raises (when it runs): InvalidArgumentError: an index is out of range.
+      use_locking: accepted and ignored; updates are always atomic.
+    Returns: the variable after the update.
+    Raises (at run time): InvalidArgumentError: an index is out of range.
 
     Examples:
       >>> x = wf.Variable([1, 2, 3])
@@ -510,7 +510,7 @@ def scatter_nd_update(
 def scatter_nd_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Add to slices of a variable; equal indices add up. See `scatter_nd_update`.
+    """Add to slices of a variable; repeated indices accumulate. See `scatter_nd_update`.
 
     Args:
       ref, indices, updates, use_locking: as for `scatter_nd_update`.
@@ -528,7 +528,7 @@ def scatter_nd_add(
 def scatter_nd_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Subtract from slices of a variable; equal indices add up. See `scatter_nd_update`.
+    """Subtract from slices of a variable; repeated indices accumulate. See `scatter_nd_update`.
 
     Args:
       ref, indices, updates, use_locking: as for `scatter_nd_update`.

@@ -1,7 +1,7 @@
 """Random numbers with their state in a variable, and permutations of indices.
 
-The state is three int64 numbers: a counter of 128 bits, low half first, and the key. An op reads
-it, moves it on and draws in between, so that no two draws overlap.
+The state is three int64 numbers: a 128-bit counter, low half first, and the key. An op reads the
+state and advances it by the numbers that it generates, so that streams never overlap.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ register_op(
     {},
     _skipped,
     traits=WRITES,
-    doc="Moves the state on as drawing delta numbers does.",
+    doc="Advances the state as if delta numbers were generated.",
 )
 register_op(
     "RngReadAndSkip",
@@ -106,7 +106,7 @@ register_op(
     {},
     _read_and_skipped,
     traits=WRITES,
-    doc="The state before it moves on as drawing delta numbers does.",
+    doc="Advances the state as if delta numbers were generated, and returns the previous state.",
 )
 register_op(
     "NonDeterministicInts",
@@ -115,7 +115,7 @@ register_op(
     {"dtype": f"{_INTEGERS} = int64"} | _SHAPE_TYPE,
     lambda node: (shape_rules.vector_as_dims(node.inputs[0], "shape"),),
     traits=WRITES,
-    doc="Integers of the system's entropy, others in each run.",
+    doc="Random integers from the system's entropy, which differ in each run.",
 )
 register_op(
     "RandomIndexShuffle",
@@ -124,21 +124,23 @@ register_op(
     {"rounds": "int = 4", "dtype": _INTEGERS, "Tseed": _INTEGERS},
     _shuffled,
     traits=Traits(differentiable=False),
-    doc="Where a permutation of 0 .. max_index, one for each seed, has index.",
+    doc="The position of index in a permutation of 0 .. max_index determined by the seed.",
 )
 
 
 def random_index_shuffle(
     index: Any, seed: Any, max_index: Any, rounds: int = 4, name: str | None = None
 ) -> Output:
-    """Return the position of `index` in a random order of 0 .. `max_index`, without creating it.
+    """Return the position of `index` in a random permutation of 0 .. `max_index`.
+
+    The permutation is not materialized.
 
     Args:
       index: int32, int64, uint32 or uint64, from 0 to `max_index`.
-      seed: such integers, shape (..., 3); each has a permutation of its own.
+      seed: integers of these types, shape (..., 3); each seed has a separate permutation.
       max_index: the largest index, of the type of `index`; the shapes of `index`, `seed` without
         its last axis, and `max_index` broadcast.
-      rounds: how often the bits are mixed; even, at least 4.
+      rounds: number of mixing rounds; even, at least 4.
     Returns: the dtype of `index`, the broadcast shape.
     Raises: InvalidArgumentError: `rounds` is odd or below 4.
 
@@ -151,10 +153,10 @@ def random_index_shuffle(
 
 
 def index_shuffle(index: Any, seed: Any, max_index: Any) -> Output:
-    """`random_index_shuffle` with 4 rounds.
+    """Apply `random_index_shuffle` with 4 rounds.
 
     Args:
-      index, seed, max_index: as there.
+      index, seed, max_index: as in `random_index_shuffle`.
     Returns: the position of `index`.
 
     Examples:

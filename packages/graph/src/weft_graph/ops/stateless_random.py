@@ -59,7 +59,7 @@ register_op(
     },
     _samples,
     traits=Traits(differentiable=False),
-    doc="Class numbers drawn with the probabilities softmax(logits), per row.",
+    doc="Class indices sampled with the probabilities softmax(logits), per row.",
 )
 register_op(
     "StatelessRandomGammaV2",
@@ -112,14 +112,14 @@ def stateless_multinomial(
     output_dtype: Any = dtypes.int64,
     name: str | None = None,
 ) -> Output:
-    """`multinomial` as a function of `seed`.
+    """Return `multinomial` as a function of `seed`.
 
     Args:
       logits: real, shape (B, C), logarithms of the probabilities up to a constant.
       num_samples: integer of rank 0, N.
       seed: integers, shape (2,).
       output_dtype: int32 or int64.
-    Returns: class numbers, shape (B, N).
+    Returns: class indices, shape (B, N).
 
     Examples:
       >>> wf.random.stateless_multinomial([[0.0, 1.0]], 5, seed=[1, 2]).shape
@@ -136,12 +136,12 @@ def stateless_categorical(
     dtype: Any = dtypes.int64,
     name: str | None = None,
 ) -> Output:
-    """`categorical` as a function of `seed`.
+    """Return `categorical` as a function of `seed`.
 
     Args:
-      logits, num_samples, seed: as of `stateless_multinomial`.
+      logits, num_samples, seed: as in `stateless_multinomial`.
       dtype: int32 or int64.
-    Returns: class numbers, shape (B, N).
+    Returns: class indices, shape (B, N).
 
     Examples:
       >>> wf.random.stateless_categorical([[0.0, 1.0]], 5, seed=[1, 2]).shape
@@ -158,7 +158,7 @@ def stateless_gamma(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """`random_gamma` as a function of `seed`.
+    """Return `random_gamma` as a function of `seed`.
 
     Gradients flow to `beta` only.
 
@@ -185,7 +185,7 @@ def stateless_gamma(
 def stateless_poisson(
     shape: Any, seed: Any, lam: Any, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Output:
-    """`random_poisson` as a function of `seed`.
+    """Return `random_poisson` as a function of `seed`.
 
     Args:
       shape: shape of the result, to which the rates broadcast.
@@ -210,14 +210,14 @@ def stateless_binomial(
     output_dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Output:
-    """Draw binomial numbers of successes as a function of `seed`.
+    """Return binomially distributed random numbers as a function of `seed`.
 
     Args:
       shape: shape of the result, to which the parameters broadcast.
       seed: integers, shape (2,).
-      counts: how many tries there are, not negative.
-      probs: of success, in [0, 1].
-      output_dtype: of the result: floating, int32 or int64.
+      counts: numbers of trials, not negative.
+      probs: probabilities of success, in [0, 1].
+      output_dtype: element type of the result: floating, int32 or int64.
     Returns: shape `shape`.
 
     Examples:
@@ -240,13 +240,13 @@ def stateless_parameterized_truncated_normal(
     maxvals: Any = 2.0,
     name: str | None = None,
 ) -> Output:
-    """Return normal numbers between bounds, as a function of `seed`.
+    """Return truncated normal random numbers as a function of `seed`.
 
     Args:
       shape: shape of the result, to which the parameters broadcast.
       seed: integers, shape (2,).
-      means, stddevs: of the distribution that is cut, of one floating type.
-      minvals, maxvals: the bounds, not those of the standard normal distribution.
+      means, stddevs: parameters of the distribution before truncation, of the same floating type.
+      minvals, maxvals: bounds of the result (not of the standardized distribution).
     Returns: shape `shape`.
 
     Examples:
@@ -263,8 +263,8 @@ def stateless_split(seed: Any, num: int = 2, alg: str = "auto_select") -> Output
 
     Args:
       seed: int32 or int64, shape (2,).
-      num: how many.
-      alg: has no effect, as there is one algorithm.
+      num: number of seeds.
+      alg: no effect, because there is only one algorithm.
     Returns: the dtype of `seed`, shape (num, 2).
 
     Examples:
@@ -285,7 +285,7 @@ def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Output:
     Args:
       seed: int32 or int64, shape (2,).
       data: int32 or int64, rank 0.
-      alg: has no effect, as there is one algorithm.
+      alg: no effect, because there is only one algorithm.
     Returns: the dtype of `seed`, shape (2,).
 
     Examples:
@@ -307,7 +307,7 @@ def stateless_shuffle(
     Args:
       value: any type, rank at least 1.
       seed: int32 or int64, shape (2,).
-      alg: has no effect, as there is one algorithm.
+      alg: no effect, because there is only one algorithm.
     Returns: shape and dtype of `value`.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Ops that planning adds to the graphs of steps; no program makes them."""
+"""Ops that planning adds to the graphs of steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ register_op(
     attrs={"T": "type", **_TRANSFER},
     shape=lambda node: [],
     traits=Traits(state=State.WRITES, role=Role.SEND, asynchronous=True, cost=free),
-    doc="Hands a value to the device that receives it under the same name.",
+    doc="Sends a value to the device whose Receive has the same name.",
 )
 
 register_op(
@@ -36,7 +36,7 @@ register_op(
     attrs={"tensor_type": "type", **_TRANSFER},
     shape=lambda node: [None],
     traits=Traits(state=State.WRITES, role=Role.RECEIVE, asynchronous=True, cost=free),
-    doc="The value of the Send of the same name; dead if that was.",
+    doc="The value of the Send of the same name; dead if that was dead.",
 )
 
 register_op(
@@ -61,7 +61,7 @@ register_op(
     attrs={"T": "type", "index": "int >= 0"},
     shape=lambda node: [],
     traits=Traits(state=State.WRITES, cost=free),
-    doc="In the durable form of a part: what is returned at a position of the signature.",
+    doc="In the serialized form of a part: the value returned at an index of the signature.",
 )
 
 register_op(
@@ -80,10 +80,9 @@ register_op(
 )
 
 DEPTH: Final = "_depth"
-"""Attribute of a Receive: how many transfers come one after the other, with it as the last.
-
-And of an Exit: how many come before it, within its loop too.
+"""Attribute of a Receive: the number of transfers in sequence up to this one. For an Exit: the
+number before it, including those in its loop.
 """
 
 GUARD: Final = "_guard"
-"""Attribute of a Receive whose value may be dead: the number of the guard that it had there."""
+"""Attribute of a Receive whose value may be dead: the number of its guard at the sender."""

@@ -50,7 +50,7 @@ def _decode_padded_raw_shape(node: NodeSpec) -> Sequence[Dims]:
 def num_padded(length: int, size: int) -> int:
     """Return the number of elements of `size` bytes in `length` bytes.
 
-    Raises: InvalidArgumentError: it is not positive, or no multiple of the size.
+    Raises: InvalidArgumentError: it is not positive, or not a multiple of the size.
     """
     if length < 1 or length % size:
         raise errors.InvalidArgumentError(
@@ -182,7 +182,7 @@ register_op(
     },
     _decode_padded_raw_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="The bytes of strings as numbers, cut or filled with zeros to one length.",
+    doc="The bytes of strings as numbers, truncated or padded with zeros to the same length.",
 )
 
 # ---------------------------------------------------------------------------------- functions
@@ -194,12 +194,12 @@ def string_to_number(
     name: str | None = None,
     input: Any = None,
 ) -> Output:
-    """Return numbers from their decimal notation.
+    """Parse numbers in decimal notation.
 
     Args:
       string_tensor: strings of any shape; `input` is its newer name.
       out_type: float32, float64, int32 or int64.
-    Raises: InvalidArgumentError: at run time, if a string is not a number or out of range.
+    Raises: InvalidArgumentError: at run time, a string is not a number or is out of range.
 
     Examples:
       >>> wf.Session().run(wf.string_to_number(["1.5"]))
@@ -218,14 +218,15 @@ def as_string(
     fill: str = "",
     name: str | None = None,
 ) -> Output:
-    """Return numbers in decimal notation.
+    """Format numbers in decimal notation.
 
     Args:
       input: numbers or bools of any shape.
       precision: digits after the point, for floats.
-      scientific, shortest: exponents always, or where shorter; not both.
+      scientific, shortest: use exponents always, or if shorter; not both.
       width, fill: pad at the left with `fill` (a space, or "0") to `width`.
-    Raises: InvalidArgumentError: `scientific` and `shortest`, or a fill that is not a single byte.
+    Raises: InvalidArgumentError: `scientific` and `shortest` are combined, or `fill` is not a
+    single byte.
 
     Examples:
       >>> wf.Session().run(wf.as_string([1, 2]))
@@ -248,7 +249,7 @@ def as_string(
 def string_to_hash_bucket(
     string_tensor: Any = None, num_buckets: int = 1, name: str | None = None, input: Any = None
 ) -> Output:
-    """Return a bucket in [0, num_buckets) for each string: int64; new programs use the fast one.
+    """Return a bucket in [0, num_buckets) for each string; new programs use the fast variant.
 
     Args:
       string_tensor: string, any shape.
@@ -265,7 +266,7 @@ def string_to_hash_bucket(
 
 
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Output:
-    """Return a bucket in [0, num_buckets) for each string: int64, stable over processes and time.
+    """Return a bucket in [0, num_buckets) for each string, stable across processes and versions.
 
     Args:
       input: string, any shape.
@@ -288,7 +289,7 @@ def string_to_hash_bucket_strong(
     Args:
       input: string, any shape.
       num_buckets: a positive int.
-      key: two ints of 64 bits, kept secret.
+      key: two secret 64-bit ints.
     Returns: int64, shape of `input`, in [0, num_buckets).
     Raises: InvalidArgumentError: the key is not two integers.
 
@@ -304,13 +305,13 @@ def string_to_hash_bucket_strong(
 
 
 def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Output:
-    """Return a fingerprint of each row: equal rows have equal ones, today and tomorrow.
+    """Return a fingerprint of each row, stable across processes and versions.
 
     Args:
-      data: any type but handles, shape (n, ...).
+      data: any type except handles, shape (n, ...).
       method: "farmhash64".
     Returns: uint8, shape (n, 8).
-    Raises: InvalidArgumentError: `data` has rank 0, or the method is another.
+    Raises: InvalidArgumentError: `data` has rank 0, or the method is unknown.
 
     Examples:
       >>> wf.Session().run(wf.fingerprint(["a", "b"]))[0]
@@ -324,7 +325,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Out
 
     Args:
       input: string, any shape.
-      pad: whether the length becomes a multiple of 4.
+      pad: pad the length to a multiple of 4.
 
     Examples:
       >>> wf.Session().run(wf.encode_base64(["weft"]))
@@ -353,13 +354,13 @@ def string_format(
     summarize: int = 3,
     name: str | None = None,
 ) -> Output:
-    """Return a template with its placeholders replaced by tensors: string, rank 0.
+    """Replace the placeholders of a template by tensors: string, rank 0.
 
     Args:
       template: text with one placeholder per tensor.
       inputs: a tensor or a list of them.
-      summarize: how many elements at each end of every axis are shown; -1 for all.
-    Raises: InvalidArgumentError: there are more or fewer tensors than placeholders.
+      summarize: number of elements to show at both ends of every axis; -1 for all.
+    Raises: InvalidArgumentError: the numbers of tensors and placeholders differ.
 
     Examples:
       >>> wf.Session().run(wf.strings.format("losses: {}", wf.constant([1, 2])))
@@ -383,15 +384,17 @@ def decode_raw(
     bytes: Any = None,
     fixed_length: Any = None,
 ) -> Output:
-    r"""Return the bytes of strings as numbers: a last axis of (length / size of the type) elements.
+    r"""Convert the bytes of strings to numbers, along a new last axis.
 
     Args:
-      input_bytes: strings of one length, any shape; `bytes` is the deprecated name.
+      input_bytes: strings of the same length, any shape; `bytes` is the deprecated name.
       out_type: element type.
-      little_endian: whether numbers begin with the byte of the lowest digits.
-      fixed_length: bytes of each string, a multiple of the type's size, rank 0; shorter strings
-        are filled with zeros, and longer ones are cut. By default strings must have one length.
-    Raises: InvalidArgumentError: at run time, if lengths differ or are not multiple of the size.
+      little_endian: True if the least significant byte is first.
+      fixed_length: length in bytes, a multiple of the type's size, rank 0; shorter strings are
+        padded with zeros, and longer ones are truncated. By default strings must have the same
+        length.
+      Raises: InvalidArgumentError: at run time, lengths differ or are not multiples of the type's
+        size.
 
     Examples:
       >>> wf.Session().run(wf.decode_raw(wf.constant(b"\x01\x02"), wf.uint8))

@@ -1,4 +1,4 @@
-"""Joins of strings in rows: n-grams, and unsorted segments."""
+"""Joining of strings: n-grams, and unsorted segments."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ register_op(
     },
     _segment_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="The strings of each segment as one.",
+    doc="The joined strings of each segment.",
 )
 register_op(
     "StringNGrams",
@@ -83,16 +83,16 @@ register_op(
 def unsorted_segment_join(
     inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
 ) -> Output:
-    """Return the strings of each segment as one.
+    """Join the strings of each segment.
 
     Args:
       inputs: string, shape (*S, *R).
-      segment_ids: int32 or int64, shape S, of rank 1 at least: the segment of each part.
+      segment_ids: int32 or int64, shape S, rank at least 1: the segment of each part.
       num_segments: int32 or int64, shape ().
-      separator: what is put between them.
+      separator: text between the strings.
       name: name of the node.
-    Returns: string, shape (num_segments, *R); empty where nothing belongs to a segment.
-    Raises (when it runs): InvalidArgumentError: an id is not in [0, num_segments).
+    Returns: string, shape (num_segments, *R); empty for segments without parts.
+    Raises (at run time): InvalidArgumentError: an id is not in [0, num_segments).
 
     Examples:
       >>> joined = wf.strings.unsorted_segment_join(["a", "b", "c"], [0, 1, 0], 2, separator="+")
@@ -112,19 +112,19 @@ def ngrams(
     preserve_short_sequences: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Return each n strings that follow each other, joined.
+    """Return the n-grams of rows of strings, joined.
 
     Args:
       data: string, shape (..., k), Tensor or RaggedTensor.
-      ngram_width: n, or several: those of the first come first in each row.
+      ngram_width: n, or several widths, whose n-grams follow each other in each row.
       separator: what is put between the strings.
-      pad_values: what stands before and behind each row: a string, or two; None for nothing.
-      padding_width: how often; n - 1 times by default, and no more than that.
-      preserve_short_sequences: of a row that is too short for any, take all of it as one.
+      pad_values: padding before and after each row: a string, or two; None for no padding.
+      padding_width: number of padding strings; n - 1 by default, which is also the maximum.
+      preserve_short_sequences: return a row that is shorter than all widths as one n-gram.
       name: name of the node.
-    Returns: string, shape (..., number of n-grams), of the kind of `data`.
-    Raises: InvalidArgumentError: a number is not positive, `data` has rank 0 or an unknown one, or
-      there is a `padding_width` without `pad_values`.
+    Returns: string, shape (..., number of n-grams), a Tensor or RaggedTensor like `data`.
+    Raises: InvalidArgumentError: a number is not positive, the rank of `data` is 0 or unknown, or
+      `padding_width` is set without `pad_values`.
 
     Examples:
       >>> wf.Session().run(wf.strings.ngrams(["a", "b", "c"], 2))

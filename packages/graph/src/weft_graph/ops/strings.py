@@ -1,4 +1,4 @@
-"""Operations on strings, which are sequences of bytes: joining, cutting, matching."""
+"""Ops on strings, which are sequences of bytes: joining, splitting, matching."""
 
 from __future__ import annotations
 
@@ -190,11 +190,11 @@ register_op(
 
 
 def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Output:
-    """Return strings concatenated element by element.
+    """Concatenate strings elementwise.
 
     Args:
-      inputs: strings of one shape, or of rank 0, which are repeated.
-      separator: what comes between them.
+      inputs: strings of the same shape; those of rank 0 are repeated.
+      separator: text between the strings.
 
     Examples:
       >>> wf.Session().run(wf.string_join([["a"], ["b"]], "-"))
@@ -212,13 +212,13 @@ def reduce_join(
     reduction_indices: Any = None,
     keepdims: bool | None = None,
 ) -> Output:
-    """Return strings joined along axes, in the order in which the axes are given.
+    """Join strings along axes, in the order of `axis`.
 
     Args:
       inputs: strings of any shape.
-      axis: axes to join along; by default all, the last first.
-      keepdims: keep them with size 1; `keep_dims` is a deprecated name.
-      separator: what comes between the strings.
+      axis: axes to join along; by default all, starting with the last.
+      keepdims: keep these axes with size 1; `keep_dims` is a deprecated name.
+      separator: text between the strings.
       reduction_indices: deprecated name of `axis`.
 
     Examples:
@@ -240,7 +240,7 @@ def reduce_join(
 
 
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Output:
-    """Return the number of bytes, or with unit "UTF8_CHAR" of code points: int32.
+    """Return the number of bytes, or of code points with unit "UTF8_CHAR": int32.
 
     Args:
       input: string, any shape.
@@ -254,12 +254,12 @@ def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Ou
 
 
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Output:
-    """`len` bytes (or code points) of each string from `pos` on; negative `pos` is from the end.
+    """Return `len` bytes or code points of each string from `pos` on; negative: from the end.
 
     Args:
       input: strings; broadcast with `pos`.
-      pos, len: integers of one type and shape.
-    Raises: InvalidArgumentError: at run time, if `pos` is outside of a string.
+      pos, len: integers of the same type and shape.
+      Raises: InvalidArgumentError: at run time, `pos` is outside of a string.
 
     Examples:
       >>> wf.Session().run(wf.substr(["weft"], 1, 2))
@@ -281,10 +281,11 @@ def string_split(
     Args:
       source: strings, shape (n,).
       sep: string of rank 0, a space by default; `delimiter` is its deprecated name.
-      skip_empty: leave out parts that are empty.
+      skip_empty: skip empty parts.
       result_type: "SparseTensor" or "RaggedTensor".
-    Returns: strings of dense shape (n, most parts), or a RaggedTensor of shape (n, (parts)).
-    Raises: InvalidArgumentError: another `result_type`.
+    Returns: strings of dense shape (n, largest number of parts), or a RaggedTensor of shape (n,
+      (parts)).
+    Raises: InvalidArgumentError: `result_type` is unknown.
 
     Examples:
       >>> wf.Session().run(wf.string_split(["a b", "c"]).values)
@@ -305,7 +306,7 @@ def string_split(
 def _is_ragged_result(result_type: str) -> bool:
     """Return True if rows of strings are returned as a RaggedTensor.
 
-    Raises: InvalidArgumentError: there is no such kind.
+    Raises: InvalidArgumentError: the result type is unknown.
     """
     if result_type not in ("SparseTensor", "RaggedTensor"):
         raise errors.InvalidArgumentError(
@@ -317,13 +318,13 @@ def _is_ragged_result(result_type: str) -> bool:
 def string_split_v2(
     source: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None
 ) -> SparseTensor:
-    """Return strings split at a separator as Python's `str.split` does.
+    """Split strings at a separator like Python's `str.split`.
 
     Args:
       source: strings, shape (n,).
-      sep: string of rank 0; whitespace where it is empty or not given.
-      maxsplit: the most splits; -1 for all.
-    Returns: strings of dense shape (n, most parts).
+      sep: string of rank 0; whitespace if it is empty or None.
+      maxsplit: largest number of splits; -1 for no limit.
+      Returns: strings of dense shape (n, largest number of parts).
     """
     inputs = [source, "" if sep is None else sep]
     indices, values, shape = create("StringSplitV2", inputs, {"maxsplit": maxsplit}, name).outputs
@@ -331,7 +332,7 @@ def string_split_v2(
 
 
 def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Output:
-    """Lower case: of ASCII letters, or with encoding "utf-8" of all.
+    """Convert ASCII letters, or all letters with encoding "utf-8", to lower case.
 
     Args:
       input: string, any shape.
@@ -345,7 +346,7 @@ def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Out
 
 
 def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Output:
-    """Return upper case: of ASCII letters, or with encoding "utf-8" of all.
+    """Convert ASCII letters, or all letters with encoding "utf-8", to upper case.
 
     Args:
       input: string, any shape.
@@ -359,7 +360,7 @@ def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Out
 
 
 def string_strip(input: Any, name: str | None = None) -> Output:
-    """Return whitespace removed at both ends.
+    """Remove whitespace at both ends.
 
     Args:
       input: string, any shape.
@@ -375,16 +376,16 @@ def string_strip(input: Any, name: str | None = None) -> Output:
 def regex_replace(
     input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Output:
-    r"""Return matches of a regular expression replaced.
+    r"""Replace matches of a regular expression.
 
     Args:
       input: strings of any shape.
       pattern: string, rank 0: a regular expression of RE2, matched against UTF-8.
       rewrite: string, rank 0; \1 to \9 are groups, \0 is the match, and two backslashes are one.
-      replace_global: all matches, not only the first.
+      replace_global: replace all matches, not only the first.
     Returns: string, shape of `input`.
-    Raises (when it runs): InvalidArgumentError: `pattern` is not a regular expression, or `rewrite`
-      refers to a group that it lacks.
+    Raises (at run time): InvalidArgumentError: `pattern` is not a regular expression, or `rewrite`
+      refers to a missing group.
 
     Examples:
       >>> wf.Session().run(wf.regex_replace(["a1b2"], "[0-9]", ""))
@@ -398,13 +399,13 @@ def regex_replace(
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Output:
-    """Return True where a string matches a regular expression as a whole.
+    """Return True where a whole string matches a regular expression.
 
     Args:
       input: string, any shape.
       pattern: string, rank 0: a regular expression of RE2, matched against UTF-8.
     Returns: bool, shape of `input`.
-    Raises (when it runs): InvalidArgumentError: `pattern` is not a regular expression.
+    Raises (at run time): InvalidArgumentError: `pattern` is not a regular expression.
 
     Examples:
       >>> wf.Session().run(wf.strings.regex_full_match(["a1", "1a"], "[a-z][0-9]"))
@@ -423,13 +424,13 @@ def split(
     source: Any = None,
     name: str | None = None,
 ) -> Any:
-    """`string_split_v2` by its newer name.
+    """Split strings at a separator; newer name of `string_split_v2`.
 
     Args:
       source: deprecated name of `input`.
-      result_type: "SparseTensor" or "RaggedTensor"; of this kind `input` may have any rank, or be
-        ragged itself.
-    Raises: InvalidArgumentError: another kind of result is asked for.
+      result_type: "SparseTensor" or "RaggedTensor"; for the latter, `input` may have any rank or be
+        ragged.
+      Raises: InvalidArgumentError: `result_type` is unknown.
 
     Examples:
       >>> wf.Session().run(wf.strings.split(["a b", "c"])).values

@@ -1,7 +1,7 @@
-"""Arrays that one step writes and reads; `weft_graph.control_flow.tensor_array` shows them.
+"""Ops of TensorArrays, which one step writes and reads.
 
-Each op that changes an array or looks at it takes the `flow` that the last change gave, a float32
-of rank 0 whose value means nothing: it is what puts them in order.
+`weft_graph.control_flow.tensor_array` has the public class. Each op that uses an array has an input
+`flow` from the last change, a float32 of rank 0 whose value is unused: it orders the ops.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _GRADIENTS = ("TensorArrayGradV3", "TensorArrayGradWithShape")
 def array_dims(handle: Output, dtype: DType) -> Dims:
     """Return the declared element shape of the array behind a handle, if known.
 
-    Raises: InvalidTypeError: it holds another type than `dtype`, or is no TensorArray.
+    Raises: InvalidTypeError: the element type is not `dtype`, or the handle is not one of a
+    TensorArray.
     """
     node = producer(handle)
     lead: Dims = ()
@@ -67,7 +68,7 @@ def _check_element(node: NodeSpec, dims: Dims) -> None:
 
 
 def _rows(value: Output, count: Output) -> Dims:
-    """Return the shape of a value's rows after checking their number against `count`."""
+    """Return the shape of a value's rows, after checking that there are `count` rows."""
     (num_indices,) = with_rank(count.dims, 1, "indices")
     dims = with_rank_at_least(value.dims, 1, "the value")
     if dims is None:
@@ -77,7 +78,7 @@ def _rows(value: Output, count: Output) -> Dims:
 
 
 def piece_sizes(dims: Dims, lengths: Output) -> list[int] | None:
-    """Return the lengths that a value of a shape is split into, where they are known.
+    """Return the static lengths into which a value is split.
 
     Raises: InvalidArgumentError: one is negative, or they do not add up to the first size.
     """
@@ -191,7 +192,7 @@ register_op(
     },
     _array_shape,
     traits=Traits(state=State.STEP, role=Role.TENSOR_ARRAY, differentiable=False),
-    doc="A new array, which lives as long as somebody holds its handle.",
+    doc="A new array, which exists as long as its handle.",
 )
 register_op(
     "TensorArrayGradV3",
@@ -200,7 +201,7 @@ register_op(
     {"source": "string"},
     _gradient_shape,
     traits=Traits(state=State.STEP),
-    doc="The array of gradients of an array's elements; one for each source. Writes to it add up.",
+    doc="The gradient array of an array, one for each source. Writes to it are summed.",
 )
 register_op(
     "TensorArrayGradWithShape",
@@ -209,7 +210,7 @@ register_op(
     {"source": "string"},
     _gradient_with_shape_shape,
     traits=Traits(state=State.STEP),
-    doc="As TensorArrayGradV3, for gradients that have more axes in front than the elements.",
+    doc="Like TensorArrayGradV3, for gradients with additional leading axes.",
 )
 register_op(
     "TensorArrayWriteV3",
@@ -227,7 +228,7 @@ register_op(
     {"dtype": "type"},
     _read_shape,
     traits=Traits(state=State.STEP, cost=free),
-    doc="An element.",
+    doc="Reads an element.",
 )
 register_op(
     "TensorArrayGatherV3",
@@ -254,7 +255,7 @@ register_op(
     {"dtype": "type", "element_shape_except0": "shape = unknown"},
     _concat_shape,
     traits=Traits(state=State.STEP),
-    doc="All elements joined along their first axis, and their sizes there.",
+    doc="All elements concatenated along their first axis, and their sizes along it.",
 )
 register_op(
     "TensorArraySplitV3",
@@ -263,7 +264,7 @@ register_op(
     {"T": "type"},
     _split_shape,
     traits=Traits(state=State.STEP),
-    doc="Stores pieces of a value, cut along its first axis, as elements.",
+    doc="Splits a value along its first axis, and stores the pieces as elements.",
 )
 register_op(
     "TensorArraySizeV3",
@@ -278,7 +279,7 @@ register_op(
     ("handle: resource",),
     (),
     traits=Traits(state=State.STEP, differentiable=False),
-    doc="Drops what an array holds; later uses are errors.",
+    doc="Releases the contents of an array; later uses are errors.",
 )
 
 # --------------------------------------------------------------------------- functions
@@ -298,16 +299,16 @@ def tensor_array_v3(
     tensor_array_name: str = "",
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """Return a new array each time it runs: its handle, and the flow to begin with.
+    """Create a new array each time it runs; return its handle and the initial flow.
 
     Args:
       size: int32, rank 0, at least 0.
       dtype: element type.
-      element_shape: what the shape of every element must fit; unknown by default.
-      dynamic_size: let a write beyond the end make it longer.
-      clear_after_read: let a read take the element out of the array.
-      identical_element_shapes: require all elements to have one shape.
-      tensor_array_name: for messages; the node's name by default.
+      element_shape: shape with which every element must be compatible; unknown by default.
+      dynamic_size: grow the array on writes beyond the end.
+      clear_after_read: remove an element when it is read.
+      identical_element_shapes: require all elements to have the same shape.
+      tensor_array_name: name in messages; the node's name by default.
     Raises: InvalidArgumentError: `size` is negative.
     """
     attrs = {
@@ -325,15 +326,15 @@ def tensor_array_v3(
 def tensor_array_grad_v3(
     handle: Any, flow_in: Any, source: str, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Return the handle and flow of the array that gradients of an array's elements go to.
+    """Return the handle and flow of an array's gradient array.
 
-    It is made when it is first asked for; then the forward array can no longer grow. Elements that
-    are never written read as zeros of the shape of the forward ones.
+    It is created at the first use; then the forward array can no longer grow. Unwritten elements
+    read as zeros of the shape of the forward elements.
 
     Args:
-      handle: of the forward array, which may be such an array itself.
-      flow_in: orders it after the writes to the forward array.
-      source: tells the gradient arrays of one forward array apart.
+      handle: handle of the forward array, which may itself be a gradient array.
+      flow_in: flow after the writes to the forward array.
+      source: name that distinguishes several gradient arrays of one forward array.
     """
     node = create("TensorArrayGradV3", [handle, flow_in], {"source": source}, name)
     return node.outputs[0], node.outputs[1]
@@ -342,10 +343,10 @@ def tensor_array_grad_v3(
 def tensor_array_grad_with_shape(
     handle: Any, flow_in: Any, shape_to_prepend: Any, source: str, name: str | None = None
 ) -> tuple[Output, Output]:
-    """`tensor_array_grad_v3` with more axes in front of the shape of each element.
+    """Return `tensor_array_grad_v3` with additional leading axes of each element.
 
     Args:
-      shape_to_prepend: int32, rank 1: their sizes.
+      shape_to_prepend: int32, rank 1: sizes of the leading axes.
     """
     inputs = [handle, flow_in, shape_to_prepend]
     node = create("TensorArrayGradWithShape", inputs, {"source": source}, name)
@@ -355,13 +356,13 @@ def tensor_array_grad_with_shape(
 def tensor_array_write_v3(
     handle: Any, index: Any, value: Any, flow_in: Any, name: str | None = None
 ) -> Output:
-    """Store an element; returns the new flow.
+    """Store an element; return the new flow.
 
     Args:
       index: int32, rank 0.
       value: the array's element type and element shape; it is not copied.
-    Raises (when it runs): InvalidArgumentError: `index` is out of range or was written before, or
-      the shape does not fit.
+    Raises (at run time): InvalidArgumentError: `index` is out of range or was written before, or
+      the shape does not match.
     """
     return out("TensorArrayWriteV3", [handle, index, value, flow_in], None, name)
 
@@ -373,9 +374,9 @@ def tensor_array_read_v3(
 
     Args:
       index: int32, rank 0.
-    Returns: zeros for an element that was never written, where the element shape is known.
-    Raises (when it runs): InvalidArgumentError: `index` is out of range or was read before, or
-      nothing is known of the element.
+    Returns: the element; zeros if it was never written and the element shape is known.
+    Raises (at run time): InvalidArgumentError: `index` is out of range or was read before, or the
+    element was never written and its shape is unknown.
     """
     return out("TensorArrayReadV3", [handle, index, flow_in], {"dtype": _type(dtype)}, name)
 
@@ -388,13 +389,13 @@ def tensor_array_gather_v3(
     element_shape: Any = None,
     name: str | None = None,
 ) -> Output:
-    """Return elements stacked along a new first axis.
+    """Stack elements along a new first axis.
 
     Args:
       indices: int32, shape (N,).
-      element_shape: what is known of the elements' shape; needed when N is 0.
+      element_shape: static shape of the elements; required if N is 0.
     Returns: shape (N, *element_shape).
-    Raises (when it runs): InvalidArgumentError: as for a read, or shapes differ.
+    Raises (at run time): InvalidArgumentError: as for a read, or shapes differ.
     """
     attrs = {"dtype": _type(dtype), "element_shape": as_dims(element_shape)}
     return out("TensorArrayGatherV3", [handle, indices, flow_in], attrs, name)
@@ -403,12 +404,12 @@ def tensor_array_gather_v3(
 def tensor_array_scatter_v3(
     handle: Any, indices: Any, value: Any, flow_in: Any, name: str | None = None
 ) -> Output:
-    """Store rows as elements; returns the new flow.
+    """Store rows as elements; return the new flow.
 
     Args:
       indices: int32, shape (N,).
       value: shape (N, *element_shape).
-    Raises (when it runs): InvalidArgumentError: as for a write.
+    Raises (at run time): InvalidArgumentError: as for a write.
     """
     return out("TensorArrayScatterV3", [handle, indices, value, flow_in], None, name)
 
@@ -420,12 +421,13 @@ def tensor_array_concat_v3(
     element_shape_except0: Any = None,
     name: str | None = None,
 ) -> tuple[Output, Output]:
-    """Return all elements joined along their first axis.
+    """Concatenate all elements along their first axis.
 
     Args:
-      element_shape_except0: what is known of their other sizes; needed when there is no element.
-    Returns: the whole, and the first size of each element: int64, shape (size,).
-    Raises (when it runs): InvalidArgumentError: as for a read, shapes differ in the other axes, or
+      element_shape_except0: their static shape without the first axis; required if there are no
+        elements.
+      Returns: the concatenation, and the first size of each element: int64, shape (size,).
+    Raises (at run time): InvalidArgumentError: as for a read, shapes differ in the other axes, or
       elements have rank 0.
     """
     attrs = {"dtype": _type(dtype), "element_shape_except0": as_dims(element_shape_except0)}
@@ -436,12 +438,12 @@ def tensor_array_concat_v3(
 def tensor_array_split_v3(
     handle: Any, value: Any, lengths: Any, flow_in: Any, name: str | None = None
 ) -> Output:
-    """Store pieces of a value as elements; returns the new flow.
+    """Split a value and store the pieces as elements; return the new flow.
 
     Args:
       value: rank at least 1.
       lengths: int64, shape (size,): sizes of the pieces along the first axis.
-    Raises (when it runs): InvalidArgumentError: as for a write, `lengths` do not add up to the
+    Raises (at run time): InvalidArgumentError: as for a write, `lengths` do not add up to the
       value's first size, or their number is not that of the elements.
     """
     return out("TensorArraySplitV3", [handle, value, lengths, flow_in], None, name)

@@ -1,8 +1,8 @@
 """Update rules of optimizers: one op changes a variable and its slots together.
 
 Each rule is declared in up to four forms, as in TensorFlow: `Apply*` on reference variables,
-`ResourceApply*` on resource variables, and both again as `SparseApply*` for gradients that touch
-only some rows.  The formulas are in the documentation of the ops.
+`ResourceApply*` on resource variables, and both also as `SparseApply*` for gradients of only some
+rows.  The formulas are in the documentation of the ops.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class UpdateRule:
 
     Attributes:
       name: the op type without its prefix.
-      flops: operations for each element of the gradient.
-      states: the variables it changes, in order.
+      flops: operations per element of the gradient.
+      states: the variables that it updates, in order.
       dense: the other inputs of `Apply*`, in order.
-      sparse: the other inputs of `SparseApply*`, in order; empty when there is no such op.
-      attrs: attributes beside T, Tindices and use_locking.
+      sparse: the other inputs of `SparseApply*`, in order; empty if there is no such op.
+      attrs: attributes besides T, Tindices and use_locking.
       doc: the formula.
     """
 
@@ -290,17 +290,18 @@ def apply_update(
     attrs: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Node:
-    """Change a variable and its slots by one step of an update rule.
+    """Update a variable and its slots by one step of an update rule.
 
     Args:
       rule: a key of RULES.
       states: the variable and its slots, in the rule's order; all reference variables or all
-        resource variables; one element type, one shape.
-      arguments: the other inputs by name; gradients of the variable's dtype and shape, or, when
-        there are "indices" (int32 or int64, shape (N,)), of shape (N, ...); the rest scalars.
-      attrs: use_locking, and what the rule has besides.
-    Returns: the node; its output, if any, is the reference to the variable.
-    Raises: InvalidArgumentError: shapes do not fit, or an argument is missing.
+        resource variables, of the same element type and shape.
+      arguments: the other inputs by name. Gradients have the variable's dtype and shape, or, if
+        there are "indices" (int32 or int64, shape (N,)), the shape (N, ...); all others are
+        scalars.
+      attrs: use_locking, and further attributes of the rule.
+      Returns: the node; its output, if any, is the reference to the variable.
+      Raises: InvalidArgumentError: shapes do not match, or an argument is missing.
     """
     update_rule = RULES[rule]
     handles = [getattr(state, "handle", None) for state in states]

@@ -1,8 +1,7 @@
-"""The walk through an ensemble of trees as one op, which only executables contain.
+"""Traversal of an ensemble of trees as one op, which exists only in executables.
 
-A graph has it as the call of a function whose body goes down a level at a time, which everybody
-sees through. Where there is a kernel, it takes the place of the call
-(`weft_graph/passes/inline.py`).
+In a graph, it is a call of a function whose body descends one level at a time. If a kernel exists,
+the op replaces the call (`weft_graph/passes/inline.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from weft_tensor.shape import Dims
 WALK: Final = "_TreeLeaves"
 
 TESTS: Final = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
-"""Comparisons of a value with the split of a node."""
+"""Comparison ops of a value and the split of a node."""
 
 
 def _leaves_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -28,7 +27,7 @@ def _leaves_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _walk_cost(sizes: Sizes) -> Cost:
-    """Return some look-ups in each of some ten levels."""
+    """Return a rough estimate: a few lookups in each of about ten levels."""
     samples, trees = dims_at(sizes.outputs, 0, 2)
     return Cost(100.0 * samples * trees, float(sizes.all_bytes))
 

@@ -1,9 +1,9 @@
 """Tridiagonal matrices: products, solutions and eigenvalues.
 
-Their diagonals are given in one of three formats: "compact", a tensor of shape (..., 3, M) with the
-diagonal above, the main one and the one below, where the last element of the first and the first
-element of the last have no effect; "sequence", the three by themselves, of which the outer two may
-have M - 1 elements; or "matrix", of shape (..., M, M), of which the rest has no effect.
+Diagonals have one of three formats. "compact" is a tensor of shape (..., 3, M) with the
+superdiagonal, the main diagonal and the subdiagonal; the last element of the first and the first
+element of the last are ignored. "sequence" is three tensors, of which the outer two may have M - 1
+elements. "matrix" is a tensor of shape (..., M, M), whose other elements are ignored.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ register_op(
     {"T": _TYPES},
     _matmul_shape,
     traits=Traits(cost=computes(lambda sizes: 5 * sizes.elements_out)),
-    doc="The product of a tridiagonal matrix, by its diagonals of shape (..., 1, M), and rhs.",
+    doc="The product of a tridiagonal matrix, passed as diagonals of shape (..., 1, M), and rhs.",
 )
 
 
 def three_diagonals(diagonals: Any, diagonals_format: str) -> list[Output]:
-    """Return the diagonal above, the main one and the one below, all of shape (..., M).
+    """Return the superdiagonal, the main diagonal and the subdiagonal, all of shape (..., M).
 
-    Raises: InvalidArgumentError: there is no such format, or there are not three diagonals.
+    Raises: InvalidArgumentError: the format is unknown, or there are not three diagonals.
     """
     if diagonals_format == "compact":
         return _split_compact(convert_to_tensor(diagonals))
@@ -158,20 +158,20 @@ def tridiagonal_solve(
     partial_pivoting: bool = True,
     perturb_singular: bool = False,
 ) -> Output:
-    """x with A @ x = rhs, for tridiagonal matrices A.
+    """Return x with A @ x = rhs, for tridiagonal matrices A.
 
     Args:
-      diagonals: float32, float64 or complex; of A in the format `diagonals_format`.
-      rhs: same dtype, shape (..., M), or (..., M, K) for K right-hand sides, as it is taken where a
-        rank is not known.
+      diagonals: float32, float64 or complex; diagonals of A in the format `diagonals_format`.
+      rhs: same dtype, shape (..., M), or (..., M, K) for K right-hand sides; the latter is assumed
+        if a rank is unknown.
       diagonals_format: "compact", "sequence" or "matrix".
       transpose_rhs: `rhs` has shape (..., K, M) instead.
       conjugate_rhs: use the complex conjugate of `rhs`.
-      partial_pivoting: exchange rows so that pivots are large; else it is faster, and inaccurate
-        unless the main diagonal dominates.
+      partial_pivoting: use partial pivoting; without it the solver is faster, but inaccurate unless
+        the main diagonal dominates.
       perturb_singular: replace a pivot of 0 by a tiny number.
     Returns: shape (..., M) or (..., M, K).
-    Raises: InvalidArgumentError: the shapes do not fit, or, when run, a matrix is singular.
+    Raises: InvalidArgumentError: the shapes do not match, or, at run time, a matrix is singular.
 
     Examples:
       >>> x = wf.linalg.tridiagonal_solve(
@@ -210,7 +210,7 @@ def _is_vector(value: Output, compact: Output) -> bool:
 def tridiagonal_matmul(
     diagonals: Any, rhs: Any, diagonals_format: str = "compact", name: str | None = None
 ) -> Output:
-    """Return products of tridiagonal matrices and others.
+    """Multiply tridiagonal matrices by dense matrices.
 
     Args:
       diagonals: float32, float64 or complex; in the format `diagonals_format`.
@@ -244,20 +244,20 @@ def eigh_tridiagonal(
     tol: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Return eigenvalues, rising, and eigenvectors of self-adjoint tridiagonal matrices.
+    """Return ascending eigenvalues, and eigenvectors, of self-adjoint tridiagonal matrices.
 
     Args:
       alpha: float32, float64 or complex, shape (..., N): the main diagonal, whose imaginary part is
         ignored.
-      beta: same dtype, shape (..., N - 1): the diagonal below.
-      eigvals_only: give the eigenvalues alone.
+      beta: same dtype, shape (..., N - 1): the subdiagonal.
+      eigvals_only: return only the eigenvalues.
       select: "a", all of them; "i", those with indices `select_range[0]` to `select_range[1]`,
         both included; "v", those in the interval (select_range[0], select_range[1]], for which
         `alpha` must have rank 1.
       select_range: two numbers.
-      tol: has no effect, as all digits are computed.
+      tol: no effect, because all digits are computed.
     Returns: real, shape (..., K), and unless `eigvals_only` the eigenvectors, shape (..., N, K).
-    Raises: InvalidArgumentError: the shapes do not fit, or the selection is none of these.
+    Raises: InvalidArgumentError: the shapes do not match, or the selection is invalid.
 
     Examples:
       >>> np.round(wf.Session().run(wf.linalg.eigh_tridiagonal([2.0, 2.0], [1.0])), 3)
@@ -287,7 +287,7 @@ def eigh_tridiagonal(
 
 
 def _eigen(main: Output, below: Output, with_vectors: bool) -> tuple[Output, Output]:
-    """By the dense matrix, of which the lower triangle is read."""
+    """Compute them from the dense matrix, of which only the lower triangle is read."""
     if main.dims is None:
         raise errors.InvalidArgumentError(f"alpha must have a known rank, got {main!r}")
     outside = [[0, 0]] * (len(main.dims) - 1)

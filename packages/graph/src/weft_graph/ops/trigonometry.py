@@ -170,7 +170,7 @@ def cosh(x: Any, name: str | None = None) -> Output:
 
 
 def tanh(x: Any, name: str | None = None) -> Any:
-    """The hyperbolic tangent; floating or complex, any shape; of a sparse tensor a sparse one.
+    """Return the hyperbolic tangent; floating or complex; a sparse tensor stays sparse.
 
     Args:
       x: floating or complex, any shape.
@@ -229,7 +229,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Output:
     """Return the angle in (-pi, pi] of the point (x, y); floating, broadcast shape.
 
     Args:
-      y, x: floating, of one dtype; their shapes broadcast.
+      y, x: floating, of the same dtype; their shapes broadcast.
     Returns: the broadcast shape and the common dtype.
 
     Examples:

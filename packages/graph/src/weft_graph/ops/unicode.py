@@ -1,4 +1,4 @@
-"""Unicode: strings to code points and back, between encodings, and scripts."""
+"""Unicode: code points, transcoding, and scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, num_elements
 
 LARGEST = 0x10FFFF
-"""The last code point."""
+"""The largest code point."""
 
 # ------------------------------------------------------------------------------ shape rules
 
@@ -75,7 +75,7 @@ register_op(
     {},
     unchanged,
     traits=EACH_ELEMENT,
-    doc="The script of each code point, as ICU numbers them.",
+    doc="The ICU script number of each code point.",
 )
 register_op(
     "UnicodeTranscode",
@@ -89,7 +89,7 @@ register_op(
     },
     _transcode_shape,
     traits=EACH_ELEMENT,
-    doc="Strings in another encoding.",
+    doc="Strings transcoded to another encoding.",
 )
 register_op(
     "UnicodeEncode",
@@ -98,7 +98,7 @@ register_op(
     {**_ERRORS, "output_encoding": _OUTPUT, "Tsplits": _SPLITS},
     _encode_shape,
     traits=NOT_DIFFERENTIABLE,
-    doc="Rows of code points as strings.",
+    doc="Rows of code points encoded as strings.",
 )
 for _op, _more, _rule in (
     ("UnicodeDecode", (), _decode_shape),
@@ -116,7 +116,7 @@ for _op, _more, _rule in (
         },
         _rule,
         traits=NOT_DIFFERENTIABLE,
-        doc="Strings as rows of code points.",
+        doc="Strings decoded to rows of code points.",
     )
 
 
@@ -124,13 +124,13 @@ for _op, _more, _rule in (
 
 
 def unicode_script(input: Any, name: str | None = None) -> Output:
-    """Return the script that each code point belongs to, by ICU's numbers: Latin is 25, Greek 14.
+    """Return the ICU script number of each code point: Latin is 25, Greek 14.
 
     Args:
       input: int32, any shape.
       name: name of the node.
-    Returns: int32, shape of `input`; 0 for characters common to many scripts, -1 for
-      numbers that are not a code point.
+    Returns: int32, shape of `input`; 0 for characters common to many scripts, -1 for integers that
+      are not code points.
 
     Examples:
       >>> wf.Session().run(wf.strings.unicode_script([ord("a"), ord("α"), ord("!")]))
@@ -148,19 +148,19 @@ def unicode_transcode(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Output:
-    r"""Return strings in another encoding.
+    r"""Transcode strings to another encoding.
 
     Args:
       input: string, any shape.
-      input_encoding: its encoding, any that Python knows, such as "UTF-8" or "latin1".
+      input_encoding: its encoding, such as "UTF-8" or "latin1"; any that Python supports.
       output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
-      errors: what to do with malformed input: "replace" or "ignore" it, or fail ("strict").
-      replacement_char: the code point that takes its place.
+      errors: handling of malformed input: "replace" or "ignore" it, or fail ("strict").
+      replacement_char: the code point that replaces it.
       replace_control_characters: treat U+0000 to U+001F as malformed.
       name: name of the node.
     Returns: string, shape of `input`.
-    Raises: InvalidArgumentError: nobody knows the encoding; when it runs, with "strict": the input
-      is malformed.
+    Raises: InvalidArgumentError: the encoding is unknown; at run time with "strict": the input is
+      malformed.
 
     Examples:
       >>> wf.Session().run(wf.strings.unicode_transcode([b"\xe4"], "latin1", "UTF-8"))
@@ -183,17 +183,17 @@ def unicode_encode(
     replacement_char: int = 65533,
     name: str | None = None,
 ) -> Any:
-    r"""Return rows of code points as strings.
+    r"""Encode rows of code points as strings.
 
     Args:
       input: int32, shape (..., n), Tensor or RaggedTensor.
       output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
-      errors: treatment of bytes that are not a code point: "replace", "ignore" or "strict" (fail).
-      replacement_char: the code point that takes its place.
+      errors: handling of integers that are not code points: "replace", "ignore" or "strict" (fail).
+      replacement_char: the code point that replaces it.
       name: name of the node.
     Returns: string, shape (...).
-    Raises: InvalidArgumentError: `input` has rank 0, or the rank is not known; when it runs, with
-      "strict": something is not a code point.
+    Raises: InvalidArgumentError: the rank of `input` is 0 or unknown; at run time with "strict": an
+      integer is not a code point.
 
     Examples:
       >>> wf.Session().run(wf.strings.unicode_encode([[72, 105], [960, 33]], "UTF-8"))

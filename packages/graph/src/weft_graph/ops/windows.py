@@ -1,4 +1,4 @@
-"""The arithmetic of sliding windows, shared by the rules and the kernels of conv and pool."""
+"""Arithmetic of sliding windows, for shape rules and kernels of convolution and pooling."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Pads = Sequence[tuple[int, int]]
 
 
 def channel_axis(data_format: str) -> int:
-    """Return the axis of the channels: 1 in "NCHW" and its kin, the last one in "NHWC"."""
+    """Return the channel axis: 1 in layouts such as "NCHW", else the last one."""
     return data_format.index("C")
 
 
 def spatial_axes(data_format: str) -> tuple[int, ...]:
-    """Return the axes that windows slide over."""
+    """Return the spatial axes, over which windows slide."""
     return tuple(axis for axis, letter in enumerate(data_format) if letter not in "NC")
 
 
@@ -33,9 +33,9 @@ def slide(
 
     Args:
       size: size of the input along the axis.
-      kernel: taps of the window.
-      stride: positions from one window to the next.
-      dilation: positions from one tap to the next.
+      kernel: number of taps of the window.
+      stride: distance between windows.
+      dilation: distance between taps.
       padding: "SAME", "VALID" or "EXPLICIT".
       pads: zeros before and after, for "EXPLICIT".
     Returns: number of windows, zeros before, zeros after.
@@ -80,9 +80,9 @@ def slide_dims(
 
 
 def pairs(explicit: Sequence[int], rank: int) -> Pads:
-    """Return the attribute `explicit_paddings` as (before, after) per axis; zeros when it is empty.
+    """Return the attribute `explicit_paddings` as (before, after) per axis; zeros if it is empty.
 
-    Raises: InvalidArgumentError: it is not two non-negative numbers per axis.
+    Raises: InvalidArgumentError: it does not have two nonnegative numbers per axis.
     """
     if not explicit:
         return ((0, 0),) * rank
@@ -96,9 +96,9 @@ def pairs(explicit: Sequence[int], rank: int) -> Pads:
 def check_attrs(
     op: str, attrs: dict[str, Any], data_format: str, names: Sequence[str] = ("strides",)
 ) -> None:
-    """Check that strides and their like have one positive entry per axis, 1 for batch and channel.
+    """Check that strides or dilations have one positive entry per axis, 1 for batch and channel.
 
-    Raises: InvalidArgumentError: they have not.
+    Raises: InvalidArgumentError: they do not.
     """
     rank = len(data_format)
     fixed = (0, channel_axis(data_format))
@@ -119,7 +119,7 @@ def check_attrs(
 def check_padding(op: str, attrs: dict[str, Any], data_format: str) -> Pads:
     """Return the explicit paddings of a node as pairs.
 
-    Raises: InvalidArgumentError: they do not go with `padding`, or pad batch or channels.
+    Raises: InvalidArgumentError: they contradict `padding`, or pad the batch or channel axis.
     """
     explicit = attrs.get("explicit_paddings", ())
     if (attrs["padding"] == "EXPLICIT") != bool(explicit):
@@ -136,9 +136,9 @@ def check_padding(op: str, attrs: dict[str, Any], data_format: str) -> Pads:
 
 
 def require_rank(op: str, label: str, dims: Dims, rank: int) -> tuple[int | None, ...]:
-    """`dims`, unknown sizes where nothing is known.
+    """Return `dims`, checked to have a rank; unknown sizes if the rank was unknown.
 
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank differs.
     """
     if dims is None:
         return (None,) * rank

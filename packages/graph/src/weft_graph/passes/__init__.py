@@ -1,8 +1,8 @@
 """Passes over the part of a graph that a step runs.
 
-Each pass is a function from a StepGraph to the number of changes it made.  It edits the step's own
-copy with a reason for each change, keeps names and semantics, and takes time near-linear in the
-number of nodes.
+Each pass is a function from a StepGraph to the number of its changes. It edits the step's copy of
+the graph with a reason for each change, preserves names and semantics, and runs in near-linear time
+in the number of nodes.
 """
 
 from weft_graph.ir.step_graph import StepGraph

@@ -1,4 +1,4 @@
-"""Equal ops of the parts of some tensors, as one op of the tensors.
+"""Batching: replacing equal ops on slices of tensors by one op on the tensors.
 
     a = unstack(x); b = unstack(y)             c = batch_matmul(x, y)
     c = [matmul(p, q) for p, q in zip(a, b)]
@@ -19,16 +19,16 @@ from weft_graph.passes.certain_shapes import CertainShapes
 from weft_graph.passes.cse import hashable
 
 _MANY: Final = 4
-"""Ops that are worth a batch."""
+"""Least number of ops for which batching pays off."""
 _SMALL: Final = 1 << 16
-"""Bytes of an operand up to which a call costs something beside what it computes. Results of larger
-ones had better not live all at once, nor be computed by one thread."""
+"""Largest operand, in bytes, for which call overhead matters. Results of larger operands should not
+be alive at the same time or be computed by one thread."""
 
 
 def batch_equal(step: StepGraph) -> int:
-    """Replace equal ops on all parts of the same tensors by one op.
+    """Replace equal ops on all slices of the same tensors by one op.
 
-    Returns: the number of nodes made superfluous.
+    Returns: the number of replaced nodes.
     """
     shapes = CertainShapes()
     groups: dict[Any, dict[int, Node]] = {}
@@ -69,7 +69,7 @@ def _unstacks_rows(node: Node) -> bool:
 
 
 def _is_small(node: Node) -> bool:
-    """Return True if static shapes are known and inputs and outputs are small."""
+    """Return True if shapes are static and inputs and outputs are small."""
     values = [*node.inputs, *node.outputs]
     sizes = [_bytes_of(value) for value in values]
     return all(0 < size <= _SMALL for size in sizes)
@@ -84,7 +84,7 @@ def _bytes_of(value: Output) -> int:
 
 
 def _batch(step: StepGraph, nodes: Sequence[Node], stacked: Sequence[Output]) -> bool:
-    """Replace nodes by one op on stacked tensors and its parts, if such an op exists."""
+    """Replace nodes by one op on stacked tensors and slices of its result, if such an op exists."""
     first = nodes[0]
     op_and_attrs = None if first.traits.batch is None else first.traits.batch(first.attrs)
     if op_and_attrs is None:

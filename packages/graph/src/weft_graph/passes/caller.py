@@ -1,6 +1,7 @@
 """Steps that exchange feeds and fetches with their caller while they run.
 
-A feed becomes a Receive and a fetch a Send, so that each is there as soon as it can be.
+A feed becomes a Receive and a fetch becomes a Send, so that each is transferred as early as
+possible.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ CALLER: Final = "caller"
 
 
 def fed_key(position: int, home: str) -> str:
-    """Return the name under which the value of a feed is sent."""
+    """Return the transfer name of a feed."""
     return f"{CALLER};{home};feed:{position}"
 
 
 def fetched_key(position: int, home: str) -> str:
-    """Return the name under which the value of a fetch is sent."""
+    """Return the transfer name of a fetch."""
     return f"{home};{CALLER};fetch:{position}"
 
 
 def check_outside_loops(fetches: Sequence[Output]) -> None:
-    """Refuse to fetch a value that exists once per iteration.
+    """Reject fetches inside loops, whose values exist once per iteration.
 
     Raises: InvalidArgumentError: a fetch is inside a loop.
     """
@@ -48,12 +49,12 @@ def check_outside_loops(fetches: Sequence[Output]) -> None:
 
 
 def meet_caller(step: StepGraph, home: str) -> tuple[StepGraph, list[frozenset[int]]]:
-    """Let a step exchange its feeds and fetches with its caller while it runs.
+    """Replace feeds and fetches by transfers from and to the caller.
 
     Args:
-      step: prepared step, whose graph is modified.
+      step: the prepared step, whose graph is modified.
       home: the device that receives feeds and sends fetches.
-    Returns: the step without feeds and fetches, and for each fetch the feeds that it needs.
+      Returns: the step without feeds and fetches, and the feeds that each fetch needs.
     """
     position_of = {}
     for position, arg in enumerate(step.feeds):

@@ -1,4 +1,4 @@
-"""Static shapes that hold in every run, so that checks of them can be removed."""
+"""Static shapes that are certain in every run, so that checks of them can be removed."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from weft_graph.ir.traits import Role, State
 from weft_tensor import errors
 
 MAX_NODES: Final = 128
-"""The number of nodes that one question visits at most; what is behind more is not certain."""
+"""Largest number of nodes that a query visits; shapes that depend on more are not certain."""
 
 _SAID: Final = frozenset({Role.PLACEHOLDER, Role.CALL})
-"""Roles of nodes whose shapes are what somebody said of them."""
+"""Roles of nodes whose shapes are declared rather than inferred."""
 
 
 class CertainShapes:
-    """Tells whether static shapes follow from those of constants and feeds.
+    """Query whether static shapes follow from those of constants and feeds.
 
-    Others are what somebody said: the program with `set_shape`, the declaration of a placeholder
-    that has a default, of a variable or of a queue, the signature of a function.  A node that
-    relies on such a shape may fail or give something else, and has to run.
+    Other static shapes are declarations: by `set_shape`, of a placeholder with a default, of a
+    variable or a queue, or in the signature of a function. The actual shape may differ, so a node
+    that relies on such a shape must run.
     """
 
     def __init__(self) -> None:
         self._cache: dict[Node, bool] = {}
 
     def hold_for(self, node: Node) -> bool:
-        """Return True if the static shapes of a node's outputs hold in every run."""
+        """Return True if the static shapes of a node's outputs are certain in every run."""
         certain = self._cache
         nodes: set[Node] = set()
         stack = [node]

@@ -1,4 +1,4 @@
-"""Selection of the transfers with lossy compression, which sends half of the bits."""
+"""Selection of transfers for lossy compression, which sends half of the bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def nothing_is_lossy(value: Output, source: str, target: str) -> bool:
 
 
 def lossy_where_asked(all_edges: bool, able: Callable[[str], bool]) -> Lossy:
-    """Return the predicate that selects the transfers with lossy compression.
+    """Return the predicate that selects transfers for lossy compression.
 
     Args:
       all_edges: True to select all float32 values, False for those of `lossy_transfers` only.

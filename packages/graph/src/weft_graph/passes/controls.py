@@ -1,4 +1,4 @@
-"""Control inputs of nodes that waited for something a pass removes."""
+"""Updates of control inputs when a pass removes nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_graph.ir.traits import Role
 
 _REASON: Final = "release controls"
 _IMMEDIATE: Final = frozenset({Role.CONSTANT, Role.ARGUMENT})
-"""Roles of nodes that have their value when a step begins."""
+"""Roles of nodes whose value is available at the start of a step."""
 
 
 def release_controls(
@@ -21,9 +21,8 @@ def release_controls(
     """Replace control inputs from removed nodes by the nodes these depended on.
 
     Args:
-      sources: the removed nodes, with the outputs that replace them, or None for those that had
-        no result.
-      pivots: copies of outputs in `sources`, which other nodes wait for to be in a branch.
+      sources: mapping from removed nodes to the outputs that replace them, or None.
+      pivots: copies of outputs in `sources` that serve as pivots of branches.
     """
     removed = {*sources, *pivots}
     for node in step.graph.nodes:
@@ -38,7 +37,7 @@ def _origins(
     sources: Mapping[Node, Output | None],
     removed: Collection[Node],
 ) -> list[Node]:
-    """Return the nodes that end when `controls` do: constants and feeds need no waiting."""
+    """Return the nodes to wait for instead of `controls`; constants and feeds are dropped."""
     result: list[Node] = []
     pending = list(controls)
     while pending:
@@ -63,12 +62,12 @@ def _origins(
 
 
 def _is_guarded(output: Output) -> bool:
-    """Return True if a Switch decides whether an output is alive; its node always ends."""
+    """Return True if a Switch determines if an output is alive, though its node always ends."""
     return output.node.role is Role.SWITCH
 
 
 def _is_known(node: Node) -> bool:
-    """Return True for a computed constant; waiting for it is waiting for its inputs."""
+    """Return True for a folded constant; waiting for it means waiting for its inputs."""
     if not node.inputs or node.traits.routes or node.traits.stateful or len(node.outputs) != 1:
         return False
     return constant_value(node.outputs[0]) is not None

@@ -16,10 +16,10 @@ _LARGEST_COMPARED = 1 << 16
 def eliminate_common_subexpressions(step: StepGraph) -> int:
     """Replace equal nodes by the first of them.
 
-    Nodes are equal when op, inputs, control inputs, attributes and device request are; stateful
-    ones and those that touch references are never merged.
+    Nodes are equal if their op, inputs, control inputs, attributes and device request are. Stateful
+    nodes, and nodes with references, are never merged.
 
-    Returns: the number of nodes made superfluous.
+    Returns: the number of replaced nodes.
     Source: paper, section 5.1.
     """
     first: dict[Any, Node] = {}
@@ -59,7 +59,7 @@ def _key(node: Node) -> Any:
 
 
 def hashable(value: Any) -> Any:
-    """Return an attribute's value as something that is equal where values are."""
+    """Return a hashable form of an attribute's value."""
     if isinstance(value, np.ndarray):
         return _array_key(value)
     if isinstance(value, bool | float):

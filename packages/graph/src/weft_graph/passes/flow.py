@@ -1,9 +1,11 @@
-"""Control flow of a step: the frame of each node, and when it runs (paper, 4.4).
+"""Control-flow analysis of a step: the frame and guard of each node (paper, section 4.4).
 
-Everything is read from the primitives alone, so it holds for graphs that were built by hand or
-imported.  A node's frame is the loop it is in.  Its guard says when it runs in its frame: the
-predicates that must have come out one way or the other.  Where that cannot be said, as behind a
-Merge of unrelated inputs, a guard holds an atom of its own and the frame is not structured.
+The analysis reads only the primitives, so it also supports graphs that were built by hand or
+imported. A node's frame is its innermost loop. Its guard is the condition under which it runs in
+the
+frame: a set of predicates with their values. If the condition cannot be determined, as after a
+  Merge
+of unrelated inputs, the guard has a separate atom and the frame is not structured.
 """
 
 from __future__ import annotations
@@ -19,9 +21,8 @@ from weft_graph.ops.step import GUARD
 from weft_tensor import errors
 
 Atom = tuple[Any, int]
-"""A predicate and the side that is taken; for what is not structured, a node and -1.
-
-For what another part of a step decides, the number of that guard and -1.
+"""A predicate and its value; for unstructured control flow, a node and -1; for a condition that
+another part of the step determines, the number of the guard and -1.
 """
 
 
@@ -33,14 +34,14 @@ class Frame:
     """A loop, or the root frame outside all loops.
 
     Attributes:
-      name: "" outside.
-      parent: the frame around; None outside.
+      name: name of the loop; "" for the root frame.
+      parent: the enclosing frame; None for the root frame.
       guard: the condition, in the parent frame, under which the loop runs.
       enters, merges, exits, following: the Enter of each entering value, and for each loop variable
         its Merge, Exit (if it exists) and NextIteration.
       cond: the node that computes the loop condition, or None.
       parallel_iterations: maximum number of concurrent iterations.
-      problem: the reason why it is not a plain `while`, or "".
+      problem: the reason why it is not a structured `while` loop, or "".
     """
 
     def __init__(self, name: str, parent: Frame | None, parallel_iterations: int = 1) -> None:
@@ -68,12 +69,12 @@ class Flow:
     """The frames and guards of a step's nodes.
 
     Args:
-      nodes: inputs before users, back edges of loops left out.
+      nodes: nodes with inputs before users, ignoring back edges.
     Attributes:
-      root: the frame outside of all loops.
+        root: the root frame, outside of all loops.
       frames: all frames, outer ones first.
       frame: the frame of each node's outputs.
-    Raises: InvalidArgumentError: a node takes inputs from different frames.
+    Raises: InvalidArgumentError: a node has inputs from different frames.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -91,11 +92,11 @@ class Flow:
             self._check(frame)
 
     def guard(self, node: Node) -> Guard:
-        """When a node runs, in its frame; for an Enter in the frame around."""
+        """Return the guard of a node in its frame; for an Enter, in the enclosing frame."""
         return self._guard[node]
 
     def output_guard(self, output: Output) -> Guard:
-        """When an output is alive."""
+        """Return the guard under which an output is alive."""
         node = output.node
         guard = self._guard.get(node, ALWAYS)
         if node.role is Role.SWITCH:
@@ -105,7 +106,7 @@ class Flow:
         return guard
 
     def problem(self, frame: Frame) -> str:
-        """Why a frame cannot be written with `if` and `while` alone, or ""."""
+        """Return why a frame cannot be expressed with `if` and `while` alone, or ""."""
         return frame.problem
 
     def path(self, guard: Guard) -> tuple[Atom, ...]:
@@ -265,7 +266,7 @@ class Flow:
 def _mixed(
     node: Node, first: Node, frame: Frame, second: Node, other: Frame
 ) -> errors.InvalidArgumentError:
-    """Return an error about a node with inputs from two frames."""
+    """Return the error about a node with inputs from two frames."""
     return errors.InvalidArgumentError(
         f"{node.name!r} takes {first.name!r} from {frame.label} and {second.name!r} from "
         f"{other.label}; values enter a frame through Enter and leave it through Exit",
@@ -276,12 +277,12 @@ def _mixed(
 
 
 def only_waits(node: Node) -> bool:
-    """Return True if a node only groups its control inputs."""
+    """Return True if a node does nothing but wait for its control inputs."""
     return not (node.inputs or node.outputs or node.op_def.traits.stateful)
 
 
 def needs_of(node: Node) -> list[Node]:
-    """Return the nodes that a node waits for, back edges of loops left out."""
+    """Return the nodes that a node waits for, ignoring back edges."""
     if node.role is Role.MERGE:
         needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
     else:
@@ -316,7 +317,7 @@ def ordered_by(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:
 
 
 def complement(guards: Sequence[Guard]) -> Guard | None:
-    """The guard under which exactly one of two guards holds, where they differ in one side only."""
+    """Return the union of two guards that differ only in the value of one predicate."""
     if len(guards) != 2:
         return None
     only_first, only_second = guards[0] - guards[1], guards[1] - guards[0]
@@ -329,15 +330,15 @@ def complement(guards: Sequence[Guard]) -> Guard | None:
 
 
 def exclusive(a: Guard, b: Guard) -> bool:
-    """Return True if two guards never hold together, as in two branches of a conditional."""
+    """Return True if two guards are mutually exclusive, like two branches of a conditional."""
     return any([(pred, 1 - side) in b for pred, side in a if side >= 0])
 
 
 def predicate(switch: Node) -> Output:
-    """Return the predicate of a Switch; copies of one value are the same predicate.
+    """Return the predicate of a Switch; copies of a value count as the same predicate.
 
-    Switches of other conditionals are traced too, except where they route their own predicate,
-    which is known in the branch.
+    Switches of other conditionals are followed, unless they route their own predicate, whose value
+    is known in the branch.
     """
     output = switch.inputs[1]
     while not output.node.inputs or not output.node.inputs[0].dtype.is_ref:

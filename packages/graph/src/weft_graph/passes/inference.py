@@ -1,11 +1,11 @@
-"""Removal of nodes that have an effect only while a model is trained.
+"""Removal of nodes that have no effect in inference.
 
     y = x * scale * cast(uniform(shape(x)) >= 0)   →   y = x * scale
     mean -= (mean - batch_mean) * 0                →   nothing
 
-Programs feed 1 as the keep probability of dropout, or 0 as its rate, when they evaluate a model.
-Random numbers are in [0, 1), so the comparison is then true everywhere. A batch normalization
-outside of training weights the batch's statistics with 0.
+Programs feed 1 as the keep probability of dropout, or 0 as its rate, in evaluation.
+Random numbers are in [0, 1), so the comparison is then true everywhere. Batch normalization in
+inference weights the batch's statistics by 0.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def drop_masks(step: StepGraph) -> int:
     """Replace products with masks of ones by their other factor.
 
     A mask is `uniform >= rate`, or `floor(keep_prob + uniform)` in graphs of before TensorFlow
-    1.13. Where the mask may change the shape of a product, it becomes ones.
+    1.13. If the mask may change the shape of a product, it is replaced by ones.
 
-    Returns: the number of masks replaced.
+    Returns: the number of replaced masks.
     """
     masks = list(_masks_of_ones(step))
     for mask, noise in masks:
@@ -67,9 +67,9 @@ def _ones(step: StepGraph, mask: Output, shape: Output) -> Output:
 
 
 def drop_null_updates(step: StepGraph) -> int:
-    """Remove additions to variables, and subtractions from them, of zero or of a product with zero.
+    """Remove updates of variables that add or subtract zero or a product with zero.
 
-    Returns: the number of updates removed; those that are targets stay.
+    Returns: the number of removed updates; targets are kept.
     """
     nodes = [n for n in step.graph.nodes if n.type in _UPDATES and _is_zero(n.inputs[1])]
     nodes = [node for node in nodes if node not in step.targets]
@@ -91,7 +91,7 @@ def _is_zero(output: Output) -> bool:
 
 
 def _masks_of_ones(step: StepGraph) -> Iterator[tuple[Output, Node]]:
-    """Yield masks that are 1 everywhere, with the node that draws their numbers."""
+    """Yield masks that are 1 everywhere, with the node that generates their random numbers."""
     for node in step.graph.nodes:
         if node.type == "GreaterEqual":
             noise = _uniform(node.inputs[0])
@@ -108,13 +108,13 @@ def _masks_of_ones(step: StepGraph) -> Iterator[tuple[Output, Node]]:
 
 
 def _is_constant(output: Output, test: Callable[[Any], Any]) -> bool:
-    """Return True if a value is known and all of its elements pass a test."""
+    """Return True if a value is static and a predicate is true for all its elements."""
     value = constant_value(output)
     return value is not None and bool(np.all(test(value)))
 
 
 def _uniform(output: Output) -> Node | None:
-    """Return the node that draws an output's numbers from [0, 1), or None; `1 * x + 0` is x."""
+    """Return the node that generates an output's uniform numbers, or None; `1 * x + 0` is x."""
     node = output.node
     for neutral, types in ((0, _ADD), (1, frozenset({"Mul"}))):
         if node.type in types and _is_constant(node.inputs[1], lambda x, n=neutral: x == n):  # type: ignore[misc]
@@ -135,7 +135,7 @@ def _covers(factor: Output, noise: Node) -> bool:
 
 
 def _unscaled(output: Output) -> Output:
-    """Return the tensor that an output scales by one number, else the output."""
+    """Return the tensor that an output scales by a scalar, or the output itself."""
     node = output.node
     if node.type in ("Mul", "RealDiv", "Div") and node.inputs[1].dims == ():
         return node.inputs[0]

@@ -1,4 +1,4 @@
-"""Inlining: calls are replaced by the bodies of their functions.
+"""Inlining: replacing calls by the bodies of their functions.
 
 The nodes of a body get the names `call/node`.  A call waits for all of its inputs, and its results
 wait for its effects and for what the call waits for, so the copies get control inputs where that

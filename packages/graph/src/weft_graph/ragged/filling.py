@@ -40,7 +40,7 @@ def ragged_fill_empty_rows(
     Returns: `output_value_rowids`, int64, and `output_values`, shape (m,); `empty_row_indicator`,
       bool, shape (nrows,): which rows had none; `reverse_index_map`, int64, shape (n,): where each
       value is among those of the result.
-    Raises (when it runs): InvalidArgumentError: a row is out of range, or they decrease.
+    Raises (at run time): InvalidArgumentError: a row is out of range, or they decrease.
 
     Examples:
       >>> filled = wf.ragged_fill_empty_rows([0, 2, 2], [5, 6, 7], nrows=4, default_value=-1)
@@ -63,7 +63,7 @@ def ragged_fill_empty_rows_grad(
       grad_values: numbers, shape (m,): the gradient of `output_values`.
       name: name of the node.
     Returns: `d_values`, shape (n,): of `values`; `d_default_value`, shape (): of the default.
-    Raises (when it runs): InvalidArgumentError: a place is out of range.
+    Raises (at run time): InvalidArgumentError: a place is out of range.
 
     Examples:
       >>> grads = wf.ragged_fill_empty_rows_grad([0, 2], [1.0, 2.0, 3.0])

@@ -147,7 +147,7 @@ def _check_same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTenso
 def _to_global_indices(indices: RaggedTensor, params: RaggedTensor) -> Any:
     """Return indices into rows as indices into all values.
 
-    Raises (when it runs): InvalidArgumentError: an index is not in its row.
+    Raises (at run time): InvalidArgumentError: an index is not in its row.
     """
     dtype = params.row_splits.dtype.base_dtype
     _check_counts(params, indices)

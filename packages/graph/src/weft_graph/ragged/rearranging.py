@@ -199,7 +199,7 @@ def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
 def _require_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
     """Return the same, of which the rows are as long as those of the first.
 
-    Raises (when it runs): InvalidArgumentError: they are not.
+    Raises (at run time): InvalidArgumentError: they are not.
     """
     first = values[0]
     splits = encodings.Encoding(first.row_splits, "row_splits")

@@ -134,7 +134,7 @@ def unicode_decode(
       input: string, Tensor or RaggedTensor of a known rank.
       input_encoding: its encoding, any that Python knows, such as "UTF-8".
       errors: what to do with malformed input: "replace" or "ignore" it, or fail ("strict").
-      replacement_char: the code point that takes its place.
+      replacement_char: the code point that replaces it.
       replace_control_characters: treat U+0000 to U+001F as malformed.
       name: name of the scope of its nodes.
     Returns: int32, RaggedTensor of one rank more; a vector of one string.
