@@ -1,7 +1,7 @@
-"""Every op by its own name, its inputs and attributes by theirs: `raw_ops.Switch(data=x, pred=p)`.
+"""Functions for all ops, with inputs and attributes by name: `raw_ops.Switch(data=x, pred=p)`.
 
-For what no function stands for: the control-flow primitives, and ops of other packages. Names and
-required arguments are those of `tf.raw_ops`.
+They are for ops without a public function: control-flow primitives, and ops of other packages.
+Names and required arguments are those of `tf.raw_ops`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RENAMED: Final[dict[str, dict[str, str]]] = {
     "Squeeze": {"squeeze_dims": "axis"},
     "Where": {"input": "condition"},
 }
-"""Arguments that programs call otherwise than graphs do, as in TensorFlow."""
+"""Arguments whose names in programs differ from those in graphs, as in TensorFlow."""
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -93,7 +93,7 @@ def _check_later(op: str, argument: str, value: Any) -> None:
 
 
 def _signature(op_def: OpDef, renamed: dict[str, str], later: dict[str, Any]) -> inspect.Signature:
-    """Return all arguments by name; attributes that follow from inputs are left out."""
+    """Return all arguments by name, without attributes inferred from inputs."""
     implied = {
         attr for arg in op_def.inputs for attr in (arg.type_attr, arg.number_attr, arg.list_attr)
     }

@@ -86,7 +86,7 @@ class _Shaped:
         return self._shape
 
     def check_rank(self, count: int, inner: bool, options: _Options) -> Node | None:
-        """A node that checks the rank, unless it fits; axes before those of `inner` may be more."""
+        """Return a node that checks the rank, or None if it is correct; `inner` allows others."""
         ranks = "at least" if inner else "0 or" if count == 1 else ""
         text = f"{options[2]}. " if options[2] else ""
         text += f"Tensor {self.name} must have rank {ranks} {count}".replace("  ", " ")

@@ -1,13 +1,13 @@
 """Inlining: replacing calls by the bodies of their functions.
 
-The nodes of a body get the names `call/node`.  A call waits for all of its inputs, and its results
-wait for its effects and for what the call waits for, so the copies get control inputs where that
-would not follow from the body alone: a node without inputs, for example, that is called in a branch
-must stay in that branch.  Without calls, common-subexpression elimination also merges values that
-a gradient recomputes with the forward ones.
+The copies of a body's nodes are named `call/node`. A call waits for all of its inputs, and its
+results wait for its side effects and control inputs. The copies get control inputs to preserve this
+order: for example, a node without inputs that is called in a branch must stay in that branch. After
+inlining, common-subexpression elimination can merge values that a gradient recomputes with the
+forward values.
 
-`inlining_policy.py` decides which calls are inlined. A function may be marked as computing the same
-as an op: the op replaces the call if it has a kernel, else the body does.
+`inlining_policy.py` decides which calls are inlined. A function may be marked as equivalent to an
+op: the call is replaced by the op if it has a kernel, else by the body.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def inline_calls(
     Args:
       controls: predicate of the nodes that may have control inputs; none by default.
       has_kernel: predicate of the implementing ops of functions that can run; none by default.
-    Returns: the number of calls replaced.
+    Returns: the number of replaced calls.
     Raises:
       NotFoundError: a function is not in the library.
-      InvalidArgumentError: a call does not fit its function.
+      InvalidArgumentError: a call does not match its function.
     """
     calls = [node for node in step.graph.nodes if node.role is Role.CALL]
     if not calls:
@@ -70,7 +70,7 @@ def function_of(call: Node) -> Function:
 
 
 class _Anchor:
-    """A node that runs whenever a call does, found or made when it is first needed."""
+    """A node that runs exactly when a call does, found or created at the first use."""
 
     def __init__(self, make: Callable[[], Node]) -> None:
         self._make = make
@@ -89,11 +89,11 @@ class _Scope:
     Attributes:
       prefix: prefix of the names of the copies.
       values: the copies of outputs; for results of calls, the outputs that replace them.
-      ends: for each node, the copies that have finished when it has.
-      anchor: a node that runs whenever the call does; None outside of branches and loops.
+      ends: for each node, the copies that must finish for it to be finished.
+      anchor: a node that runs exactly when the call does; None outside of branches and loops.
       waits: control inputs of the call.
       full: outputs that are alive exactly when the call runs.
-      device, colocation: the device and the colocation requested for the call.
+      device, colocation: device and colocation requests of the call.
     """
 
     def __init__(self, prefix: str = "", anchor: _Anchor | None = None) -> None:
@@ -107,7 +107,7 @@ class _Scope:
         self.colocation: tuple[str, ...] = ()
 
     def ends_of(self, nodes: Iterable[Node]) -> list[Node]:
-        """Return the nodes that have finished when all of `nodes` have."""
+        """Return the copies that must finish for all of `nodes` to be finished."""
         return [end for node in nodes for end in self.ends.get(node, ())]
 
 
@@ -116,9 +116,9 @@ class _Part:
 
     Attributes:
       nodes: sources before users.
-      flow: their frames and guards, where there are any.
-      used: for each call among them, which of its outputs are used.
-      waited: nodes that others wait for.
+      flow: their frames and guards, or None without control flow.
+      used: for each call among them, its used outputs.
+      waited: nodes that other nodes wait for.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class _Part:
             self.waited.update(node.controls)
 
     def is_at_the_top(self, node: Node) -> bool:
-        """Return True if a node runs exactly once whenever the body does."""
+        """Return True if a node runs exactly once per run of the body."""
         flow = self.flow
         if flow is None:
             return True
@@ -162,7 +162,7 @@ class _Inliner:
         self._count = 0
 
     def run(self) -> int:
-        """Rebuild the step's graph; returns the number of calls replaced."""
+        """Rebuild the step's graph; return the number of replaced calls."""
         step = self._step
         part = _Part(step.graph.nodes, (), step.fetches)
         part.waited.update(step.targets)
@@ -185,7 +185,7 @@ class _Inliner:
             self._graph.remove_nodes(dead, reason="inline")
 
     def _emit(self, part: _Part, scope: _Scope) -> None:
-        """Copy nodes, with bodies for the calls among them."""
+        """Copy nodes, replacing calls by bodies."""
         for node in part.nodes:
             if node.role is Role.CALL:
                 self._call(node, part, scope)
@@ -346,7 +346,7 @@ class _Inliner:
     def _guarded_by(
         self, call: Node, part: _Part, scope: _Scope
     ) -> tuple[list[Output], list[Node]]:
-        """Return the data and control inputs of a call that are available exactly when it runs."""
+        """Return the data and control inputs of a call that are alive exactly when it runs."""
         flow = part.flow
         if flow is None or part.is_at_the_top(call):
             full = [scope.values[s] for s in call.inputs if scope.values[s] in scope.full]
@@ -427,7 +427,7 @@ class _Inliner:
         inner: _Scope,
         effects: Sequence[Node],
     ) -> Node:
-        """Return a node that represents a call for nodes that wait for it."""
+        """Return a node that finishes with a call, for nodes that wait for the call."""
         nodes: list[Node] = [*effects, *inner.waits]
         for i in sorted(used):
             value = scope.values[call.outputs[i]]
@@ -457,13 +457,13 @@ def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
 
 
 def _needs_running_node(value: Output) -> bool:
-    """Return True if a value is available only after some node has run."""
+    """Return True if a value is available only after a node has run."""
     ready = value.node.role in (Role.CONSTANT, Role.ARGUMENT)
     return bool(value.node.controls) or not (ready or is_handle(value))
 
 
 def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:
-    """Return True if a node must wait for the control inputs of its call; results do anyway."""
+    """Return True if a node must wait for its call's control inputs; results always do."""
     if node.role is Role.ENTER:
         return top
     if in_frame:
@@ -488,13 +488,13 @@ def _attrs(node: Node, scope: _Scope) -> dict[str, Any]:
 
 
 def _mixed_seed(seed: int, call: str) -> int:
-    """Return a seed of 63 bits for a call, which is not 0."""
+    """Return a nonzero 63-bit seed for a call."""
     digest = hashlib.blake2b(f"{seed} {call}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1 or 1
 
 
 def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
-    """The nodes that a node is to be placed with: its own wishes, or else those of the call."""
+    """Return the colocation requests of a node, or those of the call if it has none."""
     if "_class" not in node.attrs:
         return scope.colocation
     if not scope.prefix:
@@ -513,7 +513,7 @@ def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
 
 
 def _device(node: Node, scope: _Scope) -> str:
-    """Return the device that a node asks for, and where it leaves that open the call."""
+    """Return the device request of a node, with missing parts from the call."""
     if not scope.device or not node.device:
         return node.device or scope.device
     return parse(scope.device).merge(parse(node.device)).to_string()

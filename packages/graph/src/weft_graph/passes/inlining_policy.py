@@ -1,9 +1,8 @@
-"""Which calls are not inlined: recursive ones, those marked so, and large bodies called too often.
+"""Inlining policy: calls are kept if recursive, marked, or of large bodies that are called often.
 
-Each run of a call that stays takes about ten microseconds longer than its inlined body, and passes
-do not see through it.  Inlining takes the planning of a step some fifty microseconds a node, once.
-So calls are inlined, unless that would add very many nodes.  Then those stay calls whose bodies
-take much longer than the call itself.
+A kept call costs about ten microseconds per run, and passes cannot optimize across it. Inlining
+costs about fifty microseconds of planning per node, once. Calls are therefore inlined unless that
+would add very many nodes; then calls are kept whose bodies take much longer than the call itself.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.node import Node
 
 LARGE_BODY = 200
-"""Nodes, those of functions that it calls included; smaller bodies are always inlined."""
+"""Number of nodes, including called functions, below which bodies are always inlined."""
 
 MANY_NODES = 20_000
-"""Nodes that all calls of one function may add to a step: about a second of planning."""
+"""Largest number of nodes that all calls of a function may add: about a second of planning."""
 
 Waits = Callable[[Node], bool]
 
 
 class InliningPolicy:
-    """The decision for each function that a step calls.
+    """Decides for each function that a step calls whether to inline it.
 
     Args:
       calls: the functions that nodes of the step call, once for each call.
@@ -54,7 +53,7 @@ class InliningPolicy:
         return must_stay(function) if decision is None else decision
 
     def _measure_body(self, function: Function) -> None:
-        """Find the size of a function's body, and the functions that it calls."""
+        """Measure the size of a function's body, and record the functions that it calls."""
         if function in self._sizes:
             return
         self._sizes[function] = len(function.nodes)
@@ -75,9 +74,9 @@ class InliningPolicy:
         return bool(preferred) and self._can_stay(function)
 
     def _can_stay(self, function: Function) -> bool:
-        """Return True if a call has the same effect as its inlined body.
+        """Return True if a call is equivalent to its inlined body.
 
-        It has not if a node owns state, such as a random stream, which all calls would share, if a
+        It is not if a node owns state that all calls would share, such as a random stream, if a
         reference is passed, or if a node may block.
         """
         able = self._able.get(function)

@@ -1,7 +1,7 @@
-"""Reading fetched references at the end, on devices whose memory is not the host's.
+"""Late reads of fetched references on devices with separate memory.
 
-On the host a fetched reference is read when the step is over. From other devices a value is sent to
-the host, so it is a node that reads, after all else that the step was asked for.
+On the host, a fetched reference is read at the end of the step. On other devices the value must be
+sent to the host, so a node reads it after all other fetches and targets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _REASON = "fetched reference"
 
 
 def read_last(step: StepGraph) -> int:
-    """Let fetched references be read after all other fetches and targets; how many there are."""
+    """Read fetched references after all other fetches and targets; return their number."""
     fetches, feeds = step.fetches, set(step.feeds)
     late = [i for i, o in enumerate(fetches) if o.dtype.is_ref and o not in feeds]
     if not late:

@@ -1,4 +1,4 @@
-"""The largest of some numbers in a row, while they change."""
+"""A segment tree for range additions and range maxima."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class MaxTree:
-    """Numbers in a row: the largest of some, and additions to some, in logarithmic time."""
+    """A sequence of numbers with range additions and range maxima in logarithmic time."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._size = 1 << max(0, len(numbers) - 1).bit_length()
@@ -18,7 +18,7 @@ class MaxTree:
             self._maxima[i] = max(self._maxima[2 * i], self._maxima[2 * i + 1])
 
     def add(self, begin: int, end: int, number: int) -> None:
-        """Add a number to those at [begin, end)."""
+        """Add a number to all elements at [begin, end)."""
         self._add(1, 0, self._size, begin, end, number)
 
     def _add(self, i: int, low: int, high: int, begin: int, end: int, number: int) -> None:
@@ -34,7 +34,7 @@ class MaxTree:
         self._maxima[i] = self._more[i] + max(self._maxima[2 * i], self._maxima[2 * i + 1])
 
     def largest(self, begin: int, end: int) -> int:
-        """Return the largest number at [begin, end); 0 if all are less, or there is none."""
+        """Return the largest element at [begin, end), but at least 0; 0 for an empty range."""
         return int(max(0, self._largest(1, 0, self._size, begin, end)))
 
     def _largest(self, i: int, low: int, high: int, begin: int, end: int) -> float:

@@ -1,8 +1,8 @@
 """Memory of a step: sizes of values and the peak of live ones (paper, 5.2).
 
-A value lives from its node to its last user, a fetched one to the end.  A view of a value, such as
-a Reshape, extends its life and takes no memory.  Constants, feeds and variables exist without the
-step and do not count.
+A value is live from its node to its last user; a fetched one to the end. A view of a value, such as
+a Reshape, extends the live range and takes no memory. Constants, feeds and variables exist
+independently of the step and do not count.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class MemoryEstimate(NamedTuple):
     """Peak memory of values.
 
     Attributes:
-      peak: bytes, by device; "" where all is on one.
-      at: while which node that is.
+      peak: peak bytes by device; "" if there is only one device.
+      at: node that runs at the peak, by device.
     """
 
     peak: dict[str, int]
@@ -34,22 +34,22 @@ class MemoryEstimate(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The most on any device."""
+        """The largest peak of all devices."""
         return max(self.peak.values(), default=0)
 
     @property
     def total(self) -> int:
-        """The sum over all devices."""
+        """The sum of the peaks of all devices."""
         return sum(self.peak.values())
 
 
 class MemoryLimits(NamedTuple):
-    """The memory that a step may take.
+    """The memory limits of a step.
 
     Attributes:
-      limits: bytes by device; what is not named has no limit.
-      device_of: the device of each node; None where all is on one, which is named "".
-      spaces: the memory space of devices that share one; of others their name.
+      limits: bytes by device; other devices have no limit.
+      device_of: function that returns the device of a node; None if there is only one, named "".
+      spaces: memory space of devices that share one; by default the name of the device.
     """
 
     limits: Mapping[str, int]
@@ -57,7 +57,7 @@ class MemoryLimits(NamedTuple):
     spaces: Mapping[str, str] = {}
 
     def spread(self, nodes: Sequence[Node], values: Values) -> tuple[dict[str, int], Values]:
-        """Return values on the devices of nodes, and the numbers of these devices."""
+        """Return the values assigned to the nodes' devices, and the numbers of these devices."""
         device_of = self.device_of
         names = ["" if device_of is None else device_of(node) for node in nodes]
         numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
@@ -65,13 +65,13 @@ class MemoryLimits(NamedTuple):
         return numbers, values.on_devices([numbers[name] for name in names], spaces)
 
     def excess(self, peaks: Mapping[str, int]) -> int:
-        """Return the bytes that are too much on the device that is worst off, or less than 0."""
+        """Return the largest excess over a device's limit in bytes; negative if there is none."""
         over = [peaks.get(name, 0) - limit for name, limit in self.limits.items()]
         return max(over, default=-1)
 
 
 def static_bytes(output: Output) -> int:
-    """The size by the static shape, of which unknown sizes count as 1; 0 for an unknown rank."""
+    """Return the size in bytes of a static shape; unknown sizes count as 1, unknown ranks as 0."""
     if output.dims is None:
         return 0
     sizes = [1 if size is None else size for size in output.dims]
@@ -85,15 +85,15 @@ def estimate_memory(
     device_of: Callable[[Node], str] | None = None,
     spaces: Mapping[str, str] | None = None,
 ) -> MemoryEstimate:
-    """Return the peak memory of a step that runs its nodes one after the other.
+    """Return the peak memory of a step that runs its nodes sequentially.
 
-    A value that is used in another memory space is copied there, and lives from its first to its
-    last use in that space.
+    A value that is used in another memory space is copied there, and the copy is live from its
+    first to its last use in that space.
 
     Args:
       nodes: the nodes in execution order.
       fetches: the outputs that the step returns.
-      bytes_of: sizes of values; those of static shapes by default.
+      bytes_of: function that returns the size of a value; by default from its static shape.
       device_of, spaces: as for `MemoryLimits`.
     """
     values = Values(nodes, fetches, bytes_of or static_bytes)
@@ -125,19 +125,19 @@ def shown(output: Output) -> Output:
 
 
 def _moves_value(node: Node) -> bool:
-    """Return True if an identity moves its value to another device, or delays it."""
+    """Return True if an Identity moves its value to another device, or delays it."""
     if not node.traits.identity or not node.device:
         return False
     return bool(node.controls) or node.device != node.inputs[0].node.device
 
 
 def takes_memory(output: Output) -> bool:
-    """Return True if the value of an output exists only because of the step."""
+    """Return True if the memory of an output's value is allocated by the step."""
     return not (_is_immovable(output) or _is_kept(output.node))
 
 
 def _is_kept(node: Node) -> bool:
-    """Return True if a node's value exists before the step: a constant, feed or variable."""
+    """Return True if a node's value exists without the step: a constant, feed or variable."""
     view = node.traits.view
     if view is not None and view != EACH:
         return node.inputs[view].dtype is dtypes.resource
@@ -157,7 +157,7 @@ def scratch_bytes(node: Node, bytes_of: BytesOf) -> int:
 
 
 def sizes_of(node: Node, bytes_of: BytesOf = static_bytes) -> Sizes:
-    """Return the sizes that a node's rules use; unknown ones count as 1."""
+    """Return the `Sizes` of a node for cost rules; unknown sizes count as 1."""
     return Sizes(
         node.attrs,
         tuple(map(_shape, node.inputs)),
@@ -174,14 +174,14 @@ def _shape(output: Output) -> tuple[int, ...]:
 
 
 class Values:
-    """The values of a step by number, and which of them each node reads and makes.
+    """The numbered values of a step, and the values that each node reads and produces.
 
     Attributes:
-      numbers: the number of each output; a view has the number of the value behind it.
+      numbers: the number of each output; a view has the number of its base.
       sizes: size in bytes, by number.
       moved: size in bytes in another memory space, by number.
       reads, makes: numbers of the values that each node reads and produces, by index of the node;
-        temporary memory of kernels counts as produced.
+        scratch memory of kernels counts as produced.
       kept: the numbers of fetched values.
     """
 
@@ -226,7 +226,7 @@ class Values:
         return (len(self.sizes) - 1,)
 
     def on_devices(self, places: Sequence[int], spaces: Sequence[str]) -> Values:
-        """Return the same with a value for each memory space that it is used in.
+        """Return values with a separate value for each memory space of their uses.
 
         Args:
           places: the device of each node.
@@ -253,7 +253,7 @@ class Values:
         return peaks(self.reads, self.makes, self.sizes, self.kept, self._devices)
 
     def live(self, device: int) -> list[int]:
-        """Return the bytes that live on a device while each node runs."""
+        """Return the live bytes on a device while each node runs."""
         change = [0] * (len(self.reads) + 1)
         for value, (begin, end) in lifetimes(self.reads, self.makes, self.kept).items():
             if self._devices is None or self._devices[value] == device:
@@ -272,14 +272,14 @@ def on_devices(
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int], list[int]]:
     """Return values with a separate number for each device they are copied to.
 
-    Values are copied as late as possible, so the original lives until then.
+    Values are copied as late as possible; the original is live until then.
 
     Args:
       reads, produced: the numbers of the values of each node.
       sizes, moved_bytes: sizes of the values, and of their copies, by number.
       places: the device of each node.
       spaces: the memory space of each device.
-    Returns: reads, products and sizes with the copies, and the device of each value.
+    Returns: reads, produced values and sizes including the copies, and the device of each value.
     """
     all_sizes, devices = list(sizes), [-1] * len(sizes)
     all_reads: list[tuple[int, ...]] = []
@@ -319,7 +319,7 @@ def peaks(
     Args:
       reads, produced: the numbers of the values of each node, in execution order.
       sizes, devices: sizes and devices of the values, by number.
-      live_out: the numbers of the values that live to the end.
+      live_out: the numbers of the values that are live at the end.
     """
     count = 1 if devices is None else max(devices, default=0) + 1
     change = [[0] * (len(reads) + 1) for _ in range(count)]
@@ -338,7 +338,7 @@ def peaks(
 def lifetimes(
     reads: Sequence[Sequence[int]], produced: Sequence[Sequence[int]], live_out: Iterable[int]
 ) -> dict[int, tuple[int, int]]:
-    """Return for each value its producer's position and the one after its last use."""
+    """Return for each value the index of its producer and the one after its last use."""
     born: dict[int, int] = {}
     end: dict[int, int] = {}
     for index, used in enumerate(reads):

@@ -33,7 +33,8 @@ class MemoryOptions:
       limits: memory limits of devices in bytes, by name; 0 to minimize memory. If empty, only
         optimizations without a limit run: rematerialization of cheap nodes, and reordering.
       bytes_of: sizes of values.
-      device_of: returns the device of a node that has a kernel; None if all run on one, named "".
+      device_of: function that returns the device of a node with a kernel; None if there is only
+        one, named "".
       spaces: the memory space of devices that share one.
       host: the device of nodes without a source.
       run_order: sorts live nodes into execution order.
@@ -74,12 +75,12 @@ class MemoryOptions:
 
 
 def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
-    """Let a step need less memory, in the ways that its options ask for.
+    """Reduce the memory of a step as its options request.
 
-    An order that needs less comes first, since it costs nothing; then recomputation.  Swapping, for
-    what is still too much, follows placement.  Common subexpressions must have been merged before.
+    Reordering is first because it is free, then recomputation. Swapping, for the remaining excess,
+    is done after placement. Common subexpressions must have been merged before.
 
-    Returns: the number of changes: nodes copied, and 1 for a new order.
+    Returns: the number of changes: the number of copied nodes, plus 1 for a new order.
     """
     mode = options.applied
     changes = 0
@@ -102,7 +103,7 @@ def _reorder(step: StepGraph, options: MemoryOptions) -> int:
 
 
 def _recompute(step: StepGraph, options: MemoryOptions) -> int:
-    """Follow hints in any case, and do more where it is wanted or a limit is passed."""
+    """Recompute hinted nodes, and others if requested or if a limit is exceeded."""
     candidates = Recompute.HINTS if options.mode == "MANUAL" else Recompute.CHEAP
     memory = None
     if options.limits and candidates is not Recompute.HINTS:
@@ -125,7 +126,7 @@ def _recompute(step: StepGraph, options: MemoryOptions) -> int:
 
 
 def _devices(nodes: Sequence[Node], options: MemoryOptions) -> Callable[[Node], str] | None:
-    """Return the device of any node, or None where all is on one."""
+    """Return a function from a node to its device, or None if there is only one."""
     if options.device_of is None:
         return None
     return Assignment(nodes, Flow(nodes), options.device_of, options.host).of

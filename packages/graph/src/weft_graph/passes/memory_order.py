@@ -1,8 +1,8 @@
-"""An order of nodes that needs less memory (paper, section 4.1).
+"""Reordering of nodes to reduce peak memory (paper, section 4.1).
 
-Two orders are tried beside the given one: a list scheduling that prefers what frees most, and one
-that computes each value when it is first needed.  What touches state keeps its order, so that every
-read sees the same value.
+Two alternatives to the current order are tried: list scheduling that prefers nodes that free the
+most memory, and computing each value right before its first use. Nodes that access state keep their
+order, so that every read sees the same value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def ordered_for_memory(
 
 
 def _predecessor_positions(nodes: Sequence[Node]) -> list[list[int]]:
-    """Return the positions of each node's predecessors."""
+    """Return the indices of each node's predecessors."""
     place = {node: i for i, node in enumerate(nodes)}
     all_needs: list[list[int]] = []
     before = -1
@@ -70,7 +70,7 @@ def _touches_state(node: Node) -> bool:
 def _freeing_most(
     nodes: Sequence[Node], needs: Sequence[Sequence[int]], fetches: Sequence[Output], sizes: BytesOf
 ) -> list[Node]:
-    """List scheduling: among ready nodes, run the one that frees most net memory."""
+    """Return a list schedule that always runs the ready node that frees the most net memory."""
     values = Values(nodes, fetches, sizes)
     users: list[list[int]] = [[] for _ in nodes]
     pending = [len(node_needs) for node_needs in needs]
@@ -112,7 +112,7 @@ def _freeing_most(
 
 
 def _delay_nodes(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node]:
-    """Return each node right before the first that waits for it."""
+    """Return an order with each node right before the first node that waits for it."""
     used = {node_need for node_needs in needs for node_need in node_needs}
     placed = [False] * len(nodes)
     result: list[Node] = []

@@ -1,4 +1,4 @@
-"""A check of every value that a step computes: the first infinity or NaN is an error."""
+"""Numeric checks of every value that a step computes: infinities and NaNs are errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GIVEN: Final = (Role.CONSTANT, Role.ARGUMENT, Role.VARIABLE, Role.PLACEHOLDER)
 
 
 def check_numerics(step: StepGraph) -> int:
-    """Check each output of floating numbers; returns how many are checked."""
+    """Check each floating-point output; return the number of checks."""
     checked = {
         output: _checked(step, output)
         for node in step.live_nodes()
@@ -31,7 +31,7 @@ def check_numerics(step: StepGraph) -> int:
 
 
 def _checked(step: StepGraph, output: Output) -> Output:
-    """Return an output once more, from a new node that checks it."""
+    """Return an output through a new node that checks it."""
     node = output.node
     check = step.graph.add_derived(
         node,

@@ -1,10 +1,10 @@
-"""Partitioning: a step becomes one graph for each device, joined by Send and Receive.
+"""Partitioning: splitting a step into one graph per device, connected by Send and Receive.
 
-A value that is needed on another device is sent there once, by name (paper, 3.2.2).  A Receive that
-is inside a loop runs in every iteration, for which its device has a part of the loop: variables of
-its own, or else a small loop that does nothing but go round as often (paper, 4.4).  Such a part
-gets the predicate in each iteration from the device that computes it.  Whether a value is dead is
-sent like a value, so that conditionals need nothing.
+A value that is needed on another device is sent there once, by name (paper, section 3.2.2). A
+Receive inside a loop runs in every iteration. Its device therefore has a part of the loop: some of
+the loop variables, or an empty loop with the same number of iterations (paper, section 4.4). Such a
+part receives the predicate in each iteration from the device that computes it. Dead values are sent
+as dead, so conditionals need no special treatment.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ def partition(
     delays: Mapping[tuple[Output, str], Node] | None = None,
     lossy: Lossy = nothing_is_lossy,
 ) -> dict[str, Part] | None:
-    """Cut a step into one for each device.
+    """Split a step into one part per device.
 
     Args:
-      step: pruned and optimized; it stays as it is.
-      nodes: its live nodes, in the order in which they should run.
-      device_of: the device of a node that has a kernel.
-      home: the device of what could be anywhere.
-      gates: devices with a memory that is not their host's, and the device of the host: what is fed
-        and fetched goes to and from them by transfers through it.
-      delays: by value and device, a node of that device that the Receive of the value waits for.
-        It must run in every step, and not need what uses the value there.
-      lossy: which values are sent with half of their bits.
-    Returns: the parts by device; None where one device that is not away has it all.
-    Raises: InvalidArgumentError: the frames of loops are mixed up, or a handle is used in another
-      task than its own.
+      step: the pruned and optimized step; it is not modified.
+      nodes: its live nodes in execution order.
+      device_of: function that returns the device of a node with a kernel.
+      home: the device of nodes that can run anywhere.
+      gates: mapping from devices with separate memory to their host device, through which feeds and
+        fetches are transferred.
+      delays: by value and device, a node of the device that the Receive of the value waits for. It
+        must run in every step and must not depend on users of the value on the device.
+      lossy: predicate of the values to send with half of their bits.
+    Returns: the parts by device; None if a single device without separate memory has all nodes.
+    Raises: InvalidArgumentError: the frames of loops are inconsistent, or a handle is used in
+      another task.
     """
     flow = Flow(nodes)
     devices = Assignment(nodes, flow, device_of, home, gates)
@@ -67,15 +67,15 @@ def partition(
 class Assignment:
     """The device of each node, including those that only route or forward values.
 
-    A loop variable is on the device that computes its next value, so that it is not moved in each
-    iteration; other routing nodes are on the device of their input.
+    A loop variable is on the device that computes its next value, so that it is not transferred in
+    each iteration. Other routing nodes are on the device of their input.
 
     Args:
-      home: the device of what comes from nowhere.
-      away: as of `partition`.
+      home: the device of nodes without inputs.
+      away: as in `partition`.
     Attributes:
-      used: the devices that something runs on.
-      away: those of them whose memory is not their host's.
+      used: the devices that run nodes.
+      away: those of them with memory separate from their host's.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Assignment:
         return device
 
     def gate(self, device: str) -> str:
-        """Return the device where feeds enter and fetches leave a device."""
+        """Return the device through which feeds and fetches of a device are transferred."""
         return self._gates[device] if device in self.away else device
 
     def _traced(self, node: Node) -> str:
@@ -121,7 +121,7 @@ class Assignment:
         return self._assigned.get(node) or self._device_of(node)
 
     def crosses(self, need: Node, node: Node) -> bool:
-        """Return True if a node may have to wait for a transfer of `need`."""
+        """Return True if a node may wait for a transfer of `need`."""
         if is_anywhere(need):
             return need.role is Role.ARGUMENT and bool(self.away) and self._can_be_remote(node)
         return is_anywhere(node) or self.of(need) != self.of(node)
@@ -136,7 +136,7 @@ class Assignment:
 
 
 def goes_along(node: Node) -> bool:
-    """Return True if a node runs on the device of its input: it routes or forwards it."""
+    """Return True if a node runs on the device of its input, which it only routes or forwards."""
     if node.traits.routes or node.role is Role.LOOP_COND:
         return True
     return node.traits.identity and not node.device and "_class" not in node.attrs
@@ -150,9 +150,9 @@ def depths(
 ) -> dict[Node, int]:
     """Return the largest number of sequential transfers before each node.
 
-    A node never waits for one of a larger depth, so nodes of one depth may run as one piece. Nodes
-    of a loop have at least the depth of all that enters it, since it may start on any device;
-    nodes behind it have at least the depth of all nodes in it.
+    A node never waits for one of a larger depth, so nodes of the same depth can run as one unit.
+    Nodes in a loop have at least the depth of all values that enter it, because it may start on any
+    device; nodes after it have at least the depth of all nodes in it.
     """
     depth_of: dict[Node, int] = {}
     begins: dict[Frame, int] = {}
@@ -199,9 +199,9 @@ def _delays_of(
 
 
 def is_anywhere(node: Node) -> bool:
-    """Return True if each part has its own copy of a node: constants, feeds and Enters.
+    """Return True if each part has a separate copy of a node: constants, feeds and Enters.
 
-    References stay with their variable.
+    References stay on the device of their variable.
     """
     role = node.role
     if role is Role.ENTER:
@@ -224,13 +224,13 @@ def _place_in(places: dict[Node, int], node: Node) -> int:
 
 
 class _Part:
-    """A part that is being made.
+    """A part under construction.
 
     Attributes:
-      graph: its nodes.
-      values: what stands for outputs of the whole.
-      signals: what stands for the ends of nodes of other parts.
-      triggers: what runs in every iteration of a loop.
+      graph: graph of the part.
+      values: counterparts of outputs of the whole step.
+      signals: nodes that signal the end of nodes of other parts.
+      triggers: nodes that run in every iteration of a loop.
     """
 
     def __init__(self, device: str, functions: Any) -> None:
@@ -254,7 +254,7 @@ class _Part:
         shapes: Sequence[Dims],
         like: Node,
     ) -> Node:
-        """Return a node that the whole does not have."""
+        """Add a node without a counterpart in the whole step."""
         name = self.graph.unique_name(name)
         op_def = lookup_op(op)
         return self.graph.add_derived(like, op_def, name, tuple(inputs), attrs, types, shapes)
@@ -289,7 +289,7 @@ class _Partitioner:
         self._guards: dict[Guard, int] = {}
 
     def run(self, nodes: Sequence[Node]) -> dict[str, Part]:
-        """Return the parts."""
+        """Return the parts by device."""
         self._depths = depths(nodes, self._flow, self._devices, self._delays)
         for node in nodes:
             if not is_anywhere(node):
@@ -353,7 +353,7 @@ class _Partitioner:
         return {**node.attrs, DEPTH: self._depths[node]} if node.role is Role.EXIT else node.attrs
 
     def _inputs(self, node: Node, part: _Part) -> tuple[Output, ...]:
-        """Return the inputs of a copy; a back edge has a stand-in until its source exists."""
+        """Return the inputs of a copy; a back edge has a placeholder until its source exists."""
         if node.role is not Role.MERGE:
             return tuple([self._value(source, part) for source in node.inputs])
         ahead = [s for s in node.inputs if not is_back_edge(node, s)]
@@ -402,7 +402,7 @@ class _Partitioner:
         return part.device in self._devices.away
 
     def _end(self, node: Node, part: _Part) -> Node | None:
-        """Return a node of a part that is over when `node` is; None if no wait is needed."""
+        """Return a node of a part that finishes after `node`; None if no wait is needed."""
         if is_anywhere(node):
             return self._value(node.outputs[0], part).node if node.role is Role.ENTER else None
         source = self._parts[self._devices.of(node)]
@@ -440,9 +440,9 @@ class _Partitioner:
         """Send a value of one part to another.
 
         Args:
-          name: of the value in the whole step.
-          origin: the node of the whole step that gives it, or whose end it tells.
-          guard: when it is alive.
+          name: name of the value in the whole step.
+          origin: the node of the whole step that produces it, or whose end it signals.
+          guard: the guard under which it is alive.
         """
         node = value.node
         if not is_movable(value.dtype) and task_of(source.device) != task_of(part.device):
@@ -483,7 +483,7 @@ class _Partitioner:
         return receive.outputs[0]
 
     def _trigger(self, frame: Frame, part: _Part) -> Node:
-        """Return a node of a part that runs in every iteration of a loop, the last one included."""
+        """Return a node of a part that runs in every iteration of a loop, also the last one."""
         trigger = part.triggers.get(frame)
         if trigger is None:
             merges = [part.nodes[merge] for merge in frame.merges if merge in part.nodes]
@@ -493,7 +493,7 @@ class _Partitioner:
         return trigger
 
     def _make_follower_loop(self, frame: Frame, part: _Part) -> Node:
-        """Add a loop that iterates as often as one of other parts; return its first node."""
+        """Add a loop with the same iterations as a loop of other parts; return its first node."""
         assert frame.cond is not None
         like = frame.cond
         name = f"{frame.name}/control"

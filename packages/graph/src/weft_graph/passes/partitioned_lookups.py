@@ -1,11 +1,11 @@
-"""Joining of lookups in partitioned tables, for models that run in one place.
+"""Joining of lookups in partitioned tables, for models that run on one device.
 
     parts = dynamic_partition(rows, owner)
     stitch(dynamic_partition(range(n), owner), [gather(table, part) for table, part in parts])
         →   gather(concat(tables), first_row[owner] + rows)
 
-`embedding_lookup` builds this pattern so that each parameter server gathers its own rows. Formats
-of exchange and of devices have no op whose results have as many rows as an input selects.
+`embedding_lookup` builds this pattern so that each parameter server gathers its own rows. Exchange
+formats and small devices have no ops like DynamicPartition, whose output sizes depend on values.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class _Lookup(NamedTuple):
 
 
 def join_partitioned_lookups(step: StepGraph) -> int:
-    """Replace lookups in the parts of a table by one in the whole table.
+    """Replace lookups in the parts of a table by one lookup in the whole table.
 
-    Returns: the number of lookups replaced.
+    Returns: the number of replaced lookups.
     """
     lookups = [lookup for node in step.graph.nodes if (lookup := _match(node)) is not None]
     for lookup in lookups:
@@ -60,12 +60,12 @@ def join_partitioned_lookups(step: StepGraph) -> int:
 
 
 def is_partitioned_lookup(node: Node) -> bool:
-    """Return True if a lookup in a partitioned table ends with a node."""
+    """Return True if a node is the last one of a lookup in a partitioned table."""
     return _match(node) is not None
 
 
 def _match(stitch: Node) -> _Lookup | None:
-    """Return the lookup that ends with a node, or None."""
+    """Return the lookup whose last node is `node`, or None."""
     if stitch.type not in _STITCHES:
         return None
     count = len(stitch.inputs) // 2
@@ -92,7 +92,7 @@ def _without_identities(output: Output) -> Output:
 
 
 def _table_dims(gather: Node) -> Dims:
-    """Return the static shape of the table that a node reads, by its value or its handle."""
+    """Return the static shape of the table that a node reads, from its value or its handle."""
     source = gather.inputs[0]
     if gather.type != "ResourceGather":
         return source.dims
@@ -147,7 +147,7 @@ def _joined(step: StepGraph, lookup: _Lookup) -> Output:
 
 
 class _Builder:
-    """Adds nodes that replace another one."""
+    """Builder of nodes that replace another node."""
 
     def __init__(self, step: StepGraph, origin: Node) -> None:
         self._graph = step.graph
@@ -159,7 +159,7 @@ class _Builder:
         return self._create(op, name, inputs, attrs, inputs[0].dtype.base_dtype, dims)
 
     def table(self, gather: Node, dims: Dims) -> Output:
-        """Return the table that a node gathers rows of."""
+        """Return the table from which a node gathers rows."""
         source = gather.inputs[0]
         if gather.type != "ResourceGather":
             return source

@@ -1,4 +1,4 @@
-"""Pruning: the nodes that fetches and targets need, with fed outputs cut off (paper, 4.2)."""
+"""Pruning to the nodes that fetches and targets need, given the feeds (paper, section 4.2)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
     """Return a copy of the nodes that the signature needs.
 
     Args:
-      feeds: outputs whose values come from the caller; what only they need is left out.
+      feeds: outputs whose values come from the caller; nodes that only they need are dropped.
       fetches: outputs to return.
-      targets: nodes to run for their effects.
+      targets: nodes to run for their side effects.
     Raises: InvalidArgumentError: the nodes form a cycle, or a feed is inside a loop.
     Source: paper, section 4.2.
     """

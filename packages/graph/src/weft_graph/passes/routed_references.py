@@ -13,7 +13,7 @@ _REASON = "reference read where values are routed"
 
 
 def read_routed(step: StepGraph) -> int:
-    """Insert reads before routing nodes that get references; return the number of reads."""
+    """Insert reads before routing nodes whose input is a reference; return the number of reads."""
     routers = [node for node in step.graph.nodes if node.role is not None and node.traits.routes]
     return sum(_read(step, node) for node in routers if not node.op_def.inputs[0].is_ref)
 

@@ -1,10 +1,10 @@
-"""Limits how far nodes run ahead of their order, so that a device's memory suffices.
+"""Control inputs that limit how far nodes run ahead of their order, to bound a device's memory.
 
-The peak of memory is estimated for nodes that run one after the other.  Threads and transfers let
-some run ahead, and their results are then live together with values that the estimate took for
-gone.  So a node gets control inputs that make it wait for all nodes before some place of the order.
-At worst, what is live at that place and the results of all nodes from there to the node itself are
-in memory together.  The place is the earliest for which that is within the limit.
+Peak memory is estimated for sequential execution. With threads and transfers, nodes may run ahead,
+and their results are then live together with values that the estimate assumes to be freed. A node
+therefore gets control inputs that make it wait for all nodes before some index of the order. In the
+worst case, the values live at that index and the results of all nodes from there to the node are in
+memory together. The index is the earliest one for which this is within the limit.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def limit_run_ahead(
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
 ) -> int:
-    """Let nodes wait for earlier ones if too many values could be alive otherwise.
+    """Make nodes wait for earlier ones if too many values could be live otherwise.
 
     Args:
-      memory: the limits, and the device of a node that has a kernel; None if there is one device.
+      memory: the limits and the devices of nodes; None if there is one device.
       host: the device of nodes without a source.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: sorts live nodes into execution order.
@@ -66,9 +66,9 @@ def limit_run_ahead(
 
 
 def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> list[int]:
-    """Return the earliest index per node so that the limit holds if all nodes before it have ended.
+    """Return, per node, the earliest index before which all nodes must have finished.
 
-    If a node begins when all nodes before index `q` have ended, the values live at `q` and the
+    If a node starts when all nodes before index `q` have finished, the values live at `q` and the
     results of all nodes from `q` to the node may be in memory.
     """
     totals = list(accumulate(created))
@@ -88,7 +88,7 @@ def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> li
 
 
 class _Queue:
-    """The ordered nodes of one device, some of which wait for all nodes before a position.
+    """The ordered nodes of one device, some of which wait for all nodes before an index.
 
     A rank is the number of nodes of the device before an index.
     """
@@ -121,7 +121,7 @@ class _Queue:
         self.held = 0
 
     def hold(self, first: Sequence[int], created: Sequence[int]) -> None:
-        """Let each node that produces values wait for all nodes before its first index."""
+        """Make each node that produces values wait for all nodes before its first index."""
         for i, node in enumerate(self._nodes):
             before = [j for n in needs_of(node) if (j := self._place.get(n, i)) < i]
             over = max(map(self._rank_after, before), default=0)
@@ -140,7 +140,7 @@ class _Queue:
         return self._is_plain(node) and self._waiting.may_follow(node, self._behind[rank])
 
     def _rank_after(self, i: int) -> int:
-        """Return the rank below which all nodes have finished when a node has."""
+        """Return the rank below which all nodes have finished when a node has finished."""
         over = self._over[i]
         return self._rank[i] + 1 if self._positions[i] and over >= self._rank[i] else over
 

@@ -1,4 +1,4 @@
-"""Algebraic simplification: rewrites whose results are bit-equal for every input."""
+"""Algebraic simplification with bit-exact results for every input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft_tensor.dtypes import DType
 def simplify(step: StepGraph) -> int:
     """Apply every rule once to every node, inputs first.
 
-    Returns: the number of nodes made superfluous.
+    Returns: the number of replaced nodes.
     """
     replaced: list[Node] = []
     shapes = CertainShapes()
@@ -35,7 +35,7 @@ def simplify(step: StepGraph) -> int:
 
 
 def _equal_value(node: Node, shapes: CertainShapes) -> Output | None:
-    """Return a value that the one output of a node always equals, or None."""
+    """Return an existing value that always equals the only output of a node, or None."""
     traits = node.traits
     if traits.identity:
         return _identity(node)
@@ -90,7 +90,7 @@ def _can_represent(wide: DType, narrow: DType) -> bool:
 
 
 def _stack(node: Node, shapes: CertainShapes) -> Output | None:
-    """Return the value whose unstacked parts a node stacks again, or None."""
+    """Return the value whose unstacked slices a node stacks, or None."""
     parts = node.inputs[0].node
     if not parts.traits.unstacks or parts.inputs[0].dtype.is_ref:
         return None

@@ -1,11 +1,11 @@
-"""Specialization of a step for inputs that are known before it runs.
+"""Specialization of a step for known inputs.
 
     training = placeholder_with_default(False, [])
     y = cond(training, by_batch_statistics, by_moving_averages)   →   y = by_moving_averages()
 
-A converted model is run for one purpose, so its switches have one position: placeholders get their
-defaults or given values, and what these decide is decided. Sessions do not use this pass: another
-Run may feed the placeholder.
+A converted model has one purpose, so placeholders for switches become constants: their defaults or
+specified values. Conditionals on them are then folded. Sessions do not use this pass, because
+another Run may feed the placeholder.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _REASON: Final = "specialize"
 
 
 def specialize(step: StepGraph, values: Mapping[Output, Array] | None = None) -> int:
-    """Fix inputs of a step, remove dead branches, masks and updates, and join partitioned lookups.
+    """Bind inputs of a step, remove dead branches, masks and updates, and join partitioned lookups.
 
     Args:
-      step: a pruned step, with calls replaced by bodies.
-      values: by the outputs that the last feeds of the step stand for. These become constants, and
-        are not feeds any more. Placeholders that are not fed become their defaults.
-    Returns: the number of nodes replaced.
+      step: a pruned step with inlined calls.
+      values: values by output; these outputs are the last feeds of the step, and become constants.
+        Other placeholders that are not fed become their defaults.
+    Returns: the number of replaced nodes.
     Raises: InvalidArgumentError: a fetch or a target is in a branch that is not taken.
     """
     count = _bind_feeds(step, values or {}) + _bind_defaults(step)
@@ -67,7 +67,7 @@ def _constant(step: StepGraph, origin: Node, name: str, value: Array) -> Output:
 
 
 def _bind_defaults(step: StepGraph) -> int:
-    """Let placeholders that have a default be that."""
+    """Replace placeholders that have a default by the default."""
     nodes = [node for node in step.graph.nodes if node.role is Role.PLACEHOLDER and node.inputs]
     for node in nodes:
         step.replace(node.outputs[0], step.resolve(node.inputs[0]), reason=_REASON)
@@ -77,10 +77,10 @@ def _bind_defaults(step: StepGraph) -> int:
 
 
 def fold_conditionals(step: StepGraph) -> int:
-    """Remove the branches of conditionals whose predicates are known.
+    """Fold conditionals with static predicates.
 
-    Returns: the number of Switch nodes removed; those decided only by the result of another
-      conditional are left for the next call.
+    Returns: the number of removed Switch nodes. Switches whose predicate is the result of another
+    folded conditional remain until the next call.
     Raises: InvalidArgumentError: a fetch or a target is in a branch that is not taken.
     """
     sides = _decided(step)
@@ -102,7 +102,7 @@ def fold_conditionals(step: StepGraph) -> int:
 
 
 def _decided(step: StepGraph) -> dict[Node, int]:
-    """The Switch nodes with a known predicate, and the position of the output that is alive."""
+    """Return the Switch nodes with a static predicate, and the index of the live output."""
     switches = [node for node in step.graph.nodes if node.role is Role.SWITCH]
     values = {node: constant_value(node.inputs[1]) for node in switches}
     return {node: int(bool(value)) for node, value in values.items() if value is not None}
@@ -139,7 +139,7 @@ def _require_alive(step: StepGraph, dead: set[Output | Node]) -> None:
 
 
 def _joined(step: StepGraph, dead: set[Output | Node]) -> dict[Output, Output]:
-    """Return the replacements of the outputs of each Merge that has one input left."""
+    """Return the replacements of the outputs of each Merge with one remaining input."""
     result: dict[Output, Output] = {}
     for node in [node for node in step.graph.nodes if node.role is Role.MERGE]:
         alive = [i for i, source in enumerate(node.inputs) if source not in dead]

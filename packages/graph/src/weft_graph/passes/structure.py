@@ -1,7 +1,8 @@
 """The functional form of a step: nodes in order, with `if` and `while` around them.
 
-The executor runs it without bookkeeping for frames and dead values, and a compiler can lower it
-whole.  It exists where control flow is structured, as all that `cond` and `while_loop` build is.
+The executor runs this form without bookkeeping for frames and dead values, and a compiler can lower
+it. It exists for structured control flow, which includes everything built by `cond` and
+`while_loop`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Path = tuple[Atom, ...]
 
 
 class Branch:
-    """Two blocks, of which the value of a predicate chooses one.
+    """Two blocks, one of which is selected by a predicate.
 
     Attributes:
       pred: bool, rank 0.
-      sides: the block for False and that for True.
+      sides: the blocks for False and for True.
     """
 
     __slots__ = ("pred", "sides")
@@ -36,8 +37,8 @@ class Loop:
     """A loop: its condition, and its body, which runs while the condition is True.
 
     Attributes:
-      frame: its variables.
-      test, body: blocks.
+      frame: frame of the loop, with its variables.
+      test, body: blocks of the condition and of the body.
     """
 
     __slots__ = ("body", "frame", "test")
@@ -54,7 +55,7 @@ Element = Node | Frame
 
 
 def nodes_in(block: Iterable[Step]) -> Iterator[Node]:
-    """Yield the nodes that are run in a block, and in the branches and loops of it."""
+    """Yield the nodes of a block, including those of its branches and loops."""
     for step in block:
         if isinstance(step, Branch):
             yield from nodes_in(step.sides[0])
@@ -67,12 +68,12 @@ def nodes_in(block: Iterable[Step]) -> Iterator[Node]:
 
 
 class Structurer:
-    """Arranges the nodes of frames into blocks.
+    """Scheduler that arranges the nodes of frames into blocks.
 
     Args:
       nodes: inputs before users, in the order to prefer.
       flow: frames and guards of the nodes.
-      late: predicate of the nodes to put after all nodes that do not depend on them.
+      late: predicate of the nodes to schedule after all nodes that do not depend on them.
     """
 
     def __init__(self, nodes: Sequence[Node], flow: Flow, late: Callable[[Node], bool]) -> None:
@@ -112,7 +113,7 @@ class Structurer:
             self._members[self._flow.frame[element]].append(element)
 
     def _element(self, node: Node) -> Element | None:
-        """Return the element to arrange for a node: itself, the loop that it begins, or None."""
+        """Return the element to schedule for a node: itself, the loop that it starts, or None."""
         if node.role is Role.ENTER:
             return self._flow.frame[node]
         if node.role is Role.EXIT or node.role is Role.NEXT_ITERATION:
@@ -123,7 +124,7 @@ class Structurer:
         return node
 
     def _connect(self, need: Node, node: Node) -> None:
-        """Make the item of `node` wait for the item of `need`, in the frame of `need`."""
+        """Make the element of `node` wait for that of `need`, in the frame of `need`."""
         target = self._element(node)
         if target is None or need.role is Role.ENTER or is_free(need):
             return
@@ -139,7 +140,7 @@ class Structurer:
     # ------------------------------------------------------------------ arranging
 
     def block(self, frame: Frame) -> Block:
-        """Return the nodes of a frame as a block; its loops have their own blocks."""
+        """Return the nodes of a frame as a block; its loops have separate blocks."""
         return block_of(
             (path, self.loop(element) if isinstance(element, Frame) else element)
             for path, element in self._arranged(frame)
@@ -191,10 +192,10 @@ class Structurer:
 
 
 def block_of(steps: Iterable[tuple[Path, Step]]) -> Block:
-    """Return steps in their order as a block.
+    """Return a block of ordered elements.
 
     Args:
-      steps: with the predicates that lead to each, the outermost first.
+      steps: elements with their path conditions, the outermost predicate first.
     """
     block: Block = []
     current: Path = ()
@@ -210,10 +211,10 @@ def block_of(steps: Iterable[tuple[Path, Step]]) -> Block:
 
 
 class _Ready:
-    """Elements that may come next, by the path of the branch that they are in.
+    """Ready elements, by the path of their branch.
 
-    The next one is as near as possible: in the same branch, in one inside it, in the other branch
-    of the same predicate, then further out; so branches are left as late as possible.
+    The next element is the nearest one: in the same branch, in a nested one, in the other branch of
+    the same predicate, then further out. A branch is thus left as late as possible.
     """
 
     def __init__(self) -> None:
@@ -234,7 +235,7 @@ class _Ready:
                 self._inner.setdefault(path[: depth - 1], []).append(path[depth - 1])
 
     def pop(self, current: Path) -> Element:
-        """Remove and return the queued element nearest to `current`."""
+        """Remove and return the element nearest to `current`."""
         path = self._descend(self._nearest(current))
         element = heapq.heappop(self._elements[path])[1]
         for depth in range(len(path) + 1):
@@ -242,7 +243,7 @@ class _Ready:
         return element
 
     def _nearest(self, current: Path) -> Path:
-        """Return the innermost branch around `current` with elements, or the other side of one."""
+        """Return the innermost enclosing branch with elements, or the other side of one."""
         for depth in range(len(current), 0, -1):
             prefix = current[:depth]
             if self._count.get(prefix):
@@ -254,7 +255,7 @@ class _Ready:
         return ()
 
     def _descend(self, path: Path) -> Path:
-        """Return the branch itself if it has elements, else a nested one that has."""
+        """Return the branch itself if it has elements, else a nested one with elements."""
         while not self._elements.get(path):
             inner = self._inner[path]
             while not self._count[(*path, inner[-1])]:

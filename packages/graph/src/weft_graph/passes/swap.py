@@ -1,13 +1,13 @@
-"""Swapping: values that wait long for their next use wait on the host (paper, section 4.1).
+"""Swapping: values with a distant next use are stored on the host (paper, section 4.1).
 
 An Identity on the host receives a value as soon as its early uses have finished. Shortly before its
-late uses, the value comes back: a second Identity on the host waits for a node of the device that
-runs some steps ahead of them, and a third one on the device takes its value. Partitioning makes the
-transfers of that.  The original dies when it has been sent.
+late uses, the value is swapped in: a second Identity on the host waits for a device node some nodes
+before these uses, and a third one on the device receives its value. Partitioning adds the
+transfers. The original is freed when it has been sent.
 
-Kernels may be faster than copies, and would then fill memory that a copy has not freed yet.  So for
-each place in the order where the limit would be passed without some copies, the nodes from there on
-wait for these, by control inputs.  Copies end in the order in which they begin.
+Kernels may be faster than copies, and could then allocate memory that a copy has not freed yet.
+Therefore, if the limit would be exceeded at some index without certain copies, the nodes from there
+on wait for these copies by control inputs. Copies end in the order in which they begin.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from weft_graph.passes.partition import Assignment
 from weft_graph.passes.waiting import Waiting
 
 _SMALL = 4096
-"""Bytes that are not worth two transfers."""
+"""Values up to this many bytes are not swapped."""
 
 _FARTHEST = 64
-"""Nodes that are looked at to find one that a value may come back after."""
+"""Largest number of nodes examined to find the start of a swap-in."""
 
 
 def swap_to_host(
@@ -53,16 +53,16 @@ def swap_to_host(
     """Swap values out to the host if a device would exceed its memory limit.
 
     Of the values alive when the limit is exceeded, those with the largest product of size and idle
-    time are swapped first, until the rest fits. A value that the host has anyway, such as a feed,
-    is only copied back. Values that are fetched, or used in a branch or a loop, stay on the device.
+    time are swapped first, until the rest fits. A value that exists on the host, such as a feed, is
+    only copied back. Values that are fetched, or used in a branch or a loop, stay on the device.
 
     Args:
-      memory: the limits of devices other than the host, and the device of a node that has a kernel.
-      host: the name of the device that values wait on.
+      memory: the limits of devices other than the host, and the devices of nodes.
+      host: name of the host device.
       ahead: number of nodes between the start of a swap-in and the next use of the value.
       bytes_of: sizes of values; those of static shapes by default.
-      run_order: puts live nodes into the order in which they will run; as they are by default.
-    Returns: the number of values that wait on the host.
+      run_order: sorts live nodes into execution order; they are in that order by default.
+    Returns: the number of swapped values.
     """
     nodes = list(run_order(step.live_nodes()))
     if not nodes or memory.device_of is None:
@@ -80,7 +80,7 @@ def swap_to_host(
 
 
 class _Wait(NamedTuple):
-    """A value between two uses.
+    """A swapped value between two uses.
 
     Attributes:
       output: the value.
@@ -100,7 +100,7 @@ class _Wait(NamedTuple):
 
 
 class _Swapping:
-    """Selects waits and edits the step."""
+    """Selects the values to swap, and edits the step."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class _Swapping:
         self.before: dict[Node, list[Node]] = {}
 
     def _depths(self) -> list[int]:
-        """Return the length of the longest path of nodes before each node."""
+        """Return the length of the longest path to each node."""
         depths: list[int] = []
         for i, node in enumerate(self._nodes):
             before = [depths[j] for n in needs_of(node) if (j := self._place.get(n, i)) < i]
@@ -144,9 +144,9 @@ class _Swapping:
         return flow.frame[node] is flow.root and flow.guard(node) == ALWAYS
 
     def fit(self, device: str, limit: int) -> int:
-        """Let values wait on the host until a device needs no more than a limit, or none is left.
+        """Swap values until a device meets its limit, or no candidates remain.
 
-        Returns: how many wait.
+        Returns: the number of swapped values.
         """
         live = self._limits.live(self.devices[device])
         copies_by_end: dict[int, list[Node]] = {}
@@ -163,7 +163,7 @@ class _Swapping:
     # ------------------------------------------------------------------ choice
 
     def _choose(self, device: str, live: Sequence[int], limit: int) -> list[_Wait]:
-        """Among the values live at the peak, choose those with the largest size times duration."""
+        """Select, among the values live at the peak, those with the largest size times duration."""
         tree = MaxTree(live)
         if tree.largest(0, len(live)) <= limit:
             return []
@@ -179,10 +179,10 @@ class _Swapping:
     def _ends_of_copies(
         self, controls: Sequence[_Wait], live: Sequence[int], limit: int
     ) -> list[tuple[_Wait, int]]:
-        """Return, for each copy, the index by which it must have ended so that the limit holds.
+        """Return, for each copy, the index by which it must have ended to meet the limit.
 
-        Copies end in the order in which they begin.  A value whose copy need not have ended before
-        the value comes back stays on the device.
+        Copies end in the order in which they begin. If a copy need not end before the swap-in, its
+        value stays on the device.
         """
         begins = deque(sorted(controls, key=lambda wait: wait.begin))
         going: deque[_Wait] = deque()
@@ -208,7 +208,7 @@ class _Swapping:
         return ends
 
     def _waits_of(self, i: int, device: str) -> list[_Wait]:
-        """Return the longest wait on a device of each value that a node makes."""
+        """Return the longest wait on a device of each value that a node produces."""
         node = self._nodes[i]
         mine = self._device[i] == device
         if not mine and (self._device[i] != self._host or node.role is Role.CONSTANT):
@@ -241,9 +241,10 @@ class _Swapping:
         return None if call is None else _Wait(output, mine, begin, call, end, nbytes)
 
     def _uses(self, output: Output, device: str) -> dict[int, str]:
-        """Return indices and devices of the nodes that use a value of a device, or a view of it.
+        """Return the indices and devices of the nodes that use a device's value, or a view of it.
 
-        Of nodes in other memory the first, which gets a copy for all of them.
+        For other memory spaces, only the first node is returned, which receives a copy for all of
+        them.
         """
         number, home = self._values.numbers[output], self._device[self._place[output.node]]
         device_of: dict[int, str] = {}
@@ -264,10 +265,12 @@ class _Swapping:
         return device_of
 
     def _call(self, begin: int, end: int, device: str) -> int | None:
-        """Return the index of a node of a device some steps before a use, and well after another.
+        """Return the index of a device node some nodes before one use, and well after another.
 
-        Of those that are near the deepest, by how many nodes must run one after the other before
-        it: one that depends on few others may run long before its turn, and call too early.
+        Among the candidates it selects the deepest one, with the longest path of nodes before it: a
+        node with few predecessors may run much earlier than its index, and would start the swap-in
+        too
+        early.
         """
         last = end - self._ahead
         near = [
@@ -281,9 +284,9 @@ class _Swapping:
     # ------------------------------------------------------------------ the edit
 
     def _carry_out(self, wait: _Wait, device: str) -> Node | None:
-        """Let a value wait.
+        """Swap a value.
 
-        Returns: the node that runs when its copy is there, if one is made.
+        Returns: the node that runs when its copy is complete, if there is a copy.
         """
         name = wait.output.node.name
         uses = self._uses(wait.output, device)
@@ -310,14 +313,14 @@ class _Swapping:
                 self._step.graph.replace_input(user, position, new, reason="swap")
 
     def _can_follow(self, nodes: Sequence[Node], predecessors: Sequence[Node]) -> bool:
-        """Return True if nodes may be made to wait for `predecessors`."""
+        """Return True if nodes can wait for `predecessors` without a deadlock."""
         behind = 0
         for other in predecessors:
             behind |= self._waiting.behind(other)
         return all([self._waiting.may_follow(node, behind) for node in nodes])
 
     def _hold_back(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
-        """Make memory-consuming nodes of a device at [begin, end) run after some copies."""
+        """Make the allocating nodes of a device at [begin, end) run after some copies."""
         after: set[Node] = set()
         before = [control for copy in copies for control in copy.controls]
         before += [copy.inputs[0].node for copy in copies]

@@ -1,7 +1,7 @@
-"""Which nodes of a step may be made to wait for which others, without a deadlock.
+"""Deadlock analysis: the nodes that may be made to wait for other nodes.
 
-A dequeue waits for an enqueue, which nothing in the graph orders before it.  What leads up to the
-enqueue, in the same step, must not be held back until the dequeue has given something.
+A dequeue waits for an enqueue without an edge between them in the graph. The nodes that lead to the
+enqueue in the same step must not wait for the dequeue.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from weft_tensor import dtypes
 
 
 class Waiting:
-    """The nodes of a step, in the order in which they should run.
+    """The nodes of a step in execution order.
 
     Args:
-      nodes: inputs before users, back edges of loops left out.
+      nodes: nodes with inputs before users, ignoring back edges.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -40,22 +40,22 @@ class Waiting:
                 self._leads.update(needs_of(node))
 
     def first(self, nodes: Sequence[Node]) -> list[Node]:
-        """The nodes with those in front that lead up to help for others, and wait for none."""
+        """The nodes, reordered so that those that unblock others without waiting come first."""
         leads = [node for node in nodes if node in self._leads and not self.behind(node)]
         node_set = set(nodes).difference(leads)
         return [*leads, *[node for node in nodes if node in node_set]] if leads else list(nodes)
 
     def behind(self, node: Node) -> int:
-        """The nodes that wait for others and that a node comes after, itself included: as bits."""
+        """For each node, the blocking nodes that it runs after, including itself, as a bit set."""
         return self._behind.get(node, 0)
 
     def may_follow(self, node: Node, behind: int) -> bool:
-        """Return True if a node may wait for others that run after the leads in `behind`."""
+        """Return True if a node may wait for nodes that run after those in `behind`."""
         return not behind & ~self.behind(node) or node not in self._leads
 
 
 def _can_help(node: Node) -> bool:
-    """Return True if other nodes may wait for a node's side effect, beyond variable updates."""
+    """Return True if a node's side effect may unblock others; variable updates do not count."""
     if not has_effect(node) or any([arg.is_ref for arg in node.op_def.inputs]):
         return False
     handles = [source for source in node.inputs if source.dtype is dtypes.resource]

@@ -30,7 +30,7 @@ class Use(enum.Enum):
 
 
 STRIDE: Final = 0x9E3779B97F4A7C15
-"""By what numbers of turns of a loop inside of another differ for each turn of that, mod 2⁶⁴."""
+"""Difference of the iteration numbers of an inner loop per iteration of the outer one, mod 2⁶⁴."""
 
 USES: Final = {use.value: use for use in Use}
 
@@ -40,8 +40,8 @@ class Store:
     """A TensorArray or stack that a loop uses.
 
     Attributes:
-      handle: position of the value, among those that enter the loop, that it is the handle of.
-      source: whose gradients are meant, where it is those of the array behind the handle; else "".
+      handle: index of its handle among the values that enter the loop.
+      source: the gradient source, if it is the gradient array of the handle's array; else "".
     """
 
     handle: int
@@ -53,11 +53,11 @@ class Kept:
     """The use of one TensorArray or stack by a loop.
 
     Attributes:
-      store: which it is.
-      use: what is done to it.
-      nodes: that do it, once a turn at most. Where loops inside push values onto stacks that a turn
-        makes, or pop them, and the stack outside has the handles of these, they are what pushes or
-        pops the handles, the outermost first, and last what does so to the values.
+      store: the TensorArray or stack.
+      use: the kind of use.
+      nodes: the nodes of the use, at most once per iteration. If inner loops push or pop values of
+        stacks that an iteration creates, and an outer stack has the handles of these stacks: the
+        nodes that push or pop the handles, the outermost first, then the node of the values.
     """
 
     store: Store
@@ -70,13 +70,13 @@ class Extent:
     """The size and behavior of a `Store` in a run.
 
     Attributes:
-      shape: the number of elements there is room for, then their sizes; of elements that are
-        written the loop tells the sizes. Of stacks of stacks it is that of the values.
-      above: of stacks of stacks, how many handles there is room for, the outermost first.
-      adds: whether what is written to one place adds up.
-      clear: whether an element can be read once only.
-      grows: whether writes beyond its end make it longer.
-      begun: whether elements that cannot be written any more are there before the loop.
+      shape: capacity in elements, then the sizes of an element; the loop determines the sizes of
+        written elements. For stacks of stacks, that of the values.
+      above: for stacks of stacks, the capacities for handles, the outermost first.
+      adds: True if repeated writes to an element are summed.
+      clear: True if an element can be read only once.
+      grows: True if writes beyond the end grow it.
+      begun: True if some elements were written before the loop and cannot be written again.
     """
 
     shape: Shape
@@ -88,21 +88,20 @@ class Extent:
 
 
 class WholeLoop:
-    """A loop, and how values come into it.
+    """A loop that is compiled as one function, and the values that enter it.
 
     Args:
-      fetches: what the step is asked for.
+      fetches: the fetches of the step.
     Attributes:
-      loop: its test and its body.
-      flow: tells the frames of the nodes.
-      enters: what brings the first value of each variable in, then all that does not change.
-      kept: what it does to TensorArrays and stacks.
-      reads: positions among its `enters` of references and handles of variables that it reads and
-        leaves alone.
-      updates: those of references and handles of variables that it changes.
-      draws: what draws from a stream of its own.
-      stacks: what makes a stack in a turn, with what pushes its handle.
-      nodes: all nodes inside, those of loops in it too.
+      loop: its condition and its body.
+      flow: the frames and guards of the nodes.
+      enters: the Enters of the initial values of all variables, then those of the loop invariants.
+      kept: its uses of TensorArrays and stacks.
+      reads: indices among `enters` of references and handles of variables that it only reads.
+      updates: indices among `enters` of references and handles of variables that it updates.
+      draws: the nodes with a random stream.
+      stacks: the nodes that create a stack per iteration, with the nodes that push its handle.
+      nodes: all nodes inside, including those of inner loops.
     """
 
     def __init__(self, loop: Loop, flow: Flow, fetches: Collection[Output] = ()) -> None:
@@ -128,7 +127,7 @@ class WholeLoop:
         return self.loop.frame.merges
 
     def wanted(self) -> list[bool]:
-        """Of each variable whether its last value is taken."""
+        """For each variable, True if its final value is used."""
         used_merges = {
             exit_.inputs[0].node.inputs[0].node
             for exit_ in self.loop.frame.exits
@@ -151,7 +150,7 @@ class WholeLoop:
             handle = node.inputs[0]
 
     def variable_at(self, source: Output) -> int | None:
-        """The position of the reference or handle that an output inside is, of a variable."""
+        """Return the index of the reference or handle that an output in the loop stands for."""
         while source.dtype.is_ref or source.dtype is dtypes.resource:
             node = source.node
             if node in self._position:
@@ -164,7 +163,7 @@ class WholeLoop:
         return None
 
     def variable_read_by(self, node: Node) -> int | None:
-        """Return the position of the handle whose variable a node reads; None if it reads none."""
+        """Return the index of the handle whose variable a node reads, or None."""
         is_read = len(node.inputs) == 1 or reads_rows(node)
         if node.traits.state is not State.READS or not is_read:
             return None
@@ -175,13 +174,13 @@ class WholeLoop:
         return store.handle
 
     def _variables_read_by(self, node: Node) -> Iterator[int | None]:
-        """Yield the positions of variables whose values a node reads."""
+        """Yield the indices of variables whose values a node reads."""
         yield self.variable_read_by(node)
         if not node.traits.routes and not passes_variable(node):
             yield from (self.variable_at(source) for source in node.inputs if source.dtype.is_ref)
 
     def _stacks(self) -> dict[Node, Node]:
-        """Return the stacks created per iteration whose handles one node each pushes."""
+        """Return the stacks created per iteration whose handles are pushed by exactly one node."""
         users: dict[Node, list[Node]] = {}
         for node in self.nodes:
             if node.role is Role.PUSH and node.inputs[1].dtype is dtypes.resource:
@@ -210,7 +209,7 @@ class WholeLoop:
         return sorted(interval, key=lambda use_of_store: order[use_of_store.nodes[0]])
 
     def _handle_path(self, node: Node) -> list[Node]:
-        """Return the nodes that push or pop handles on the way to a stack, and the node itself."""
+        """Return the nodes that push or pop handles on the path to a stack, and the node itself."""
         path = [node]
         while self.store_of(path[0].inputs[0]) is None:
             origin = _origin(path[0].inputs[0])
@@ -235,7 +234,7 @@ def is_unbounded(stack: Node) -> bool:
 
 
 def changed_by(node: Node) -> Sequence[Output]:
-    """Return the references and handles of the variables that a node changes, or may change."""
+    """Return the references and handles of the variables that a node may update."""
     traits, args = node.traits, node.op_def.inputs
     if traits.routes or not traits.stateful or traits.state is State.READS:
         return ()
@@ -281,34 +280,42 @@ def inside(frame: Frame, around: Frame) -> bool:
 
 
 class LoopRequest(NamedTuple):
-    """A loop, and everything that its code depends on.
+    """Request to compile a loop.
 
-    The function is given arrays of: the inputs that it `takes`, of handles that the loop `reads`
-    what the variables have, and of those that it `updates`; of each of the loop's `kept`, what is
-    there: of a READ the elements and, of uint8, whether each can be read, 1 where it can; of a
-    WRITE that has `begun`, of uint8, 2 where nothing can be written, and 0 elsewhere; of a POP the
-    values and, of int64, how many there are; if it draws, the states of its streams in the first
-    turn, uint64 of shape (draws, 6), of which number 3 is one more in each turn, and in a loop
-    inside is `STRIDE` times what it is around plus the number of the turn.
+    The input arrays of the function are, in this order:
 
-    It fills arrays of `results`: the last values that are wanted; what the variables become that it
-    `updates`, in the order of their positions; if it draws, of int64, how many turns there were; of
-    each POP, in the order of its nodes in the loop, of int64, how many values are left; if it
-    draws, of uint8, 1 for each of its `draws` that has run, and 0 for others; of a READ and of a
-    WRITE, of uint8, what has become of each element, 2 where it was read and 1 where it was
-    written, after the elements of a WRITE; of one that `grows` then, of int64, the largest index;
-    of a PUSH the values and, of int64, how many there are; and last, where there are pushes and it
-    can go on, whether it is to, as there was no room for another one.
+    - The inputs that it `takes`; for handles in `reads` and `updates`, the values of the variables.
+    - For each use in `kept`: for a READ, the elements, and uint8 flags, 1 for readable elements.
+    For a
+      WRITE that has `begun`, uint8 flags, 2 for elements that cannot be written and 0 for others.
+      For a POP, the values, and their number as int64.
+    - If it uses random numbers, the states of its streams in the first iteration: uint64 of shape
+      (draws, 6). Number 3 increases by one per iteration; in an inner loop it is `STRIDE` times
+      that of the outer loop plus the iteration number.
 
-    A loop that cannot go on runs to its end, whatever there is room for. Where a largest index or a
-    number of pushes is beyond the room, elements are missing, but values and numbers are right, as
-    no loop reads what it writes.
+    The output arrays, `results`, are in this order:
+
+    - The used final values.
+    - The new values of the variables in `updates`, in the order of their indices.
+    - If it uses random numbers, the number of iterations, int64.
+    - For each POP, in the order of nodes in the loop, the number of remaining values, int64.
+    - If it uses random numbers, uint8 flags, 1 for each node in `draws` that has run.
+    - For a READ and a WRITE, uint8 flags of the elements, 2 for read and 1 for written ones; for a
+    WRITE
+      after the elements. For one that `grows`, then the largest index, int64.
+    - For a PUSH, the values, and their number as int64.
+    - If there are pushes and it is resumable, a flag: True if it stopped because a stack was full.
+
+    A loop that is not resumable runs to its end, regardless of capacities. If the largest index or
+    the number of pushes exceeds a capacity, elements are missing, but values and numbers are
+    correct, because no loop reads its own writes.
 
     Attributes:
       whole: the loop.
-      shapes: the shapes of what its `enters` bring in; () for handles.
+      shapes: the shapes of the values of its `enters`; () for handles.
       extents: the extents of its `kept`.
-      is_resumable: True if all final values are returned, so that it can go on where it stopped.
+      is_resumable: True if all final values are returned, so that the loop can continue after it
+        stopped.
     """
 
     whole: WholeLoop

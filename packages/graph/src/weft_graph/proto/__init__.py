@@ -1,9 +1,9 @@
 """The protobuf messages of the public API, with TensorFlow's field numbers.
 
 `proto.GraphDef`, `proto.RunOptions.FULL_TRACE`, `proto.DT_FLOAT`: every message, enum and enum
-value of the `.proto` files beside this module. They live in a descriptor pool of their own, under
-the package name `weft`, so TensorFlow may be imported in the same process. protobuf itself is
-imported when the first name is asked for.
+value of the `.proto` files in this directory. They are in a separate descriptor pool, under the
+package name `weft`, so TensorFlow can be imported in the same process. protobuf itself is imported
+when the first name is used.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _symbols: dict[str, Any] = {}
 
 
 def descriptor_pool() -> Any:
-    """The pool that holds weft's messages, for `text_format` and `json_format` to resolve `Any`."""
+    """Return the pool of weft's messages, for `text_format` and `json_format` to resolve `Any`."""
     global _pool
     with _lock:
         if _pool is None:
@@ -34,7 +34,7 @@ def descriptor_pool() -> Any:
 
 
 def find(name: str) -> Any:
-    """Return the message class, enum or enum value called `name`, or None."""
+    """Return the message class, enum or enum value with a name, or None."""
     if name == "descriptor_pool":
         return descriptor_pool
     if _pool is None:

@@ -1,7 +1,7 @@
 """Broadcasting of ragged tensors to common rows, so that ops apply to flat values.
 
-Shapes are aligned at their ends, as everywhere. An axis of size 1 is repeated where it is uniform;
-the lengths of ragged rows must be equal.
+Shapes are aligned at the last axis, as in NumPy. A uniform axis of size 1 is repeated; the lengths
+of ragged rows must be equal.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from weft_tensor.dtypes import DType
 def mapped(
     function: Callable[..., Sequence[Any]], values: Sequence[Any], one_shape: bool = False
 ) -> list[Any]:
-    """Apply a function to flat values in the rows that all ragged values are broadcast to.
+    """Apply a function to the flat values of ragged values that are broadcast to common rows.
 
     Args:
-      function: takes the flat values of ragged values, and others as they are; its results have as
-        many rows.
-      values: ragged ones and others: tensors or Python values.
-      one_shape: others than ragged values are not broadcast, but passed as they are.
+      function: function of flat values, and of other values unchanged; its results have as many
+        rows as the flat values.
+      values: ragged values, tensors or Python values.
+      one_shape: pass other values without broadcasting them.
     """
     ragged = [value for value in values if isinstance(value, RaggedTensor)]
     first = ragged[0]
@@ -54,7 +54,7 @@ def _nest_rows(levels: Sequence[Rows], flat: Any) -> Any:
 
 
 def _alike(ragged: Sequence[RaggedTensor]) -> bool:
-    """Return True if all have the same row splits, as values derived from each other have."""
+    """Return True if all have the same row splits, like values derived from each other."""
     first = ragged[0].nested_row_splits
     rank = static_rank(ragged[0].flat_values)
     return all(
@@ -66,7 +66,7 @@ def _alike(ragged: Sequence[RaggedTensor]) -> bool:
 
 
 def _fits_inside(ragged: RaggedTensor, value: Any) -> bool:
-    """Return True if a value broadcasts against the flat values alone."""
+    """Return True if a value broadcasts with the flat values only."""
     if not isinstance(value, Output):
         rank: int | None = np.ndim(value)
     else:
@@ -76,9 +76,9 @@ def _fits_inside(ragged: RaggedTensor, value: Any) -> bool:
 
 
 def aligned(values: Sequence[Any], dtype: DType) -> tuple[list[Rows], list[Output]]:
-    """Return the rows that values have in common, and the flat values of each in these.
+    """Return the common rows of values, and the flat values of each in these rows.
 
-    Raises: InvalidArgumentError: a rank is not known; or, when it runs, lengths of rows differ.
+    Raises: InvalidArgumentError: a rank is unknown; or, at run time, lengths of rows differ.
     """
     converted = [
         value
@@ -120,10 +120,10 @@ class _Operand:
     """A value broadcast to the common rank and row levels.
 
     Attributes:
-      levels: the rows of each level; none of a value that only the flat values are broadcast with.
+      levels: the rows of each level; empty if it broadcasts only with the flat values.
       flat: its flat values.
-      inside: whether it is such a value.
-      rows: the number of its rows, and the static one.
+      inside: True if it broadcasts only with the flat values.
+      rows: the number of its rows, as a tensor and statically.
     """
 
     def __init__(self, value: Any, missing: int, depth: int, dtype: DType) -> None:
@@ -176,7 +176,7 @@ def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[R
 def _common_size(
     sizes: Sequence[tuple[Output, int | None]], unit: Output
 ) -> tuple[Output, list[bool]]:
-    """Return the size that all have or are broadcast to, and which have it.
+    """Return the common broadcast size, and the operands that have it.
 
     Raises: InvalidArgumentError: sizes are known to differ.
     """
@@ -211,7 +211,7 @@ def _required(value: Output, conditions: Sequence[Output], message: str) -> Outp
 
 
 def _repeated(count: Output, static: int | None, size: Output) -> Output:
-    """Return the rows of operands with `count` rows, or of one broadcast row."""
+    """Return the rows of operands with `count` rows, or with one row that is repeated."""
     places = sequence.range(count)
     if static == 1:
         return out("ZerosLike", [places])
@@ -223,7 +223,7 @@ def _repeated(count: Output, static: int | None, size: Output) -> Output:
 def _next_level(
     rows: list[Rows], count: Output, outputs: list[Output | None], dtype: DType
 ) -> tuple[Rows, list[Output | None]]:
-    """Return the rows of a level, and each operand's source positions in them."""
+    """Return the rows of a level, and each operand's source indices in them."""
     first = rows[0]
     if all(p is None and r.splits is first.splits for p, r in zip(outputs, rows, strict=True)):
         return first, [None] * len(rows)
@@ -244,7 +244,7 @@ def _next_level(
 
 
 def _standing_for(rows: Rows, output: Output | None, ids: Output, offset: Output) -> Output:
-    """Return the value of an operand for each value of the result, by its row and place in that."""
+    """Return the index of an operand's value for each value of the result."""
     owner = ids if output is None else out("GatherV2", [output, ids, 0])
     start = out("GatherV2", [rows.starts(), owner, 0])
     if rows.uniform is None or rows.static_uniform not in (None, 1):
@@ -257,7 +257,7 @@ def _standing_for(rows: Rows, output: Output | None, ids: Output, offset: Output
 
 
 def _common_uniform(rows: Sequence[Rows], dtype: DType) -> Output | None:
-    """Return the length of all rows of the result, where it is known."""
+    """Return the static length of all rows of the result, or None."""
     sizes = {level_rows.static_uniform for level_rows in rows} - {1}
     if None in sizes or len(sizes) > 1:
         return None
@@ -267,7 +267,7 @@ def _common_uniform(rows: Sequence[Rows], dtype: DType) -> Output | None:
 def _common_lengths(
     lengths: Sequence[Output], rows: Sequence[Rows], count: Output, dtype: DType
 ) -> Output:
-    """Return the lengths that rows have, or are broadcast to where they are uniform and 1."""
+    """Return the common lengths of rows; uniform rows of length 1 are broadcast."""
     unit = constant_of(np.array(1, dtype.numpy))
     fixed, may_be_one = [], []
     for length, level_rows in zip(lengths, rows, strict=True):

@@ -1,4 +1,4 @@
-"""Ragged constants, of nested Python lists, and ragged placeholders."""
+"""Ragged constants from nested Python lists, and ragged placeholders."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def constant(
     name: str | None = None,
     row_splits_dtype: Any = dtypes.int64,
 ) -> Any:
-    """Return a constant RaggedTensor of nested lists.
+    """Return a constant RaggedTensor from nested lists.
 
     Args:
-      pylist: nested lists, tuples or arrays; the leaves are of one depth.
-      dtype: element type, by the leaves by default.
-      ragged_rank: how many axes are ragged; all but the first by default, less those of
+      pylist: nested lists, tuples or arrays; all leaves must have the same depth.
+      dtype: element type; inferred from the leaves by default.
+      ragged_rank: number of ragged axes; by default all axes except the first and those of
         `inner_shape`.
-      inner_shape: the shape of each innermost value; by default what `ragged_rank` leaves.
-      name: name of the constants' scope.
+      inner_shape: shape of each flat value; by default the axes that are not ragged.
+      name: name scope of the constants.
       row_splits_dtype: int32 or int64.
-    Returns: a RaggedTensor; a Tensor where no axis is ragged.
-    Raises: InvalidArgumentError: depths differ, or do not fit `ragged_rank` or `inner_shape`.
+    Returns: a RaggedTensor, or a Tensor if no axis is ragged.
+    Raises: InvalidArgumentError: depths differ, or do not match `ragged_rank` or `inner_shape`.
 
     Examples:
       >>> wf.Session().run(wf.ragged.constant([[1, 2], [3]])).to_list()
@@ -69,12 +69,12 @@ def constant_value(
     inner_shape: Any = None,
     row_splits_dtype: Any = "int64",
 ) -> Any:
-    """Return a RaggedTensorValue of nested lists; as `constant`, without a graph.
+    """Return a RaggedTensorValue from nested lists, like `constant` without a graph.
 
     Args:
-      pylist, dtype, ragged_rank, inner_shape, row_splits_dtype: as of `constant`.
-    Returns: a RaggedTensorValue; an array where no axis is ragged.
-    Raises: InvalidArgumentError: depths differ, or do not fit `ragged_rank` or `inner_shape`.
+      pylist, dtype, ragged_rank, inner_shape, row_splits_dtype: as in `constant`.
+    Returns: a RaggedTensorValue, or an array if no axis is ragged.
+    Raises: InvalidArgumentError: depths differ, or do not match `ragged_rank` or `inner_shape`.
 
     Examples:
       >>> wf.ragged.constant_value([[1, 2], []]).row_splits
@@ -119,9 +119,9 @@ def _rank_0(value: Any, dtype: Any, ragged_rank: int | None, inner: Any) -> Any:
 
 
 def _depths(value: Any) -> tuple[int | None, int]:
-    """Return the depth of leaves, None without any, and the most levels of lists.
+    """Return the depth of leaves (None if there are none), and the largest depth of lists.
 
-    Raises: InvalidArgumentError: leaves are of different depths.
+    Raises: InvalidArgumentError: leaves have different depths.
     """
     if isinstance(value, np.ndarray):
         return (value.ndim if value.size else None), value.ndim
@@ -146,7 +146,7 @@ def _depths(value: Any) -> tuple[int | None, int]:
 
 
 def _ragged_rank(depth: int, ragged_rank: int | None, inner: Any, empty: bool) -> int:
-    """Return the number of ragged axes, from the depth of the leaves."""
+    """Return the number of ragged axes from the depth of the leaves."""
     room = depth - 1
     if ragged_rank is not None and ragged_rank < 0:
         raise errors.InvalidArgumentError(f"ragged_rank must not be negative, got {ragged_rank}")
@@ -192,7 +192,7 @@ def _rows(pylist: Any, rank: int) -> tuple[list[Any], list[list[int]]]:
 
 
 def _inner_shape(rows: Sequence[Any]) -> tuple[int, ...]:
-    """Return the shape of innermost values, by the first one."""
+    """Return the shape of flat values, from the first one."""
     shape = []
     value: Any = rows[0] if rows else None
     while isinstance(value, list | tuple | np.ndarray) and np.ndim(value) != 0:
@@ -223,13 +223,13 @@ def _flat(rows: list[Any], dtype: Any, inner: tuple[int, ...], pylist: Any) -> n
 def placeholder(
     dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None
 ) -> Any:
-    """Return a RaggedTensor that is fed with a RaggedTensorValue or with nested lists.
+    """Return a RaggedTensor to be fed with a RaggedTensorValue or nested lists.
 
     Args:
       dtype: element type.
-      ragged_rank: how many axes are ragged; 0 makes an ordinary placeholder.
-      value_shape: the shape of innermost values, `()` for numbers; unknown by default.
-      name: name of the placeholders' scope.
+      ragged_rank: number of ragged axes; 0 returns an ordinary placeholder.
+      value_shape: shape of flat values, `()` for scalars; unknown by default.
+      name: name scope of the placeholders.
     Raises: InvalidArgumentError: `ragged_rank` is negative.
 
     Examples:

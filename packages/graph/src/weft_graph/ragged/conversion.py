@@ -1,4 +1,4 @@
-"""Ragged tensors from other kinds of tensors, and back."""
+"""Conversion between ragged tensors and other tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft_tensor.shape import as_dims, format_dims, merge_dims
 
 
 def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
-    """Return a value with at least this many levels of rows, from its leading axes.
+    """Return a value with at least `count` levels of rows, from its leading axes.
 
     Args:
       value: Tensor or RaggedTensor of static rank above `count`.
@@ -57,7 +57,7 @@ def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
 
 
 def _uniform(value: Output, axis: int, length: Output, nrows: Output, dtype: DType) -> Rows:
-    """Return the rows of an axis of a tensor, constants where its shape is static."""
+    """Return the rows of an axis of a tensor; constants if its shape is static."""
     dims = value.dims or ()
     static_sizes = dims[: axis + 1]
     if None not in static_sizes:
@@ -75,7 +75,7 @@ def _uniform(value: Output, axis: int, length: Output, nrows: Output, dtype: DTy
 def from_tensor(
     tensor: Any, lengths: Any, padding: Any, ragged_rank: int, row_splits_dtype: Any
 ) -> Any:
-    """`RaggedTensor.from_tensor`."""
+    """Implement `RaggedTensor.from_tensor`."""
     dtype = dtypes.as_dtype(row_splits_dtype)
     if dtype not in encodings.SPLITS:
         raise errors.InvalidTypeError(f"row_splits_dtype must be int32 or int64, got {dtype.name}")
@@ -115,7 +115,7 @@ def _nested_lengths(lengths: Any) -> list[Any] | None:
 
 
 def _cut(value: Output, nested: list[Any], dtype: DType) -> RaggedTensor:
-    """Return the parts of a tensor that several levels of lengths keep."""
+    """Truncate rows of a tensor to several levels of lengths."""
     total = reduction.reduce_sum(encodings.Encoding(nested[-1], "lengths").output)
     flags = array.fill(shapes.reshape(total, [1]), True)
     mask_rows: Any = RaggedTensor.from_nested_row_lengths(flags, nested)
@@ -126,7 +126,7 @@ def _cut(value: Output, nested: list[Any], dtype: DType) -> RaggedTensor:
 
 
 def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None) -> RaggedTensor:
-    """Return a ragged tensor of uniform rows without the ends of the innermost ones."""
+    """Truncate the innermost, uniform rows of a ragged tensor."""
     values = ragged.values
     if isinstance(values, RaggedTensor):
         return ragged.with_values(_shortened(values, lengths, padding))
@@ -149,7 +149,7 @@ def _cast_to(value: Output, dtype: DType) -> Output:
 
 
 def _unpadded(ragged: RaggedTensor, values: Output, output: Output, padding: Any) -> Output:
-    """Return the lengths of uniform rows without the padding at their ends."""
+    """Return the lengths of uniform rows without trailing padding."""
     pad = convert_to_tensor(padding, values.dtype.base_dtype, "padding")
     inner = (static_rank(values) or 1) - 1
     if pad.dims is not None and values.dims is not None:
@@ -169,7 +169,7 @@ def _unpadded(ragged: RaggedTensor, values: Output, output: Output, padding: Any
 
 
 def from_sparse(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
-    """`RaggedTensor.from_sparse`."""
+    """Implement `RaggedTensor.from_sparse`."""
     dims = sparse.dims
     if dims is not None and len(dims) != 2:
         raise errors.InvalidArgumentError(f"a SparseTensor of rank 2 is required, got {len(dims)}")
@@ -189,7 +189,7 @@ def from_sparse(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
 
 
 def to_sparse(ragged: RaggedTensor) -> SparseTensor:
-    """`RaggedTensor.to_sparse`."""
+    """Implement `RaggedTensor.to_sparse`."""
     splits = list(ragged.nested_row_splits)
     sparse_parts = create("RaggedTensorToSparse", [splits, ragged.flat_values]).outputs
     sparse = SparseTensor(*sparse_parts)
@@ -202,7 +202,7 @@ def to_sparse(ragged: RaggedTensor) -> SparseTensor:
 
 
 def to_tensor(ragged: RaggedTensor, default_value: Any, shape: Any) -> Output:
-    """`RaggedTensor.to_tensor`."""
+    """Implement `RaggedTensor.to_tensor`."""
     dtype = ragged.dtype
     if default_value is None:
         default_value = "" if dtype is dtypes.string else 0
@@ -238,7 +238,7 @@ def _wanted_shape(ragged: RaggedTensor, shape: Any) -> tuple[Output, Any]:
 
 
 def bounding_shape(ragged: RaggedTensor, axis: Any, dtype: DType) -> Output:
-    """`RaggedTensor.bounding_shape`."""
+    """Implement `RaggedTensor.bounding_shape`."""
     if isinstance(axis, int) and axis == 0:
         return _cast_to(ragged.nrows(), dtype)
     if isinstance(axis, int) and axis == 1 and ragged.uniform_row_length is None:
@@ -259,7 +259,7 @@ def _longest(rows: Rows, dtype: DType) -> Output:
 
 
 def merge_axes(value: Any, outer: int, inner: int) -> Any:
-    """`RaggedTensor.merge_dims`, of a Tensor as well."""
+    """Implement `RaggedTensor.merge_dims`, also for a Tensor."""
     rank = static_rank(value)
     if rank is None:
         raise errors.InvalidArgumentError(f"merge_dims requires a known rank, got {value!r}")

@@ -1,4 +1,4 @@
-"""Crosses of ragged features: all combinations of the values of each row."""
+"""Feature crosses of ragged features."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _DEFAULT_KEY: Final = 0xDECAFCAFFE
 
 
 def cross(inputs: Sequence[Any], name: str | None = None) -> RaggedTensor:
-    """For each row all combinations of one value of each input, joined by "_X_".
+    """Return, for each row, all combinations of one value of each input, joined by "_X_".
 
     Args:
-      inputs: matrices of integers or text: Tensors, SparseTensors or RaggedTensors of equally many
-        rows.
-      name: name of the scope of its nodes.
+      inputs: matrices of integers or strings: Tensors, SparseTensors or RaggedTensors with the same
+        number of rows.
+      name: name scope of the nodes.
     Returns: string, RaggedTensor, shape (nrows, (n)).
     Raises:
-      InvalidTypeError: an input is not a list member of these kinds.
-      InvalidArgumentError: there are none; or, when it runs, the numbers of rows differ.
+      InvalidTypeError: `inputs` is not a list of these.
+      InvalidArgumentError: it is empty; or, at run time, the numbers of rows differ.
 
     Examples:
       >>> wf.Session().run(wf.ragged.cross([[["a"]], wf.ragged.constant([["b", "c"]])])).to_list()
@@ -46,12 +46,12 @@ def cross_hashed(
     """Return `cross` with hashes instead of strings.
 
     Args:
-      inputs: as of `cross`.
-      num_buckets: the hashes are below it; 0 for any.
-      hash_key: what hashing begins with.
-      name: name of the scope of its nodes.
+      inputs: as in `cross`.
+      num_buckets: upper bound of the hashes; 0 for no bound.
+      hash_key: initial value of the hash.
+      name: name scope of the nodes.
     Returns: int64, RaggedTensor, shape (nrows, (n)).
-    Raises: InvalidArgumentError: `num_buckets` is negative, or as of `cross`.
+    Raises: InvalidArgumentError: `num_buckets` is negative, or as in `cross`.
 
     Examples:
       >>> crossed = wf.ragged.cross_hashed([wf.ragged.constant([["a"], []]), [["b"], ["c"]]], 100)
@@ -115,7 +115,7 @@ def _matrix(value: RaggedTensor) -> RaggedTensor:
 
 
 def _featured(value: Any) -> Any:
-    """Return features as int64 or text."""
+    """Convert features to int64 or string."""
     dtype = value.dtype.base_dtype
     if dtype is dtypes.string or dtype is dtypes.int64:
         return value

@@ -1,8 +1,8 @@
 """Dispatch of ops to rules for ragged tensors.
 
-`create` calls this module for ops with a ragged input. An op declared elementwise, or by element,
-is applied to the flat values; other ops have a rule in a module of this package, decorated with
-`@ragged_op(...)`.
+`create` calls this module for ops with a ragged input. An op with the trait elementwise or
+by_element is applied to the flat values. Other ops have a rule in a module of this package,
+decorated with `@ragged_op(...)`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Call:
     """An op and its arguments.
 
     Attributes:
-      op: its type.
-      inputs: one for each argument; those that were ragged values are RaggedTensors.
-      attrs: the attributes that were given.
+      op: the op type.
+      inputs: one for each argument; ragged values are converted to RaggedTensors.
+      attrs: the attributes passed by the caller.
     """
 
     def __init__(self, op: OpDef, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Call:
         self.attrs = attrs
 
     def plain(self, *inputs: Any, **attrs: Any) -> Sequence[Any]:
-        """Return the op on other inputs; where one of them is ragged it is handed over again."""
+        """Apply the op to other inputs; if one of them is ragged, it is dispatched again."""
         return create(self.op, inputs, {**self.attrs, **attrs}).outputs
 
 
@@ -48,9 +48,9 @@ rules: Registry[Rule] = Registry("rule for ragged tensors of the op", "weft_grap
 
 
 def ragged_op(*ops: str) -> Callable[[Rule], Rule]:
-    """Register what ops do with ragged tensors.
+    """Decorator that registers the rule of ops for ragged tensors.
 
-    The function takes a `Call` and returns the result, or a list of them.
+    The rule is a function from a `Call` to the result or a list of results.
     """
 
     def register(rule: Rule) -> Rule:
@@ -71,9 +71,9 @@ def _input(value: Any) -> Any:
 def apply(
     op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any], name: str | None
 ) -> Sequence[Any]:
-    """Return the results of an op some inputs of which are ragged.
+    """Apply an op with ragged inputs; return its results.
 
-    Raises: InvalidTypeError: it does not take ragged tensors.
+    Raises: InvalidTypeError: the op does not support ragged tensors.
     """
     call = Call(op, inputs, dict(attrs))
     with get_default_graph().name_scope(name or f"Ragged{op.name}"):
@@ -91,7 +91,7 @@ def apply(
 
 
 def _apply_by_element(op: OpDef, call: Call) -> Sequence[Any]:
-    """Return an op on the flat values, of inputs that are broadcast to the same rows."""
+    """Apply an op to the flat values of inputs that are broadcast to the same rows."""
     lists = [arg.is_list for arg in op.inputs]
     flat: list[Any] = []
     for value, is_list in zip(call.inputs, lists, strict=True):

@@ -1,7 +1,7 @@
-"""Rows from encodings of a program: their conversion and checks.
+"""Row partitions from encodings passed by a program: conversion and checks.
 
-Python and NumPy values are checked while the graph is built, and their splits become a constant;
-for tensors the same conditions become nodes.
+Python and NumPy values are checked at graph construction, and their splits become a constant. For
+tensors, the same conditions become nodes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from weft_tensor.dtypes import DType
 
 Array = np.ndarray[Any, Any]
 Condition = Callable[..., Any]
-"""A condition of arrays or outputs, which have the same operators."""
+"""A condition on arrays or outputs, which have the same operators."""
 
 SPLITS = (dtypes.int32, dtypes.int64)
-"""The types of partitions."""
+"""The element types of row partitions."""
 
 
 class Encoding:
@@ -38,7 +38,8 @@ class Encoding:
       value: the argument of the program.
       name: its name in messages.
       rank: 0 or 1.
-    Raises: InvalidTypeError, InvalidArgumentError: no integers of the rank.
+    Raises: InvalidTypeError, InvalidArgumentError: the value does not consist of integers, or its
+    rank is wrong.
     """
 
     def __init__(self, value: Any, name: str, rank: int = 1) -> None:
@@ -67,7 +68,7 @@ class Encoding:
 
     @property
     def dtype(self) -> DType:
-        """Its type."""
+        """The element type."""
         return self.output.dtype.base_dtype
 
     def cast(self, dtype: DType) -> None:
@@ -75,7 +76,7 @@ class Encoding:
         self.output = casting.cast(self.output, dtype)
 
     def vector(self, array: Any, name: str) -> Output:
-        """Return a constant of its type."""
+        """Return a constant vector of the element type."""
         return constant_of(np.array(array, self.dtype.numpy), name=name)
 
 
@@ -92,7 +93,7 @@ class Count(Encoding):
 
     @property
     def output(self) -> Output:  # type: ignore[override]  # created on use
-        """The number, shape ()."""
+        """The number of values, shape ()."""
         nrows = getattr(self._values, "nrows", None)
         if nrows is not None:
             return out("Cast", [nrows()], {"DstT": self._dtype})
@@ -103,7 +104,7 @@ class Checks:
     """Checks of encodings: of static ones at construction, of others at run time.
 
     Args:
-      validate: whether to check encodings at run time.
+      validate: True to check encodings at run time.
     """
 
     def __init__(self, validate: bool) -> None:
@@ -111,9 +112,9 @@ class Checks:
         self._asserts: list[Any] = []
 
     def require(self, label: str, condition: Condition, *parts: Encoding) -> None:
-        """Require a condition of parts, all of its elements.
+        """Require that a condition on encodings is true for all elements.
 
-        Raises: InvalidArgumentError: the parts are known and do not meet it.
+        Raises: InvalidArgumentError: the encodings are static and do not meet it.
         """
         arrays = [part.array for part in parts]
         if all(array is not None for array in arrays):
@@ -130,14 +131,14 @@ class Checks:
             self._asserts.append(Assert(holds, [label, *outputs], summarize=8))
 
     def after(self, part: Encoding) -> Output:
-        """Return a part, there only where all conditions hold."""
+        """Return an encoding that is available only after all checks have passed."""
         if not self._asserts:
             return part.output
         with get_default_graph().control_dependencies(self._asserts):
             return identity.identity(part.output)
 
     def behind(self, value: Any) -> Any:
-        """Return a ragged tensor or a tensor, there only where all conditions hold."""
+        """Return a tensor, ragged or not, that is available only after all checks have passed."""
         if not self._asserts:
             return value
         with get_default_graph().control_dependencies(self._asserts):
@@ -156,7 +157,7 @@ def _ascends(a: Any) -> Any:
 
 
 def same_type(*parts: Encoding | None) -> None:
-    """Make all of them int64 where one of them is."""
+    """Cast all encodings to int64 if one of them is int64."""
     present = [part for part in parts if part is not None]
     if any(part.dtype is dtypes.int64 for part in present):
         for part in present:
@@ -164,16 +165,16 @@ def same_type(*parts: Encoding | None) -> None:
 
 
 def splits_of(lengths: Output) -> Output:
-    """Return the splits between rows of these lengths."""
+    """Return the row splits for row lengths."""
     zero = constant_of(np.zeros(1, lengths.dtype.base_dtype.numpy))
     return concat([zero, reduction.cumsum(lengths)], 0)
 
 
 def from_splits(row_splits: Any, values: Any, validate: bool) -> Rows:
-    """Return rows by the splits between them.
+    """Return rows from their splits.
 
-    Raises: InvalidArgumentError: they do not begin at 0, decrease, or end elsewhere than the
-      values; of tensors when it runs, if `validate` says so.
+    Raises: InvalidArgumentError: they do not begin with 0, decrease, or do not end with the number
+      of values; for tensors at run time, if `validate` is set.
     """
     splits = Encoding(row_splits, "row_splits")
     if splits.output.dims == (0,):
@@ -190,10 +191,10 @@ def _fits(checks: Checks, label: str, total: Condition, part: Encoding, values: 
 
 
 def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
-    """Return rows by their lengths.
+    """Return rows from their lengths.
 
     Raises: InvalidArgumentError: one is negative, or they do not add up to the number of values;
-      of tensors when it runs, if `validate` says so.
+      for tensors at run time, if `validate` is set.
     """
     lengths = Encoding(row_lengths, "row_lengths")
     checks = Checks(validate)
@@ -213,16 +214,16 @@ def summed(lengths: Any) -> Any:
 
 
 _MOST_KNOWN = 1 << 20
-"""Rows whose splits are constants; of more they are computed, where memory is accounted for."""
+"""Largest number of rows with constant splits; more splits are computed at run time."""
 
 
 def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows:
-    """Return rows by the row of each value.
+    """Return rows from the row index of each value.
 
     Args:
-      nrows: how many rows there are; None for as many as the last id tells.
-    Raises: InvalidArgumentError: ids decrease or are not in [0, nrows), or are not as many as the
-      values; of tensors when it runs, if `validate` says so.
+      nrows: number of rows; None for the last id plus one.
+    Raises: InvalidArgumentError: ids decrease, are not in [0, nrows), or their number is not that
+      of the values; for tensors at run time, if `validate` is set.
     """
     ids = Encoding(value_rowids, "value_rowids")
     count = None if nrows is None else Encoding(nrows, "nrows", 0)
@@ -259,7 +260,7 @@ def _length(vector: Any) -> Any:
 
 
 def _rows_of(ids: Encoding, count: Encoding | None) -> int | None:
-    """Return the number of rows, where ids and count are known."""
+    """Return the static number of rows, or None if ids or count are not static."""
     if ids.array is None:
         return None
     if count is None:
@@ -268,15 +269,15 @@ def _rows_of(ids: Encoding, count: Encoding | None) -> int | None:
 
 
 def splits_by_ids(ids: Output, nrows: Output) -> Output:
-    """Return the splits between rows, by the row of each value."""
+    """Return row splits from the row index of each value."""
     return searchsorted(ids, sequence.range(nrows + 1), out_type=ids.dtype.base_dtype)
 
 
 def from_starts(row_starts: Any, values: Any, validate: bool) -> Rows:
-    """Return rows by where they begin.
+    """Return rows from their starts.
 
     Raises: InvalidArgumentError: the first is not 0, they decrease, or there are values without
-      rows; of tensors when it runs, if `validate` says so.
+      rows; for tensors at run time, if `validate` is set.
     """
     starts = Encoding(row_starts, "row_starts")
     checks = Checks(validate)
@@ -291,10 +292,10 @@ def from_starts(row_starts: Any, values: Any, validate: bool) -> Rows:
 
 
 def from_limits(row_limits: Any, values: Any, validate: bool) -> Rows:
-    """Return rows by where they end.
+    """Return rows from their limits.
 
-    Raises: InvalidArgumentError: they decrease, begin below 0, or end elsewhere than the values;
-      of tensors when it runs, if `validate` says so.
+    Raises: InvalidArgumentError: they decrease, are negative, or do not end with the number of
+      values; for tensors at run time, if `validate` is set.
     """
     limits = Encoding(row_limits, "row_limits")
     checks = Checks(validate)
@@ -313,7 +314,7 @@ def _last_or_zero(limits: Any) -> Any:
 
 
 def _joined(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output:
-    """Return splits of parts that follow each other, a constant where all are known."""
+    """Concatenate parts of splits; the result is a constant if all parts are static."""
     arrays = [part.array for part in parts]
     checked = checks.after(like)
     if checked is like.output and all(array is not None for array in arrays):
@@ -325,12 +326,12 @@ def _joined(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output
 
 
 def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: bool) -> Rows:
-    """Return rows of one length.
+    """Return rows of the same length.
 
     Args:
-      nrows: how many rows there are, which must be said where the length is 0.
-    Raises: InvalidArgumentError: the values are not so many; of tensors when it runs, if
-      `validate` says so.
+      nrows: number of rows; required if the length is 0.
+    Raises: InvalidArgumentError: the number of values does not match; for tensors at run time, if
+      `validate` is set.
     """
     length = Encoding(uniform_row_length, "uniform_row_length", 0)
     count = None if nrows is None else Encoding(nrows, "nrows", 0)
@@ -370,6 +371,6 @@ def _divides(size: Any, total: Any) -> Any:
 
 
 def uniform_rows(length: Output, nrows: Output) -> Rows:
-    """Return rows of one length, both of one type."""
+    """Return rows of the same length; length and number of rows have the same type."""
     splits = sequence.range(nrows + 1) * length
     return Rows(splits, nrows=nrows, uniform=length)

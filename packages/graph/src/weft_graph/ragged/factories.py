@@ -18,7 +18,7 @@ from weft_tensor import dtypes, errors
 
 
 class Factories:
-    """Ragged tensors of partitions in all forms, and of other kinds of tensors."""
+    """Class methods that create ragged tensors from row partitions and from other tensors."""
 
     __slots__ = ()
 
@@ -26,13 +26,13 @@ class Factories:
     def from_row_splits(
         cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
     ) -> Self:
-        """Rows by the splits between them: row i is `values[row_splits[i]:row_splits[i + 1]]`.
+        """Create rows from splits: row i is `values[row_splits[i]:row_splits[i + 1]]`.
 
         Args:
           values: any type, shape (n, ...), or a RaggedTensor of n rows.
           row_splits: int32 or int64, shape (nrows + 1,), ascending from 0 to n.
-          name: name of the scope of its nodes.
-          validate: check tensors when they run; what is known at once is always checked.
+          name: name scope of the nodes.
+          validate: check tensors at run time; static values are always checked.
         Raises: InvalidArgumentError: the splits are malformed.
         """
         return cls._make_ragged(
@@ -43,7 +43,7 @@ class Factories:
     def from_row_lengths(
         cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
     ) -> Self:
-        """Return rows by their lengths, int32 or int64, shape (nrows,); see `from_row_splits`.
+        """Create rows from lengths, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: one is negative, or their sum is not the number of values.
         """
@@ -55,7 +55,7 @@ class Factories:
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
     ) -> Self:
-        """Return rows by where they begin, int32 or int64, shape (nrows,); see `from_row_splits`.
+        """Create rows from their starts, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: they are malformed.
         """
@@ -67,7 +67,7 @@ class Factories:
     def from_row_limits(
         cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
     ) -> Self:
-        """Return rows by where they end, int32 or int64, shape (nrows,); see `from_row_splits`.
+        """Create rows from their limits, int32 or int64, shape (nrows,); see `from_row_splits`.
 
         Raises: InvalidArgumentError: they are malformed.
         """
@@ -84,11 +84,11 @@ class Factories:
         name: str | None = None,
         validate: bool = True,
     ) -> Self:
-        """Return rows by the row that each value is in; see `from_row_splits`.
+        """Create rows from the row index of each value; see `from_row_splits`.
 
         Args:
           value_rowids: int32 or int64, shape (n,), not decreasing.
-          nrows: how many rows there are, shape (); one more than the last id by default.
+          nrows: number of rows, shape (); the last id plus one by default.
         Raises: InvalidArgumentError: they are malformed.
         """
         return cls._make_ragged(
@@ -104,12 +104,12 @@ class Factories:
         validate: bool = True,
         name: str | None = None,
     ) -> Self:
-        """Return rows of one length, for an axis that is not ragged among others that are.
+        """Create rows of the same length, for a uniform axis among ragged ones.
 
         Args:
           uniform_row_length: int32 or int64, shape ().
-          nrows: how many rows there are, shape (); to be said where the length may be 0.
-        Raises: InvalidArgumentError: the values are not so many.
+          nrows: number of rows, shape (); required if the length may be 0.
+          Raises: InvalidArgumentError: the number of values does not match.
         """
         return cls._make_ragged(
             values,
@@ -141,7 +141,7 @@ class Factories:
         name: str | None = None,
         validate: bool = True,
     ) -> Any:
-        """Return several levels of rows by their splits, from the outermost; see `from_row_splits`.
+        """Create several levels of rows from splits, outermost first; see `from_row_splits`.
 
         Raises: InvalidTypeError: `nested_row_splits` is not a list.
         """
@@ -156,7 +156,7 @@ class Factories:
         name: str | None = None,
         validate: bool = True,
     ) -> Any:
-        """Several levels of rows by their lengths, from the outermost; see `from_row_lengths`.
+        """Create several levels of rows from lengths, outermost first; see `from_row_lengths`.
 
         Raises: InvalidTypeError: `nested_row_lengths` is not a list.
         """
@@ -172,11 +172,11 @@ class Factories:
         name: str | None = None,
         validate: bool = True,
     ) -> Self:
-        """Return several levels of rows by ids, from the outermost; see `from_value_rowids`.
+        """Create several levels of rows from ids, outermost first; see `from_value_rowids`.
 
         Raises:
           InvalidTypeError: `nested_value_rowids` is not a list.
-          InvalidArgumentError: there are not as many numbers of rows as ids.
+          InvalidArgumentError: the numbers of ids and of row counts differ.
         """
         levels = _levels("value_rowids", nested_value_rowids)
         counts = [None] * len(levels) if nested_nrows is None else _levels("nrows", nested_nrows)
@@ -211,7 +211,7 @@ class Factories:
 
     @classmethod
     def from_value(cls, value: Any) -> Any:
-        """Return a RaggedTensor itself, or a constant one of a RaggedTensorValue."""
+        """Return a RaggedTensor unchanged; convert a RaggedTensorValue to a constant one."""
         if isinstance(value, Factories):
             return value
         if not isinstance(value, RaggedTensorValue):
@@ -228,18 +228,18 @@ class Factories:
         name: str | None = None,
         row_splits_dtype: Any = dtypes.int64,
     ) -> Self:
-        """Return the rows of a tensor, cut at their lengths.
+        """Create rows from those of a tensor, truncated to lengths.
 
         Args:
           tensor: any type, rank above `ragged_rank`, or a RaggedTensor of static rank.
           lengths: integers, the lengths of rows; a list of them for several ragged axes.
-          padding: a value that is left out at the ends of rows, of the shape of inner values. Not
-            with `lengths`.
-          ragged_rank: how many axes become ragged.
-          name: name of the scope of its nodes.
+          padding: value to remove at the ends of rows, of the shape of inner values. Excludes
+            `lengths`.
+          ragged_rank: number of axes that become ragged.
+          name: name scope of the nodes.
           row_splits_dtype: int32 or int64.
         Raises: InvalidArgumentError: the rank is unknown or too low, `ragged_rank` is not positive,
-          or both `lengths` and `padding` are given.
+          or both `lengths` and `padding` are passed.
         """
         with get_default_graph().name_scope(name or "RaggedFromTensor"):
             converted: Self = makers.lookup("from_tensor")(
@@ -251,15 +251,15 @@ class Factories:
     def from_sparse(
         cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = dtypes.int64
     ) -> Self:
-        """Return the rows of a SparseTensor of rank 2 with left-aligned values.
+        """Create rows from a SparseTensor of rank 2 with left-aligned values.
 
         Args:
-          st_input: SparseTensor, shape (nrows, n), its indices in order.
-          name: name of the scope of its nodes.
+          st_input: SparseTensor, shape (nrows, n), with sorted indices.
+          name: name scope of the nodes.
           row_splits_dtype: int32 or int64.
         Raises:
-          InvalidTypeError: it is no SparseTensor.
-          InvalidArgumentError: its rank is another one; or, when it runs, there are gaps in a row.
+          InvalidTypeError: it is not a SparseTensor.
+          InvalidArgumentError: its rank is not 2; or, at run time, a row has gaps.
         """
         if not isinstance(st_input, SparseTensor | SparseTensorValue):
             raise errors.InvalidTypeError(f"a SparseTensor is required, got {st_input!r}")

@@ -1,4 +1,4 @@
-"""Values for rows that have none."""
+"""Filling of empty rows."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class FilledRowsGradient(NamedTuple):
 def ragged_fill_empty_rows(
     value_rowids: Any, values: Any, nrows: Any, default_value: Any, name: str | None = None
 ) -> FilledRows:
-    """Return values in rows, with one value more in each row that has none.
+    """Add a default value to each empty row.
 
     Args:
-      value_rowids: int64, shape (n,), not decreasing: the row that each value is in.
+      value_rowids: int64, shape (n,), not decreasing: the row of each value.
       values: any type, shape (n,).
-      nrows: int64, shape (): how many rows there are.
-      default_value: type of `values`, shape (): for rows without one.
+      nrows: int64, shape (): number of rows.
+      default_value: type of `values`, shape (): value for empty rows.
       name: name of the node.
     Returns: `output_value_rowids`, int64, and `output_values`, shape (m,); `empty_row_indicator`,
-      bool, shape (nrows,): which rows had none; `reverse_index_map`, int64, shape (n,): where each
-      value is among those of the result.
-    Raises (at run time): InvalidArgumentError: a row is out of range, or they decrease.
+      bool, shape (nrows,): True for empty rows; `reverse_index_map`, int64, shape (n,): the index
+      of each value in the result.
+    Raises (at run time): InvalidArgumentError: a row id is out of range, or they decrease.
 
     Examples:
       >>> filled = wf.ragged_fill_empty_rows([0, 2, 2], [5, 6, 7], nrows=4, default_value=-1)
@@ -59,11 +59,11 @@ def ragged_fill_empty_rows_grad(
     """Return the gradient of `ragged_fill_empty_rows`.
 
     Args:
-      reverse_index_map: as that function gives it, int64, shape (n,).
+      reverse_index_map: result of `ragged_fill_empty_rows`, int64, shape (n,).
       grad_values: numbers, shape (m,): the gradient of `output_values`.
       name: name of the node.
-    Returns: `d_values`, shape (n,): of `values`; `d_default_value`, shape (): of the default.
-    Raises (at run time): InvalidArgumentError: a place is out of range.
+    Returns: the gradients `d_values`, shape (n,), and `d_default_value`, shape ().
+    Raises (at run time): InvalidArgumentError: an index is out of range.
 
     Examples:
       >>> grads = wf.ragged_fill_empty_rows_grad([0, 2], [1.0, 2.0, 3.0])

@@ -45,17 +45,17 @@ def range(
     name: str | None = None,
     row_splits_dtype: Any = dtypes.int64,
 ) -> RaggedTensor:
-    """For each row the numbers from a start to a limit, which is left out.
+    """Return, for each row, the numbers from a start up to but excluding a limit.
 
     Args:
       starts: real, shape (nrows,) or (); with `limits` None these are the limits, and starts are 0.
       limits: real, shape (nrows,) or ().
       deltas: real, shape (nrows,) or (); not 0.
-      dtype: element type; by default one that holds all three.
-      name: name of the scope of its nodes.
+      dtype: element type; by default the common type of the arguments.
+      name: name scope of the nodes.
       row_splits_dtype: int32 or int64.
     Returns: a RaggedTensor, shape (nrows, (n)).
-    Raises: InvalidArgumentError: the sizes differ; or, when it runs, a delta is 0.
+    Raises: InvalidArgumentError: the sizes differ; or, at run time, a delta is 0.
 
     Examples:
       >>> wf.Session().run(wf.ragged.range([2, 0, 3])).to_list()
@@ -95,12 +95,12 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Apply a function to the flat values of ragged arguments, keeping their rows.
 
     Args:
-      op: returns a tensor with as many rows as the flat values have.
+      op: function that returns a tensor with as many rows as the flat values.
       *args, **kwargs: its arguments; ragged ones, also in lists and dictionaries, are replaced by
         their flat values, and all must have the same rows.
-    Returns: a RaggedTensor; what `op` returns where no argument is ragged.
-    Raises: InvalidArgumentError: the levels of arguments differ, or the result has no rows for the
-      values; or, when it runs, splits differ.
+    Returns: a RaggedTensor; the result of `op` if no argument is ragged.
+    Raises: InvalidArgumentError: the levels of arguments differ, or the result has another number
+      of rows than the values; or, at run time, splits differ.
 
     Examples:
       >>> x = wf.ragged.constant([[1, 2], [], [3]])
@@ -159,12 +159,12 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
 
     Args:
       data: Tensor or RaggedTensor.
-      mask: bool, Tensor, RaggedTensor or nested lists, of the rows of the outer axes of `data`.
-      name: name of the scope of its nodes.
-    Returns: a RaggedTensor of the rank of `data`; a Tensor where the mask has rank 1 and `data` is
-      a Tensor.
-    Raises: InvalidArgumentError: the mask has rank 0, or a rank above that of `data`; or, when it
-      runs, rows differ.
+      mask: bool: a Tensor, RaggedTensor or nested lists, with the rows of the outer axes of `data`.
+      name: name scope of the nodes.
+    Returns: a RaggedTensor of the rank of `data`; a Tensor if the mask has rank 1 and `data` is a
+      Tensor.
+    Raises: InvalidArgumentError: the mask has rank 0, or a rank above that of `data`; or, at run
+      time, rows differ.
 
     Examples:
       >>> x = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
@@ -190,7 +190,7 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
 
 
 def masked(data: Any, mask: Any) -> Any:
-    """`boolean_mask` of converted arguments."""
+    """Compute `boolean_mask` for converted arguments."""
     rank = static_rank(mask)
     assert rank is not None
     if rank == 1:
@@ -223,14 +223,14 @@ def _wide(value: Any) -> Any:
 
 
 def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
-    """Return tensors of rank R stacked along a new axis, as a RaggedTensor of rank R + 1.
+    """Stack tensors of rank R along a new axis to a RaggedTensor of rank R + 1.
 
     Args:
-      values: Tensors or RaggedTensors of one type and rank; their sizes may differ.
-      axis: the new axis, in [-(R + 1), R].
-      name: name of the scope of its nodes.
-    Returns: a RaggedTensor; a Tensor of values of rank 0.
-    Raises: InvalidArgumentError: there are none, ranks differ, or `axis` is out of range.
+      values: Tensors or RaggedTensors of the same type and rank; their sizes may differ.
+      axis: index of the new axis, in [-(R + 1), R].
+      name: name scope of the nodes.
+    Returns: a RaggedTensor; a Tensor if the values have rank 0.
+    Raises: InvalidArgumentError: there are no values, ranks differ, or `axis` is out of range.
 
     Examples:
       >>> wf.Session().run(wf.ragged.stack([[1, 2], [3]])).to_list()
@@ -247,14 +247,15 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
 def stack_dynamic_partitions(
     data: Any, partitions: Any, num_partitions: Any, name: str | None = None
 ) -> RaggedTensor:
-    """Return rows sorted by number: row i of the result has the rows of `data` with number i.
+    """Group rows by partition: row i of the result has the rows of `data` in partition i.
 
     Args:
       data: Tensor or RaggedTensor, whose shape begins with that of `partitions`.
       partitions: int32 or int64, in [0, num_partitions), Tensor or RaggedTensor.
       num_partitions: integer, shape ().
-      name: name of the scope of its nodes.
-    Raises: InvalidArgumentError: the shapes do not fit; or, when it runs, a number is out of range.
+      name: name scope of the nodes.
+    Raises: InvalidArgumentError: the shapes do not match; or, at run time, a partition is out of
+    range.
 
     Examples:
       >>> sorted_by = wf.ragged.stack_dynamic_partitions(["a", "b", "c"], [1, 0, 1], 3)
@@ -318,14 +319,14 @@ def _check_begins(dims: tuple[int | None, ...], partitions: Output) -> None:
 
 
 def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Output:
-    """Return the row of each value, by the splits between rows.
+    """Return the row of each value from row splits.
 
     Args:
       splits: int32 or int64, shape (nrows + 1,), ascending from 0.
-      name: name of the scope of its nodes.
+      name: name scope of the nodes.
       out_type: int32 or int64; that of `splits` by default.
     Returns: shape (splits[-1],).
-    Raises: InvalidTypeError: `splits` are of another type.
+    Raises: InvalidTypeError: `splits` have another type.
 
     Examples:
       >>> wf.Session().run(wf.ragged.row_splits_to_segment_ids([0, 2, 2, 3]))
@@ -342,15 +343,15 @@ def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: An
 def segment_ids_to_row_splits(
     segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: str | None = None
 ) -> Output:
-    """Return the splits between rows, by the row of each value.
+    """Return row splits from the row of each value.
 
     Args:
-      segment_ids: int32 or int64, shape (n,), in any order; negative ones are of no row.
-      num_segments: how many rows there are, shape (); one more than the last id by default.
+      segment_ids: int32 or int64, shape (n,), in any order; negative ones are ignored.
+      num_segments: number of rows, shape (); the largest id plus one by default.
       out_type: int32 or int64; that of the ids by default.
-      name: name of the scope of its nodes.
+      name: name scope of the nodes.
     Returns: shape (num_segments + 1,).
-    Raises: InvalidTypeError: `segment_ids` are of another type.
+    Raises: InvalidTypeError: `segment_ids` have another type.
 
     Examples:
       >>> wf.Session().run(wf.ragged.segment_ids_to_row_splits([0, 0, 2]))

@@ -1,4 +1,4 @@
-"""Ops that pick rows and values of ragged tensors, and those that choose by masks."""
+"""Rules of ops that gather rows and values of ragged tensors, or select by masks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _gather(call: Call) -> Any:
 
 
 def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
-    """Gather from ragged `params`, by ragged `indices`, or both."""
+    """Gather with ragged `params`, ragged `indices`, or both."""
     if batch:
         return _gather_in_batches(params, indices, axis, batch)
     if axis:
@@ -63,7 +63,7 @@ def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
 
 
 def _outer_like(value: Any, indices: Output) -> Any:
-    """Return rows divided as the leading axes of a tensor divide its last one."""
+    """Return rows that are partitioned like the leading axes of a tensor."""
     dtype = value.row_splits.dtype.base_dtype
     rank = len(indices.dims or ())
     numbers = uniform_levels(indices, rank - 1, dtype)
@@ -71,7 +71,7 @@ def _outer_like(value: Any, indices: Output) -> Any:
 
 
 def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
-    """Return the row by row: the rows of params that belong to each row of indices."""
+    """Gather in batches: each row of indices selects from the corresponding row of params."""
     dtype = _splits_type(params, indices)
     params = _divided(params, dtype)
     if batch == 1 and axis > 1:
@@ -93,7 +93,7 @@ def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
 
 
 def _undivided(values: Output, indices: Output) -> Output:
-    """Return values in the layout of the indices, whose first two axes `_divided` merged."""
+    """Return values in the layout of the indices, undoing the merge of axes in `_divided`."""
     sizes = out("ConcatV2", [[shapes.shape(indices)[:2], shapes.shape(values)[1:]], 0])
     reshaped = shapes.reshape(values, sizes)
     if indices.dims is not None and values.dims is not None:
@@ -102,7 +102,7 @@ def _undivided(values: Output, indices: Output) -> Output:
 
 
 def _rows_apart(params: RaggedTensor, indices: Any, axis: int) -> Any:
-    """With one batch axis, and others between it and that of the indices."""
+    """Gather with one batch axis and further axes between it and the gathered axis."""
     values = params.values
     owner = params.levels[0].ids()
     if isinstance(indices, RaggedTensor):
@@ -133,7 +133,7 @@ def _check_counts(params: RaggedTensor, indices: RaggedTensor) -> None:
 
 
 def _check_same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
-    """Return params of which the batch axes are checked against those of indices."""
+    """Return params, after checking that their batch axes match those of indices."""
     if params.row_splits is indices.row_splits:
         return params
     _check_counts(params, indices)
@@ -145,7 +145,7 @@ def _check_same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTenso
 
 
 def _to_global_indices(indices: RaggedTensor, params: RaggedTensor) -> Any:
-    """Return indices into rows as indices into all values.
+    """Convert indices into rows to indices into all values.
 
     Raises (at run time): InvalidArgumentError: an index is not in its row.
     """
@@ -178,7 +178,7 @@ def _shifted(values: Any, owner: Output, starts: Output, lengths: Output, dtype:
 
 
 def _gather_along(params: Any, indices: Any, axis: int) -> Any:
-    """Return the same indices in each row of an inner axis."""
+    """Gather the same indices in each row of an inner axis."""
     dtype = _splits_type(params, indices)
     value = _divided(params, dtype)
     if axis > 1:
@@ -237,7 +237,7 @@ def _gather_nd(call: Call) -> Any:
 
 
 def _gather_by_path(params: RaggedTensor, rows: Output, depth: int) -> Any:
-    """Return the values that one index vector per row leads to."""
+    """Gather values by one index vector per row."""
     dtype = params.row_splits.dtype.base_dtype
     rows = out("Cast", [rows], {"DstT": dtype})
     row: Output = rows[:, 0]

@@ -21,7 +21,7 @@ _ALL = builtins.slice(None)
 
 
 def getitem(value: Any, key: Any) -> Any:
-    """`value[key]` with integers, slices, `...`, None, or one ragged mask."""
+    """Return `value[key]` for integers, slices, `...`, None, or one ragged mask."""
     if is_ragged(key):
         return makers.lookup("boolean_mask")(value, key)
     keys = list(key) if isinstance(key, tuple | list) else [key]
@@ -29,7 +29,7 @@ def getitem(value: Any, key: Any) -> Any:
 
 
 def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
-    """Return keys with slices instead of `...`."""
+    """Replace `...` in a key by slices."""
     places = [i for i, key in enumerate(keys) if key is Ellipsis]
     if not places:
         return keys
@@ -48,7 +48,7 @@ def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
 
 
 def _outer(value: Any, keys: list[Any]) -> Any:
-    """Return keys of the first axis and those behind it."""
+    """Apply the key of the first axis, and the keys of the following ones."""
     if not keys:
         return value
     if not isinstance(value, RaggedTensor):
@@ -63,7 +63,7 @@ def _outer(value: Any, keys: list[Any]) -> Any:
 
 
 def expanded(inner: Any, dtype: DType) -> Any:
-    """Return an axis of size 1 in front."""
+    """Insert a first axis of size 1."""
     if not isinstance(inner, RaggedTensor):
         return shapes.expand_dims(inner, 0)
     unit = np.array(1, dtype.numpy)
@@ -77,7 +77,7 @@ def expanded(inner: Any, dtype: DType) -> Any:
 
 
 def _index(key: Any, label: str = "an index") -> Any:
-    """Return an integer, or an integer output of rank 0."""
+    """Return a key that is an integer or an integer output of rank 0."""
     if isinstance(key, bool | np.bool_ | float | str):
         raise errors.InvalidTypeError(f"{label} must be an integer or a slice, got {key!r}")
     if isinstance(key, int | np.integer):
@@ -107,7 +107,7 @@ def _sliced_rows(value: RaggedTensor, key: Any) -> RaggedTensor:
 
 
 def gathered_rows(value: RaggedTensor, row_ids: Output) -> RaggedTensor:
-    """Return rows by a vector of integers; rows of one length stay so."""
+    """Gather rows by a vector of integers; uniform rows stay uniform."""
     levels = value.levels
     attrs = {"OUTPUT_RAGGED_RANK": len(levels)}
     inputs = [[rows.splits for rows in levels], value.flat_values, row_ids]
@@ -119,7 +119,7 @@ def gathered_rows(value: RaggedTensor, row_ids: Output) -> RaggedTensor:
 
 
 def _inner(value: Any, keys: list[Any]) -> Any:
-    """Return keys of the second axis and those behind it, of each row."""
+    """Apply the key of the second axis, and the keys of the following ones, to each row."""
     if not keys:
         return value
     if not isinstance(value, RaggedTensor):
@@ -143,12 +143,12 @@ def _inner(value: Any, keys: list[Any]) -> Any:
 
 
 def _inner_of(value: RaggedTensor, keys: list[Any]) -> Any:
-    """Return keys of the axes behind the second one."""
+    """Apply the keys of the axes after the second one."""
     return value.with_values(_inner(value.values, keys)) if keys else value
 
 
 def _column(value: RaggedTensor, index: Any) -> Any:
-    """Return one value of each row, of rows of one length."""
+    """Return one value of each row, for rows of the same length."""
     length = value.uniform_row_length
     assert length is not None
     index = out("Cast", [index], {"DstT": length.dtype}) if isinstance(index, Output) else index
@@ -158,7 +158,7 @@ def _column(value: RaggedTensor, index: Any) -> Any:
 
 
 def _sliced_values(value: RaggedTensor, key: Any) -> RaggedTensor:
-    """`value[:, key]`: each row sliced as Python slices lists."""
+    """Return `value[:, key]`: each row is sliced like a Python list."""
     step = 1 if key.step is None else _index(key.step, "a step")
     if not isinstance(step, int):
         raise errors.InvalidTypeError(f"the step of an inner slice must be known, got {step!r}")

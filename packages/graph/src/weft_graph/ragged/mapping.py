@@ -1,4 +1,4 @@
-"""Ragged results of functions that are applied to each row."""
+"""Ragged results of functions mapped over rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from weft_tensor import errors
 
 
 class RaggedResults:
-    """The results of a function for each row, joined into one ragged tensor.
+    """Accumulator of a function's results for each row, as one ragged tensor.
 
     Args:
-      spec: of a result: of a tensor, where its `ragged_rank` is 0.
-      count: how many results there are.
+      spec: spec of a result; a tensor if its `ragged_rank` is 0.
+      count: number of results.
     Attributes:
-      arrays: what is written for each result: its flat values, how many rows it has, and the
-        lengths of the rows of each level.
+      arrays: TensorArrays of the results' flat values, numbers of rows, and row lengths of each
+        level.
     """
 
     def __init__(self, spec: RaggedTensorSpec, count: Any) -> None:
@@ -43,7 +43,7 @@ class RaggedResults:
     def parts(self, value: Any) -> list[Any]:
         """Return the values to store for a result.
 
-        Raises: InvalidArgumentError: it has another number of ragged axes.
+        Raises: InvalidArgumentError: the number of its ragged axes differs.
         """
         converted, spec = ragged_or_tensor(value, self._spec.dtype), self._spec
         levels = converted.ragged_rank if isinstance(converted, RaggedTensor) else 0
@@ -58,7 +58,7 @@ class RaggedResults:
         return [ragged.flat_values, ragged.nrows(), *ragged.nested_row_lengths()]
 
     def joined(self, arrays: list[TensorArray]) -> Any:
-        """Return all results."""
+        """Return all results as one ragged tensor."""
         flat, outer, *inner = arrays
         nested: Any = flat.concat()
         for lengths in reversed([outer.stack(), *[level.concat() for level in inner]]):

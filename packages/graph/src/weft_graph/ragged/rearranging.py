@@ -1,4 +1,4 @@
-"""Ops that concatenate, stack, repeat or reverse rows of ragged tensors."""
+"""Rules of ops that concatenate, stack, repeat or reverse rows of ragged tensors."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
     """Return a ragged tensor with other rows and reordered values.
 
     Args:
-      rows: the row of `value` that each row of the result is of; None for the same.
-      step: of an axis and the lengths of rows there: their new lengths, and what says which of a
-        row's values is at a place, by that and the former length; None where nothing changes.
+      rows: for each row of the result, the row of `value`; None for the same rows.
+      step: function of an axis and the lengths of its rows. It returns the new lengths, and a
+        function from an index and the old length to the index in the old row; None if nothing
+        changes.
     """
     levels: list[Rows] = []
     places = rows
@@ -70,9 +71,9 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
 
 
 def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
-    """Return values with equally many levels of rows, and splits of one type.
+    """Convert values to the same number of levels, and the same type of splits.
 
-    Raises: InvalidArgumentError: a rank is not known, or ranks differ.
+    Raises: InvalidArgumentError: a rank is unknown, or ranks differ.
     """
     converted = [ragged_or_tensor(value) for value in values]
     ranks = {static_rank(value) for value in converted}
@@ -93,7 +94,7 @@ def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
 
 
 def _typed(values: Sequence[Any]) -> list[Any]:
-    """Return values as tensors, Python ones of the type of the ragged ones."""
+    """Convert values to tensors; Python values get the type of the ragged ones."""
     dtype = next(value.dtype for value in values if isinstance(value, RaggedTensor))
     return [
         value if isinstance(value, RaggedTensor | Output) else ragged_or_tensor(value, dtype)
@@ -117,7 +118,7 @@ def _require_axis(axis: int | None) -> int:
 
 
 def joined(values: Sequence[Any], axis: int) -> Any:
-    """Return values joined along an axis that they have."""
+    """Concatenate values along an axis."""
     if not any(isinstance(value, RaggedTensor) for value in values):
         return concat(list(values), axis)
     converted = same_kind(values)
@@ -150,7 +151,7 @@ def _know_rows(splits: Output, values: Sequence[RaggedTensor]) -> None:
 
 
 def _end_to_end(values: Sequence[Any]) -> Any:
-    """Return the rows of all values, one value after the other."""
+    """Return the rows of all values in sequence."""
     if not isinstance(values[0], RaggedTensor):
         return concat(list(values), 0)
     inner = _end_to_end([value.values for value in values])
@@ -166,7 +167,7 @@ def _end_to_end(values: Sequence[Any]) -> Any:
 
 
 def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
-    """Return the first row of each value, then the second of each, and so on."""
+    """Interleave the rows of values: all first rows, then all second rows, and so on."""
     rows = _require_equal_counts(values)
     concatenated = _end_to_end(values)
     count = constant_of(np.array(len(values), rows.dtype.base_dtype.numpy))
@@ -176,9 +177,9 @@ def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
 
 
 def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
-    """Return the number of rows, which is the same of all.
+    """Return the common number of rows.
 
-    Raises: InvalidArgumentError: it is known to differ; of others when it runs.
+    Raises: InvalidArgumentError: the numbers differ; raised at run time if they are not static.
     """
     static_count: Any = None
     for value in values:
@@ -197,9 +198,9 @@ def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
 
 
 def _require_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
-    """Return the same, of which the rows are as long as those of the first.
+    """Return values after checking that their row lengths are those of the first.
 
-    Raises (at run time): InvalidArgumentError: they are not.
+    Raises (at run time): InvalidArgumentError: lengths differ.
     """
     first = values[0]
     splits = encodings.Encoding(first.row_splits, "row_splits")
@@ -222,7 +223,7 @@ def _pack(call: Call) -> Any:
 
 
 def stacked(values: Sequence[Any], axis: int) -> Any:
-    """Return values of rank R stacked along a new axis, as a ragged tensor of rank R + 1."""
+    """Stack values of rank R along a new axis to a ragged tensor of rank R + 1."""
     converted = [ragged_or_tensor(value) for value in values]
     rank = static_rank(converted[0])
     if rank is None:
@@ -234,7 +235,7 @@ def stacked(values: Sequence[Any], axis: int) -> Any:
 
 
 def _uneven(values: Sequence[Any]) -> int:
-    """Return the last axis behind the first along which sizes of tensors differ; 0 for none."""
+    """Return the last axis, after the first, along which sizes of tensors differ; 0 if none do."""
     shaped = [value.dims for value in values if not isinstance(value, RaggedTensor) and value.dims]
     sizes = list(zip(*shaped, strict=False))
     return max(
@@ -265,7 +266,7 @@ def _stacked(values: Sequence[Any], axis: int) -> Any:
 
 
 def _alike(values: Sequence[Any]) -> bool:
-    """Return True if all are tensors whose rows have one static shape."""
+    """Return True if all are tensors whose rows have the same static shape."""
     dims = [None if isinstance(value, RaggedTensor) else value.dims for value in values]
     first = dims[0]
     return (
@@ -394,7 +395,7 @@ def _uniform(value: RaggedTensor, axis: int) -> bool:
 
 
 def _bounds(sizes: Output, total: Output, count: int) -> list[tuple[Any, Any]]:
-    """Return the bounds of each part, from sizes of which one may be -1."""
+    """Return the bounds of each part from sizes, one of which may be -1."""
     dtype = total.dtype.base_dtype
     part_sizes = out("Cast", [sizes], {"DstT": dtype})
     zero = constant_of(np.array(0, dtype.numpy))

@@ -1,4 +1,4 @@
-"""Reductions of ragged tensors, and sums of segments of their rows."""
+"""Reductions and segment reductions of ragged tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import dtypes, errors
 
 Segments = Callable[[Output, Output, Output], Output]
-"""Makes a tensor with a row for each segment, of data, of the segment of each row, and a number."""
+"""Function from data, segment ids and the number of segments to one row per segment."""
 
 
 def segments_by(op: str, **attrs: Any) -> Segments:
@@ -28,9 +28,9 @@ def segments_by(op: str, **attrs: Any) -> Segments:
 
 
 def static_axes(axis: Any, rank: int | None) -> list[int]:
-    """Return axes that are known while the graph is built, from the outermost.
+    """Return static axes, from the outermost.
 
-    Raises: InvalidArgumentError: they are not known, or one is out of range.
+    Raises: InvalidArgumentError: they are not static, or one is out of range.
     """
     static_axes_value = constant_array(
         axis if isinstance(axis, Output) else convert_to_tensor(axis)
@@ -44,7 +44,7 @@ def static_axes(axis: Any, rank: int | None) -> list[int]:
 
 
 def reduced(call: Call, segments: Segments) -> Any:
-    """Return a reduction over axes, one after the other from the innermost."""
+    """Reduce over axes in sequence, from the innermost."""
     value, axis = call.inputs
     keep = bool(call.attrs.get("keep_dims", False))
     rank = static_rank(value)
@@ -88,7 +88,7 @@ def _reduce_over(value: Any, axis: int, keep: bool, segments: Segments, call: Ca
 
 
 def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
-    """Return rows of one value each."""
+    """Return rows with one value each."""
     unit = np.array(1, rows.dtype.numpy)
     if rows.static_nrows is not None:
         count = np.array(rows.static_nrows, rows.dtype.numpy)
@@ -97,7 +97,7 @@ def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
 
 
 def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any:
-    """Return the rows of each segment combined value by value, as long as the longest row."""
+    """Combine the rows of each segment elementwise; the result is as long as the longest row."""
     if not isinstance(data, RaggedTensor):
         return segments(data, ids, count)
     rows = data.levels[0]
@@ -148,7 +148,7 @@ def _mean(call: Call) -> Any:
 
 
 def _divided(total: Output, count: Output) -> Output:
-    """Return means: NaN of nothing; of integers rounded towards zero, and 0 of nothing."""
+    """Divide sums by counts: empty rows give NaN, or 0 for integers, which round toward zero."""
     if total.dtype.base_dtype.is_integer:
         return out("TruncateDiv", [total, out("Maximum", [count, out("OnesLike", [count])])])
     return out("RealDiv", [total, count])
@@ -180,7 +180,7 @@ def _unsorted_join(call: Call) -> Any:
 
 
 def of_segments(call: Call, segments: Segments) -> Any:
-    """An op of segments, of ragged data: `ids` for each row, or ragged ones for each value."""
+    """Apply a segment op to ragged data, with `ids` per row, or ragged `ids` per value."""
     data, ids, count = call.inputs
     while isinstance(ids, RaggedTensor):
         if not isinstance(data, RaggedTensor):

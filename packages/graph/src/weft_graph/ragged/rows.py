@@ -1,8 +1,8 @@
 """Row partitions: one level of a ragged tensor.
 
 A level has several encodings: the splits between rows, their lengths, the row of each value. The
-splits always exist; other encodings given to the constructor are kept, so that they need not be
-computed. Encodings computed later are not cached: their nodes may be in a branch or a loop.
+splits always exist. Other encodings passed to the constructor are kept, to avoid computing them.
+Encodings computed later are not cached, because their nodes may be in a branch or a loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft_tensor.dtypes import DType
 
 
 class Rows:
-    """The division of values into rows.
+    """A partition of values into rows.
 
     Args:
       splits: int32 or int64, shape (nrows + 1,): row i is `values[splits[i]:splits[i + 1]]`.
@@ -45,18 +45,18 @@ class Rows:
 
     @property
     def dtype(self) -> DType:
-        """The type of its integers."""
+        """The element type of the encodings."""
         return self.splits.dtype.base_dtype
 
     @property
     def static_nrows(self) -> int | None:
-        """The number of rows, if it is known while the graph is built."""
+        """The static number of rows, or None."""
         dims = self.splits.dims
         return dims[0] - 1 if dims and dims[0] is not None else None
 
     @property
     def static_uniform(self) -> int | None:
-        """The length of all rows, if they have one that is known while the graph is built."""
+        """The static length of all rows, or None."""
         static = None if self.uniform is None else constant_value(self.uniform)
         return None if static is None else int(static)
 
@@ -67,11 +67,11 @@ class Rows:
         return shapes.shape(self.splits, out_type=self.dtype)[0] - 1
 
     def starts(self) -> Output:
-        """Return the position of the first value of each row."""
+        """Return the index of the first value of each row."""
         return self.splits[:-1]
 
     def limits(self) -> Output:
-        """Return the position after the last value of each row."""
+        """Return the index after the last value of each row."""
         return self.splits[1:]
 
     def row_lengths(self) -> Output:
@@ -87,12 +87,12 @@ class Rows:
         return segment_ids(self.splits) if self.value_rowids is None else self.value_rowids
 
     def offsets(self) -> Output:
-        """Return the position of each value within its row."""
+        """Return the index of each value within its row."""
         places = sequence.range(self.nvals())
         return places - out("GatherV2", [self.starts(), self.ids(), 0])
 
     def cast(self, dtype: DType) -> Rows:
-        """Return the same with integers of a type."""
+        """Return the rows with encodings cast to an integer type."""
         if dtype is self.dtype:
             return self
 
@@ -109,7 +109,7 @@ class Rows:
 
 
 def segment_ids(splits: Output) -> Output:
-    """Return the row of each value, by the splits between rows."""
+    """Return the row of each value from row splits."""
     dtype = splits.dtype.base_dtype
     places = sequence.range(splits[-1])
     return searchsorted(splits[1:], places, "right", out_type=dtype)

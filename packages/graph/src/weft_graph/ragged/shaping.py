@@ -1,4 +1,4 @@
-"""Ops that ask for, or change, the axes of ragged tensors."""
+"""Rules of ops that return or change the shape of ragged tensors."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _matmul(call: Call) -> Any:
 
 
 def _is_flat_product(a: Any, b: Any, adj_x: bool) -> bool:
-    """Return True if ragged rows of one width are multiplied by one matrix."""
+    """Return True if ragged rows of equal inner size are multiplied by one matrix."""
     return (
         isinstance(a, RaggedTensor)
         and not adj_x
@@ -199,7 +199,7 @@ def _times_matrix(values: Any, matrix: Any, adj_y: bool) -> Any:
 
 
 def _lengths_along(value: Any, axis: int) -> Any:
-    """Return the ragged lengths of an axis from the end; None where it is uniform."""
+    """Return the ragged lengths of an axis counted from the end; None if it is uniform."""
     if not isinstance(value, RaggedTensor):
         return None
     rank = static_rank(value)

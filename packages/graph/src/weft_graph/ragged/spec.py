@@ -16,16 +16,16 @@ from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
 
 
 class RaggedTensorSpec(TypeSpec):
-    """The element type and shape of a RaggedTensor, and how many of its axes are ragged.
+    """The element type, shape and number of ragged axes of a RaggedTensor.
 
     Args:
-      shape: what is known of it, None for each ragged axis; None for nothing.
+      shape: static shape, with None for each ragged axis; None if it is unknown.
       dtype: element type of the values; float32 by default.
-      ragged_rank: how many axes are ragged; all but the first by default. 0 describes a Tensor.
+      ragged_rank: number of ragged axes; all except the first by default. 0 describes a Tensor.
       row_splits_dtype: int32 or int64.
-      flat_values_spec: a TensorSpec of the innermost values; its type takes the place of `dtype`.
-    Raises: InvalidArgumentError: `ragged_rank` is not given and does not follow from `shape`, or is
-      not below its rank.
+      flat_values_spec: a TensorSpec of the flat values; its type replaces `dtype`.
+      Raises: InvalidArgumentError: `ragged_rank` is missing and cannot be derived from `shape`, or
+        is not below its rank.
 
     Examples:
       >>> spec = wf.RaggedTensorSpec([2, None], wf.int32)
@@ -74,7 +74,7 @@ class RaggedTensorSpec(TypeSpec):
 
     @property
     def value_type(self) -> type:
-        """RaggedTensor; Tensor where no axis is ragged."""
+        """RaggedTensor, or Tensor if no axis is ragged."""
         return RaggedTensor if self._ragged_rank else Output
 
     @property
@@ -99,12 +99,12 @@ class RaggedTensorSpec(TypeSpec):
 
     @property
     def flat_values_spec(self) -> TensorSpec | None:
-        """The spec of the innermost values, if one was given."""
+        """The spec of the flat values, or None."""
         return self._flat  # type: ignore[no-any-return]
 
     @classmethod
     def from_value(cls, value: Any) -> RaggedTensorSpec:
-        """Return the spec of a RaggedTensor, or of the value of one.
+        """Return the spec of a RaggedTensor or RaggedTensorValue.
 
         Raises: InvalidTypeError: it is neither.
         """
@@ -119,7 +119,7 @@ class RaggedTensorSpec(TypeSpec):
 
     @property
     def flat_dims(self) -> Dims:
-        """The static shape of the innermost values."""
+        """The static shape of the flat values."""
         dims = as_dims(self._shape)
         return None if dims is None else (None, *dims[self._ragged_rank + 1 :])
 

@@ -31,15 +31,15 @@ from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, forma
 class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     """A tensor whose rows may have different lengths.
 
-    It is its values, one row after the other, and the splits between the rows; where the values are
-    a ragged tensor again, more than one axis is ragged. Programs make one by the `from_` methods or
-    with `ragged.constant`. Operators and most functions take it instead of a tensor.
+    It consists of the values of all rows, concatenated, and the row splits. If the values are a
+    RaggedTensor, more than one axis is ragged. Programs create one by the `from_` methods or with
+    `ragged.constant`. Operators and most functions accept it instead of a tensor.
 
     Args:
-      values: Tensor of rank 1 or more, or RaggedTensor: the rows joined.
-      rows: how they are divided.
+      values: Tensor of rank 1 or more, or RaggedTensor: the concatenated rows.
+      rows: the partition into rows.
     Attributes:
-      values: as given.
+      values: the concatenated rows.
       flat_values: the innermost values, a Tensor of shape (n, ...).
 
     Examples:
@@ -78,13 +78,13 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return TensorShape(self.dims)
 
     def get_shape(self) -> TensorShape:
-        """`shape`."""
+        """Return `shape`."""
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Check the program's static shape against the known one; ragged axes have no size.
+        """Check a static shape against the known one; ragged axes have no size.
 
-        Raises: InvalidArgumentError: it contradicts what is known.
+        Raises: InvalidArgumentError: it contradicts the known shape.
         """
         if not compatible_dims(self.dims, as_dims(shape)):
             merge_dims(self.dims, as_dims(shape))
@@ -97,7 +97,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
     @property
     def values(self) -> Any:
-        """The rows joined: a Tensor, or a RaggedTensor."""
+        """The concatenated rows: a Tensor or a RaggedTensor."""
         return self._values
 
     @property
@@ -110,12 +110,12 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
     @property
     def row_splits(self) -> Output:
-        """The splits between rows, shape (nrows + 1,)."""
+        """The row splits, shape (nrows + 1,)."""
         return self._rows.splits
 
     @property
     def uniform_row_length(self) -> Output | None:
-        """The length of all rows, shape (); None where they may differ."""
+        """The length of all rows, shape (); None if they may differ."""
         return self._rows.uniform
 
     @property
@@ -140,14 +140,14 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     def rebuilt(self, parts: Sequence[Any]) -> Any:
         """Return a RaggedTensor with the same number of levels, from flat values and splits.
 
-        Its rows need not be of one length where those of this one are.
+        Its rows need not be uniform, even if those of this one are.
         """
         return _from_splits(*parts)
 
     def part_dims(self, dims: Dims) -> list[Dims]:
-        """Return the shapes that its parts keep in a loop: there may be other values each time.
+        """Return the shape invariants of its parts in a loop; the number of values may change.
 
-        Raises: InvalidArgumentError: `dims` do not fit.
+        Raises: InvalidArgumentError: `dims` are incompatible.
         """
         levels = self.ragged_rank
         flat = self.flat_values.dims
@@ -162,15 +162,15 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return [(None, *dims[levels + 1 :]), (rows,), *[(None,)] * (levels - 1)]
 
     def value_of(self, values: Sequence[Any]) -> RaggedTensorValue:
-        """Return the value with these arrays as its parts."""
+        """Return the RaggedTensorValue with some arrays as its parts."""
         return value_of(values[0], values[1:])  # type: ignore[no-any-return]
 
     def fed_parts(self, value: Any) -> Sequence[Any]:
-        """Return the arrays of a value that is fed.
+        """Return the arrays of a fed value.
 
         Raises:
           InvalidTypeError: it is not a ragged value.
-          InvalidArgumentError: it has another number of levels, or splits that are none.
+          InvalidArgumentError: the number of levels differs, or splits are invalid.
         """
         if not isinstance(value, RaggedTensorValue):
             if not isinstance(value, list | tuple):
@@ -188,12 +188,12 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
     @property
     def op(self) -> Node:
-        """The node that makes the flat values."""
+        """The node that computes the flat values."""
         return self.flat_values.node
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The graph of the parts."""
         return self.flat_values.graph
 
     @property
@@ -207,24 +207,24 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return self.flat_values.device
 
     def consumers(self) -> list[Node]:
-        """Return the nodes that use one of its parts."""
+        """Return the nodes that use one of the parts."""
         return list(dict.fromkeys(node for part in self.parts for node in part.consumers()))
 
     # ---------------------------------------------------------------------------- its rows
 
     def nrows(self, out_type: Any = None, name: str | None = None) -> Output:
-        """The number of rows, shape (); of type `out_type`, that of the splits by default."""
+        """Return the number of rows, shape (), as `out_type` (that of the splits by default)."""
         with get_default_graph().name_scope(name or "RaggedNRows"):
             num_rows = self._rows.nrows()
             return num_rows if out_type is None else casting.cast(num_rows, out_type)
 
     def row_starts(self, name: str | None = None) -> Output:
-        """Return the position of the first value of each row, shape (nrows,)."""
+        """Return the index of the first value of each row, shape (nrows,)."""
         with get_default_graph().name_scope(name or "RaggedRowStarts"):
             return self._rows.starts()
 
     def row_limits(self, name: str | None = None) -> Output:
-        """Return the position after the last value of each row, shape (nrows,)."""
+        """Return the index after the last value of each row, shape (nrows,)."""
         with get_default_graph().name_scope(name or "RaggedRowLimits"):
             return self._rows.limits()
 
@@ -237,10 +237,10 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         """Return the lengths of rows along an axis.
 
         Args:
-          axis: 1 for the outermost rows; of a deeper one the lengths are ragged themselves. A
-            negative one counts from the end, which requires a known rank.
-        Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`; of axis 0 the number
-          of rows, rank 0.
+          axis: 1 for the outermost rows; the lengths along deeper axes are ragged. Negative values
+            count from the end, which requires a known rank.
+          Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`; for axis 0 the number
+            of rows, rank 0.
         Raises: InvalidArgumentError: the axis is not an integer, or out of range.
         """
         rank = self.shape.ndims
@@ -279,11 +279,11 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     def bounding_shape(
         self, axis: Any = None, name: str | None = None, out_type: Any = None
     ) -> Output:
-        """Return the smallest shape that holds all rows.
+        """Return the smallest shape that contains all rows.
 
         Args:
-          axis: the size along one axis, shape (), or along several, a vector; all by default.
-          name: name of the scope of its nodes.
+          axis: one axis, for a size of shape (), or several, for a vector; all axes by default.
+          name: name scope of the nodes.
           out_type: int32 or int64; that of the splits by default.
         """
         element_type = self._rows.dtype if out_type is None else dtypes.as_dtype(out_type)
@@ -294,11 +294,11 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     # --------------------------------------------------------------------- made of another
 
     def with_values(self, new_values: Any) -> RaggedTensor:
-        """Return the same rows of other values.
+        """Return a RaggedTensor with the same rows and other values.
 
         Args:
           new_values: Tensor or RaggedTensor with as many rows as `values`.
-        Raises: InvalidArgumentError: there are not as many, where that is known.
+        Raises: InvalidArgumentError: the number of rows is known to differ.
         """
         inner = divided(new_values)
         a, b = self._values.dims, inner.dims
@@ -310,16 +310,16 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return RaggedTensor(inner, self._rows)
 
     def with_flat_values(self, new_values: Any) -> RaggedTensor:
-        """Return the same rows, of all levels, with other innermost values; see `with_values`."""
+        """Return a RaggedTensor with the same rows of all levels and other flat values."""
         values = self._values
         if isinstance(values, RaggedTensor):
             return self.with_values(values.with_flat_values(new_values))
         return self.with_values(new_values)
 
     def with_row_splits_dtype(self, dtype: Any) -> RaggedTensor:
-        """Return the same with splits of type int32 or int64.
+        """Return the RaggedTensor with splits of type int32 or int64.
 
-        Raises: InvalidTypeError: it is another type.
+        Raises: InvalidTypeError: the type is not int32 or int64.
         """
         splits_type = dtypes.as_dtype(dtype)
         if splits_type not in encodings.SPLITS:
@@ -332,12 +332,12 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return RaggedTensor(values, self._rows.cast(splits_type))
 
     def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
-        """Return the axes from `outer_axis` to `inner_axis` as one.
+        """Merge the axes from `outer_axis` to `inner_axis` into one.
 
         Args:
           outer_axis, inner_axis: integers; negative ones count from the end.
-        Returns: a RaggedTensor, or a Tensor where no ragged axis is left.
-        Raises: InvalidArgumentError: they are out of range or in the wrong order.
+        Returns: a RaggedTensor, or a Tensor if no ragged axis remains.
+        Raises: InvalidArgumentError: the axes are out of range or in the wrong order.
         """
         with get_default_graph().name_scope("RaggedMergeDims"):
             return makers.lookup("merge_axes")(self, outer_axis, inner_axis)
@@ -345,30 +345,30 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     def to_tensor(
         self, default_value: Any = None, name: str | None = None, shape: Any = None
     ) -> Output:
-        """Return a tensor of all rows, padded at their ends.
+        """Convert to a dense tensor, padding rows at their ends.
 
         Args:
-          default_value: what they are padded with, of the shape of inner values or one that
-            broadcasts to it; 0 or "" by default.
-          name: name of the scope of its nodes.
-          shape: the shape of the result, None for each size that the rows tell. What does not fit
-            is cut off.
-        Raises: InvalidArgumentError: `shape` does not fit the rank.
+          default_value: padding value; its shape broadcasts to that of inner values; 0 or "" by
+            default.
+          name: name scope of the nodes.
+          shape: shape of the result, with None for sizes inferred from the rows; longer rows are
+            truncated.
+          Raises: InvalidArgumentError: `shape` does not match the rank.
         """
         with get_default_graph().name_scope(name or "RaggedToTensor"):
             dense: Output = makers.lookup("to_tensor")(self, default_value, shape)
             return dense
 
     def to_sparse(self, name: str | None = None) -> SparseTensor:
-        """Return a SparseTensor of all values, each where it is in the padded tensor."""
+        """Convert to a SparseTensor whose indices are those in the padded tensor."""
         with get_default_graph().name_scope(name or "RaggedToSparse"):
             sparse: SparseTensor = makers.lookup("to_sparse")(self)
             return sparse
 
     def to_list(self) -> list[Any]:
-        """Return nested Python lists of a constant.
+        """Return the value of a constant as nested Python lists.
 
-        Raises: InvalidArgumentError: its value is not known while the graph is built.
+        Raises: InvalidArgumentError: its value is not static.
         """
         static_parts = [constant_value(part) for part in self.parts]
         if any(part is None for part in static_parts):
@@ -408,9 +408,9 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return f"RaggedTensor(values={self._values!r}, row_splits={self._rows.splits!r})"
 
     def as_operand(self, dtype: DType | None) -> Self:
-        """Itself.
+        """Return itself.
 
-        Raises: InvalidTypeError: its values are of another type.
+        Raises: InvalidTypeError: its values have another type.
         """
         if dtype is not None and dtype.base_dtype is not self.dtype:
             raise errors.InvalidTypeError(f"requires {dtype.name}, got {self!r}")
@@ -424,12 +424,12 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         return outputs
 
     def map_elements(self, function: Callable[[Output], Any]) -> RaggedTensor:
-        """Return the same rows with a function applied to the flat values."""
+        """Apply a function to the flat values, keeping the rows."""
         return self.with_flat_values(function(self.flat_values))
 
 
 def _from_splits(values: Any, *splits: Output) -> Any:
-    """Return a RaggedTensor of splits that an op made, from the outermost; they need no check."""
+    """Return a RaggedTensor from splits computed by an op, outermost first, without checks."""
     for level_splits in reversed(splits):
         values = RaggedTensor(values, Rows(level_splits))
     return values
@@ -440,14 +440,14 @@ makers.register("of_value", RaggedTensor.from_value)
 
 
 def ragged_or_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """Return a RaggedTensor itself, or of its value; anything else as a tensor."""
+    """Convert ragged values to a RaggedTensor, and other values to a tensor."""
     if isinstance(value, RaggedTensorValue):
         value = RaggedTensor.from_value(value)
     return convert_to_tensor(value, dtype, name)
 
 
 def is_ragged(value: Any) -> bool:
-    """Return True if a value is a RaggedTensor or the value of one."""
+    """Return True if a value is a RaggedTensor or a RaggedTensorValue."""
     return isinstance(value, RaggedTensor | RaggedTensorValue)
 
 
@@ -457,5 +457,5 @@ def static_rank(value: Any) -> int | None:
 
 
 def array_dtype(array: np.ndarray[Any, Any]) -> DType:
-    """Return the element type of an array; text is of objects."""
+    """Return the element type of an array; strings are object arrays."""
     return dtypes.string if array.dtype == object else dtypes.from_numpy(array.dtype)

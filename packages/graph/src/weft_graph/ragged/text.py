@@ -1,4 +1,4 @@
-"""Splitting of strings into rows of bytes, characters and code points, and joining them."""
+"""Splitting of strings into rows of bytes, characters and code points, and joining of rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from weft_graph.ragged.tensor import RaggedTensor, ragged_or_tensor, static_rank
 from weft_tensor import dtypes, errors
 
 Split = Callable[[Output], list[Any]]
-"""Takes a vector of strings apart into ragged tensors of rank 2."""
+"""Function that splits a vector of strings into ragged tensors of rank 2."""
 
 
 def by_rows(text: Any, split: Split) -> list[Any]:
-    """Return strings of any rank taken apart along a new last axis.
+    """Split strings of any rank along a new last axis.
 
     Args:
-      text: string, Tensor of a known rank or RaggedTensor.
-      split: takes a vector of strings apart.
-    Returns: what `split` gives, with the axes of `text` in front; of one string, Tensors.
-    Raises: InvalidArgumentError: the rank is not known.
+      text: string, Tensor of known rank or RaggedTensor.
+      split: function that splits a vector of strings.
+    Returns: the results of `split` with the axes of `text` in front; Tensors for a single string.
+    Raises: InvalidArgumentError: the rank is unknown.
     """
     value = ragged_or_tensor(text, dtypes.string)
     if isinstance(value, RaggedTensor):
@@ -58,13 +58,13 @@ def by_rows(text: Any, split: Split) -> list[Any]:
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
-    """Return strings as rows of their bytes.
+    """Split strings into rows of bytes.
 
     Args:
-      input: string, Tensor or RaggedTensor of a known rank.
-      name: name of the scope of its nodes.
-    Returns: string, RaggedTensor of one rank more; a vector of one string.
-    Raises: InvalidArgumentError: the rank is not known.
+      input: string, Tensor or RaggedTensor of known rank.
+      name: name scope of the nodes.
+    Returns: string, RaggedTensor with one more axis; a vector for a single string.
+    Raises: InvalidArgumentError: the rank is unknown.
 
     Examples:
       >>> wf.Session().run(wf.strings.bytes_split(["ab", ""])).to_list()
@@ -75,7 +75,7 @@ def bytes_split(input: Any, name: str | None = None) -> Any:
 
 
 def split_text(text: Any, op: str, sep: Any, attrs: dict[str, Any], name: str | None) -> Any:
-    """Return strings as rows of their parts, by an op that splits a vector of them."""
+    """Split strings into rows of parts by an op that splits a vector of strings."""
 
     def split(vector: Output) -> list[Any]:
         return [_from_sparse(*create(op, [vector, sep], attrs).outputs)]
@@ -100,7 +100,7 @@ def ngrams(data: RaggedTensor, attrs: dict[str, Any], name: str | None) -> Ragge
 
 
 def encode(codes: RaggedTensor, attrs: dict[str, Any], name: str | None) -> Any:
-    """Return the innermost rows of code points as strings."""
+    """Encode the innermost rows of code points as strings."""
     values = codes.values
     if isinstance(values, RaggedTensor):
         return codes.with_values(encode(values, attrs, name))
@@ -128,17 +128,17 @@ def unicode_decode(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Return strings as rows of code points.
+    """Decode strings to rows of code points.
 
     Args:
-      input: string, Tensor or RaggedTensor of a known rank.
-      input_encoding: its encoding, any that Python knows, such as "UTF-8".
-      errors: what to do with malformed input: "replace" or "ignore" it, or fail ("strict").
+      input: string, Tensor or RaggedTensor of known rank.
+      input_encoding: its encoding, such as "UTF-8"; any that Python supports.
+      errors: handling of malformed input: "replace" or "ignore" it, or fail ("strict").
       replacement_char: the code point that replaces it.
       replace_control_characters: treat U+0000 to U+001F as malformed.
-      name: name of the scope of its nodes.
-    Returns: int32, RaggedTensor of one rank more; a vector of one string.
-    Raises: InvalidArgumentError: the rank is not known; when it runs, with "strict": the input is
+      name: name scope of the nodes.
+    Returns: int32, RaggedTensor with one more axis; a vector for a single string.
+    Raises: InvalidArgumentError: the rank is unknown; at run time with "strict": the input is
       malformed.
 
     Examples:
@@ -158,13 +158,13 @@ def unicode_decode_with_offsets(
     replace_control_characters: bool = False,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Return strings as rows of code points, and where each begins.
+    """Decode strings to rows of code points, and return their byte offsets.
 
     Args:
-      input, input_encoding, errors, replacement_char, replace_control_characters, name: as of
+      input, input_encoding, errors, replacement_char, replace_control_characters, name: as in
         `unicode_decode`.
-    Returns: code points, int32, and the bytes before each, int64, as `unicode_decode` gives them.
-    Raises: InvalidArgumentError: as of `unicode_decode`.
+      Returns: code points, int32, and their byte offsets, int64, in the form of `unicode_decode`.
+      Raises: InvalidArgumentError: as in `unicode_decode`.
 
     Examples:
       >>> codes, starts = wf.strings.unicode_decode_with_offsets(["πi"], "UTF-8")
@@ -184,13 +184,13 @@ def unicode_split(
     replacement_char: int = 0xFFFD,
     name: str | None = None,
 ) -> Any:
-    """Return strings as rows of their characters, in the same encoding.
+    """Split strings into rows of characters in the same encoding.
 
     Args:
-      input, input_encoding, errors, replacement_char, name: as of `unicode_decode`; the encoding is
+      input, input_encoding, errors, replacement_char, name: as in `unicode_decode`; the encoding is
         "UTF-8", "UTF-16-BE" or "UTF-32-BE".
-    Returns: string, RaggedTensor of one rank more; a vector of one string.
-    Raises: InvalidArgumentError: as of `unicode_decode`.
+    Returns: string, RaggedTensor with one more axis; a vector for a single string.
+    Raises: InvalidArgumentError: as in `unicode_decode`.
 
     Examples:
       >>> [c.decode() for c in wf.Session().run(wf.strings.unicode_split("aπ", "UTF-8"))]
@@ -207,12 +207,12 @@ def unicode_split_with_offsets(
     replacement_char: int = 0xFFFD,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Return strings as rows of their characters, and where each begins.
+    """Split strings into rows of characters, and return their byte offsets.
 
     Args:
-      input, input_encoding, errors, replacement_char, name: as of `unicode_split`.
-    Returns: characters, string, and the bytes before each, int64, as `unicode_split` gives them.
-    Raises: InvalidArgumentError: as of `unicode_decode`.
+      input, input_encoding, errors, replacement_char, name: as in `unicode_split`.
+    Returns: characters, string, and their byte offsets, int64, in the form of `unicode_split`.
+    Raises: InvalidArgumentError: as in `unicode_decode`.
 
     Examples:
       >>> characters, starts = wf.strings.unicode_split_with_offsets(["πi"], "UTF-8")

@@ -22,8 +22,8 @@ class RaggedTensorValue(AppliesOps):
       values: an array, or a RaggedTensorValue.
       row_splits: int32 or int64, shape (nrows + 1,).
     Raises:
-      InvalidTypeError: `row_splits` are of another type.
-      InvalidArgumentError: they have another rank, or are empty.
+      InvalidTypeError: `row_splits` have another type.
+      InvalidArgumentError: their rank is not 1, or they are empty.
 
     Examples:
       >>> value = wf.Session().run(wf.ragged.constant([[1, 2], [], [3]]))
@@ -52,12 +52,12 @@ class RaggedTensorValue(AppliesOps):
 
     @property
     def values(self) -> Any:
-        """The rows joined: an array, or a RaggedTensorValue."""
+        """The concatenated rows: an array or a RaggedTensorValue."""
         return self._values
 
     @property
     def row_splits(self) -> Array:
-        """The splits between rows."""
+        """The row splits."""
         return self._splits
 
     @property
@@ -90,10 +90,10 @@ class RaggedTensorValue(AppliesOps):
         return (len(self._splits) - 1, *inner, *self.flat_values.shape[1:])
 
     def check_splits(self) -> None:
-        """Refuse splits that are none.
+        """Check the row splits of all levels.
 
-        Raises: InvalidArgumentError: those of a level do not begin with 0, decrease, or do not end
-          with the number of its values.
+        Raises: InvalidArgumentError: splits do not begin with 0, decrease, or do not end with the
+          number of values.
         """
         splits, values = self._splits, self._values
         count = len(values.row_splits) - 1 if isinstance(values, RaggedTensorValue) else len(values)
@@ -129,18 +129,18 @@ class RaggedTensorValue(AppliesOps):
         return f"RaggedTensorValue(values={self._values!r}, row_splits={self._splits!r})"
 
     def as_operand(self, dtype: Any) -> Any:
-        """Return the RaggedTensor of this value."""
+        """Return a constant RaggedTensor of this value."""
         return self._as_tensor().as_operand(dtype)
 
     def apply_op(
         self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any], name: str | None
     ) -> Sequence[Any]:
-        """As a constant RaggedTensor does."""
+        """Apply it like a constant RaggedTensor."""
         outputs: Sequence[Any] = self._as_tensor().apply_op(op, inputs, attrs, name)
         return outputs
 
     def map_elements(self, function: Any) -> Any:
-        """As a constant RaggedTensor does."""
+        """Apply it like a constant RaggedTensor."""
         return self._as_tensor().map_elements(function)
 
     def _as_tensor(self) -> Any:
@@ -148,7 +148,7 @@ class RaggedTensorValue(AppliesOps):
 
 
 def value_of(flat: Any, splits: Sequence[Any]) -> Any:
-    """Return the value with these levels of rows."""
+    """Return the RaggedTensorValue with some levels of row splits."""
     for level_splits in reversed(splits):
         flat = RaggedTensorValue(flat, level_splits)
     return flat

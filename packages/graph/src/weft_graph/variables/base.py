@@ -499,7 +499,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         return state.scatter_nd_sub(self, indices, updates, name=name)
 
     def count_up_to(self, limit: int) -> Output:
-        """Return the value before adding 1; OutOfRangeError, when it runs, at `limit`."""
+        """Return the value before adding 1; OutOfRangeError, at run time, at `limit`."""
         return state.count_up_to(self, limit)
 
     # ------------------------------------------------------------- other forms

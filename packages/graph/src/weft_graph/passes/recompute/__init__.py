@@ -1,4 +1,4 @@
-"""Recomputation: values that only gradients wait for are computed again, not kept."""
+"""Rematerialization: recomputing values that only gradients need instead of keeping them."""
 
 from weft_graph.passes.recompute.analysis import HINT, work_of
 from weft_graph.passes.recompute.plans import Recompute

@@ -1,4 +1,4 @@
-"""Analysis for recomputation: uses by gradients, copyable nodes, and costs of plans."""
+"""Analysis for rematerialization: uses by gradients, copyable nodes, and costs of plans."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow, needs_of
 from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, on_devices, peaks, sizes_of
 
 HINT = "_recompute_hint"
-"""Attribute of nodes that the program wants to be computed again."""
+"""Attribute of nodes that the program requests to be recomputed."""
 
 _SMALL = 4096
-"""Bytes that are never worth a node."""
+"""Values up to this many bytes are never recomputed to save memory."""
 
 _FARTHEST = 256
-"""Nodes between the first gradient of a group and what tells that it is near, at most."""
+"""Largest number of nodes between the trigger of a group and its first gradient node."""
 
 
 class Group(NamedTuple):
-    """Nodes that are computed again together.
+    """Nodes that are recomputed together.
 
     Attributes:
       members: indices of nodes, inputs first.
@@ -40,8 +40,8 @@ class Plan(NamedTuple):
     """A plan: groups of nodes to recompute, and its costs.
 
     Attributes:
-      excess: bytes that are too much at the peak, on the device that is worst off.
-      work: in multiplications.
+      excess: the largest excess over a device's limit at the peak, in bytes.
+      work: cost in multiplications.
     """
 
     groups: list[Group]
@@ -50,13 +50,14 @@ class Plan(NamedTuple):
 
 
 class Analysis:
-    """The nodes of a step in order, with facts by position.
+    """The nodes of a step in execution order, with facts by index.
 
     Attributes:
       nodes: the nodes in execution order.
       place: the index of each node.
-      backward: True for each node that computes gradients, or depends on some.
-      latest: for each node, the last index of a forward node that it depends on, or its own.
+      backward: True for each node that computes gradients or depends on gradients.
+      latest: for each node, the largest index of a forward node that it depends on, or its own
+        index.
       movable: True for each node that may be copied, because its device exceeds the limit or it
         has a hint.
       saved: for each node, the bytes that are freed if gradients do not use its values.
@@ -98,7 +99,7 @@ class Analysis:
         self.saved = self._savings()
 
     def _find_devices(self, memory: MemoryLimits) -> None:
-        """Device numbers of nodes, and facts of devices."""
+        """Find the devices of nodes, and the facts about devices."""
         device_of = memory.device_of
         names = ["" if device_of is None else device_of(node) for node in self.nodes]
         self._numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
@@ -141,7 +142,7 @@ class Analysis:
         )
 
     def _uses_of_values(self) -> tuple[list[int], list[bool]]:
-        """For each value its last use by a forward node, and whether gradients use it."""
+        """Return, for each value, its last use by a forward node, and True if gradients use it."""
         last = [-1] * len(self.values.sizes)
         used_backward = [False] * len(self.values.sizes)
         for i, reads in enumerate(self.values.reads):
@@ -168,8 +169,7 @@ class Analysis:
 
         Args:
           allowed: indices of nodes, in order.
-          first: the allowed nodes whose values gradients read from the copies; by default all that
-            save memory.
+          first: the allowed nodes whose copies gradients read; by default all that save memory.
         """
         start = len(self.nodes)
         while True:
@@ -221,7 +221,7 @@ class Analysis:
         return self._memory.excess(self._peaks(groups))
 
     def _peaks(self, groups: Sequence[Group]) -> dict[str, int]:
-        """Return the most bytes at a time, by device."""
+        """Return the peak bytes by device."""
         numbers, more = self.values.numbers, len(self.values.sizes)
         group_of = {i: group for group in groups for i in group.members}
         starts: dict[int, list[Group]] = {}
@@ -264,14 +264,14 @@ def _is_in(name: str, scope: str) -> bool:
 
 
 def _is_given(node: Node) -> bool:
-    """Return True if the value of a node comes from outside of the step."""
+    """Return True if the value of a node exists independently of the step."""
     return node.role in (Role.CONSTANT, Role.ARGUMENT, Role.PLACEHOLDER)
 
 
 def work_of(node: Node) -> int:
-    """About how many multiplications or the like a node takes; unknown sizes count as 1.
+    """Estimate the work of a node in multiply-adds; unknown sizes count as 1.
 
-    A multiplication goes with an addition, and no node takes less than to go over its values once.
+    The least work is one pass over the node's values.
     """
     sizes = sizes_of(node)
     num_elements = sum(map(math.prod, sizes.outputs))

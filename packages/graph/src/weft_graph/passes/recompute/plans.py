@@ -1,4 +1,4 @@
-"""Plans of recomputation: runs of cheap nodes, or the segments between checkpoints."""
+"""Rematerialization plans: runs of cheap nodes, or segments between checkpoints."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from enum import Enum
 from weft_graph.passes.recompute.analysis import Analysis, Group, Plan, is_hinted
 
 _LONGEST_RUN = 8
-"""Cheap nodes one after the other; a longer run would be as dear as what it starts from."""
+"""Largest number of consecutive cheap nodes; a longer run would be as expensive as its source."""
 
 
 class Recompute(Enum):
-    """Sets of nodes that may be recomputed, with the nodes before them."""
+    """Generator of plans for sets of nodes that may be recomputed."""
 
     HINTS = "nodes with a hint"
     CHEAP = "cheap nodes and those with a hint"
@@ -22,10 +22,10 @@ class Recompute(Enum):
 
 
 def chosen(analysis: Analysis, candidates: Recompute, fit: bool) -> Plan | None:
-    """Return the plan to carry out, or None.
+    """Return the best plan, or None.
 
     Args:
-      fit: whether the least work is wanted of what keeps to the limits, or else the least memory.
+      fit: True to minimize work within the limits; False to minimize memory.
     """
     hinted = [i for i, node in enumerate(analysis.nodes) if analysis.movable[i] and is_hinted(node)]
     crossing = _crossing(analysis)
@@ -45,7 +45,7 @@ def chosen(analysis: Analysis, candidates: Recompute, fit: bool) -> Plan | None:
 
 
 def _thinned(analysis: Analysis, plan: Plan) -> Plan:
-    """As few of a plan's first groups as keep to the limits; values of the last live shortest."""
+    """Return the fewest first groups of a plan that meet the limits; the last ones save least."""
     groups = sorted(plan.groups)
     low, high, best = 0, len(groups), plan
     while low < high:
@@ -63,7 +63,7 @@ def _movable(analysis: Analysis) -> list[int]:
 
 
 def _cheap_plans(analysis: Analysis, hinted: Sequence[int], crossing: Sequence[int]) -> list[Plan]:
-    """Return plans that copy cheap nodes and those with a hint, in longer and shorter runs."""
+    """Return plans that copy cheap and hinted nodes in runs of different lengths."""
     allowed = {i for i in _movable(analysis) if analysis.nodes[i].traits.cheap}
     allowed.update(hinted)
     plans: list[Plan] = []
@@ -85,8 +85,8 @@ def _runs(
     """Return groups of consecutive allowed nodes, of limited length.
 
     Args:
-      hinted: of them those that are copied, whatever that saves.
-      cuts: places that no group goes past.
+      hinted: allowed nodes that are copied in any case.
+      cuts: indices that groups must not cross.
     """
     parents: dict[int, int] = {}
     depth: dict[int, int] = {}
@@ -144,7 +144,7 @@ def _wins(analysis: Analysis, group: Group) -> bool:
 
 
 def _segmentations(analysis: Analysis, hinted: set[int], crossing: Sequence[int]) -> list[Plan]:
-    """Plans with different numbers of checkpoints: powers of two, and others near the best."""
+    """Return plans with different numbers of checkpoints: powers of two, then near the best."""
     count = sum([bool(saved) for saved in analysis.saved])
     limit = min(count, 4 * math.isqrt(count) + 4)
     plans_by_size: dict[int, Plan] = {}
@@ -169,7 +169,7 @@ def _segmentations(analysis: Analysis, hinted: set[int], crossing: Sequence[int]
 
 
 def _crossing(analysis: Analysis) -> list[int]:
-    """Return the bytes that would be kept if one segment ended at each place."""
+    """Return the bytes that would be kept if a segment ended at each index."""
     values = analysis.values
     change = [0] * (len(analysis.nodes) + 1)
     for i, created in enumerate(values.makes):
@@ -187,7 +187,7 @@ def _crossing(analysis: Analysis) -> list[int]:
 
 
 def _cuts(analysis: Analysis, crossing: Sequence[int], number: int) -> list[int]:
-    """Return positions that end about this many segments, where the fewest bytes cross."""
+    """Return the ends of about `count` segments, at indices that the fewest bytes cross."""
     budget = max(1, sum(analysis.saved) // number)
     cuts: list[int] = []
     bytes_held, best = 0, -1
@@ -232,5 +232,5 @@ def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list
 
 
 def _is_retained(analysis: Analysis, value: int, end: int) -> bool:
-    """Return True if no forward node after the end of a segment uses a value."""
+    """Return True if a forward node after the end of a segment uses a value."""
     return analysis.last_forward[value] <= end

@@ -1,13 +1,13 @@
-"""Rematerialization: values that only gradients need are recomputed, not kept (paper, 4.1).
+"""Rematerialization: gradients recompute forward values instead of keeping them (paper, 4.1).
 
 Gradient nodes read copies of forward nodes (`node/recomputed`). Nodes are copied in groups. A group
 starts when its first gradient does: it waits for a node that comes after the group's originals, so
 its values do not take memory during the rest of the forward pass.
 
-Groups are runs of cheap nodes, or the segments between checkpoints. Values that cross from one
-segment to the next are kept, and all others are recomputed. Segments end where the fewest bytes
-cross. Their number is chosen to minimize the estimated memory; for a chain it is about the square
-root of its length.
+Groups are runs of cheap nodes, or the segments between checkpoints. Values that are used in a later
+segment are kept, and all others are recomputed. Segments end where the fewest bytes are used later.
+Their number is chosen to minimize the estimated memory; for a chain it is about the square root of
+its length.
 
 Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
 """
@@ -44,8 +44,8 @@ def recompute(
       memory: memory limits of the step; the plan with the least work within them is chosen. None to
         minimize memory.
       bytes_of: sizes of values; those of static shapes by default.
-      run_order: puts live nodes into the order in which they will run; as they are by default.
-    Returns: the number of nodes copied.
+      run_order: sorts live nodes into execution order; they are in that order by default.
+    Returns: the number of copied nodes.
     """
     minimum = MemoryLimits({"": 0})
     analysis = Analysis(step, scope, bytes_of or static_bytes, memory or minimum, run_order)
@@ -58,7 +58,7 @@ def recompute(
 
 
 class _Rewriter:
-    """Carries out a plan."""
+    """Rewriter that applies a plan."""
 
     def __init__(self, step: StepGraph, analysis: Analysis, plan: Plan) -> None:
         self._step = step
@@ -67,7 +67,7 @@ class _Rewriter:
         self._copies: dict[Output, Output] = {}
 
     def run(self) -> int:
-        """Copy the groups, make gradients use the copies, and place them in the order."""
+        """Copy the groups, make gradients use the copies, and insert these into the order."""
         nodes, count = self._analysis.nodes, 0
         before: dict[Node, list[Node]] = {}
         for group in self._groups:

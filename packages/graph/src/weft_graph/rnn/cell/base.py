@@ -22,14 +22,14 @@ from weft_tensor.shape import as_dims, format_dims
 class RNNCell(Layer):
     """A function from an input and a state to an output and the next state.
 
-    A subclass has `state_size` and `output_size`, and a method `call(inputs, state)`, which may
-    make its variables with `get_variable`; they are shared by all calls.
+    A subclass defines `state_size`, `output_size` and `call(inputs, state)`. The latter may create
+    variables with `get_variable`, which all calls share.
 
     Args:
       trainable: make the variables trainable.
-      name: name of the cell and its variable scope; made from the class by default.
+      name: name of the cell and its variable scope; derived from the class by default.
       dtype: element type of the variables; that of the first input by default.
-      **kwargs: those of `layers.Layer`.
+      **kwargs: arguments of `layers.Layer`.
 
     Examples:
       >>> class Total(wf.nn.rnn_cell.RNNCell):
@@ -52,10 +52,10 @@ class RNNCell(Layer):
         super().__init__(trainable, name, dtype, **kwargs)
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """Return one step.
+        """Compute one step.
 
         Args:
-          inputs: shape (B, I), or a structure of tensors that the cell understands.
+          inputs: shape (B, I), or a structure of tensors that the cell supports.
           state: tensors of shape (B, *size) in the structure of `state_size`.
           scope: variable scope, or its name, instead of one named after the cell.
         Returns: the output, of shape (B, *output_size), and the next state.
@@ -65,7 +65,7 @@ class RNNCell(Layer):
             return super().__call__(inputs, state, scope=None if scope is None else var_scope)
 
     def _noting_getter(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Get a variable and count it among the cell's."""
+        """Get a variable and record it as one of the cell."""
         variable = getter(*args, **kwargs)
         trainable = is_trainable(variable)
         weights = self._trainable_weights if trainable else self._non_trainable_weights
@@ -77,7 +77,7 @@ class RNNCell(Layer):
     def state_size(self) -> Any:
         """Size of the state: an integer, a shape, or a structure of these.
 
-        Raises: UnimplementedError: the class has none.
+        Raises: UnimplementedError: the class does not define it.
         """
         raise errors.UnimplementedError(f"{type(self).__name__} has no state_size")
 
@@ -85,7 +85,7 @@ class RNNCell(Layer):
     def output_size(self) -> Any:
         """Size of the output: an integer, a shape, or a structure of these.
 
-        Raises: UnimplementedError: the class has none.
+        Raises: UnimplementedError: the class does not define it.
         """
         raise errors.UnimplementedError(f"{type(self).__name__} has no output_size")
 
@@ -106,10 +106,11 @@ class RNNCell(Layer):
         """Return the state before the first step: `zero_state`.
 
         Args:
-          inputs: tensor of shape (B, ...) that gives both of the others.
+          inputs: tensor of shape (B, ...) that determines `batch_size` and `dtype`.
           batch_size: B, an integer or an integer tensor of rank 0.
           dtype: element type.
-        Raises: InvalidArgumentError: neither is known, or both and they differ.
+        Raises: InvalidArgumentError: the batch size or the type is missing, or contradicts
+        `inputs`.
         """
         if inputs is not None:
             batch_size, dtype = _from_inputs(inputs, batch_size, dtype)
@@ -123,14 +124,14 @@ class RNNCell(Layer):
     # ---------------------------------------------------------------------------- config
 
     _configured: tuple[str, ...] = ()
-    """Arguments of the constructor; each is kept as an attribute, with a line before its name."""
+    """Arguments of the constructor; each is stored as an attribute with a leading underscore."""
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make a cell like this one, for `from_config`.
+        """Return the arguments to create a cell like this one with `from_config`.
 
-        Returns: by name numbers, strings, lists and dictionaries. An activation is its name where
-          it has one, a cell or an initializer its class's name and its config; what has no such
-          form, as a tensor or a function of the program, stays what it is.
+        Returns: arguments by name: numbers, strings, lists and dictionaries. An activation is
+          represented by its name, and a cell or an initializer by its class name and config. Other
+          objects, such as tensors or functions of the program, are returned unchanged.
 
         Examples:
           >>> cell = wf.nn.rnn_cell.GRUCell(8, activation="relu", name="gru")
@@ -147,12 +148,13 @@ class RNNCell(Layer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> Self:
-        """Return a cell from the arguments that `get_config` returned, with new variables.
+        """Create a cell, with new variables, from the arguments that `get_config` returned.
 
         Args:
           config: arguments by name.
-          custom_objects: classes of inner cells by name; subclasses of RNNCell are known.
-        Raises: InvalidArgumentError: the class of an inner cell is not known.
+          custom_objects: classes of inner cells by name; subclasses of RNNCell are found without
+            it.
+        Raises: InvalidArgumentError: the class of an inner cell is unknown.
         """
         return cls(**{name: read(value, RNNCell, custom_objects) for name, value in config.items()})
 
