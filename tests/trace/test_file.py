@@ -37,6 +37,10 @@ def event_rows(times):
 def test_events_of_any_times_are_read_back_in_order(tmp_path_factory, batches):
     path = tmp_path_factory.mktemp("trace") / "run.weft-trace"
     with Writer(path) as writer:
+        writer.lane(Lane(writer.process(Process("task", 7, "host")), LaneKind.THREAD, "main"))
+        writer.step(Step(0, "loss", 0))
+        for i in range(20):
+            writer.node(Node(f"y{i}", "MatMul"))
         for times in batches:
             writer.events(event_rows(times))
             writer.flush()

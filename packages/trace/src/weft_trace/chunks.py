@@ -17,7 +17,10 @@ lists of rows. The payload of an EVENTS or SAMPLES chunk is a table of packed co
 Each value of a packed column is the base plus an unsigned number. Rows are sorted by time. The
 columns of times are stored as differences, which need fewer bytes: `start` and a sample's `time`
 from the row before (from 0 in the first row), `end` from `start`, and `ready` backwards from
-`start`.
+`start`. A chunk has at most `MAX_ROWS` rows. LEVELS chunks are tables of `schema.LEVEL`.
+
+Files are untrusted. Columns without width and compressed payloads let few bytes claim much memory,
+so a reader stops where a file claims more rows or bytes than `_check_claims` allows for its size.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -42,7 +45,13 @@ _COLUMN: Final = struct.Struct("<Bq")
 _MAGIC: Final = b"WEFTTRC\n"
 _MARK: Final = b"CHNK"
 _CHECKED: Final = 8  # offset in the header of the first byte that the checksum covers
-_MAX_CHUNK: Final = 1 << 28  # bytes; larger sizes are damage
+_MAX_CHUNK: Final = 1 << 26  # bytes; larger sizes are damage
+_FREE_ROWS: Final = 1 << 20
+_FREE_BYTES: Final = 1 << 26
+_MAX_COMPRESSION: Final = 50
+
+MAX_ROWS: Final = 1 << 16
+"""Largest number of rows in a chunk of a table."""
 
 FILE_HEADER: Final = _FILE.pack(_MAGIC, VERSION, 0)
 
@@ -117,38 +126,93 @@ class Damage(NamedTuple):
     reason: str
 
 
-def read_chunks(data: memoryview) -> Iterator[Chunk | Damage]:
-    """Yield the chunks of a file, and last its damage if it does not end with a whole chunk.
+class ChunkHeader(NamedTuple):
+    """The header of a chunk in a file.
+
+    Attributes:
+      offset: of the header, in bytes from the start of the file.
+      type, rows, first, last: as in `Chunk`.
+      is_compressed: whether the payload is.
+      stored_size, size: bytes of the payload in the file, and after decompression.
+      checksum: CRC-32 of the header from its type on, and of the stored payload.
+    """
+
+    offset: int
+    type: int
+    rows: int
+    first: int
+    last: int
+    is_compressed: bool
+    stored_size: int
+    size: int
+    checksum: int
+
+
+def scan_chunks(data: memoryview) -> tuple[list[ChunkHeader], Damage | None]:
+    """Return the headers of all chunks, without looking at their payloads.
 
     Args:
       data: the whole file, whose header was checked.
+    Returns: the headers, and the damage if the file does not end with a chunk.
     """
+    headers: list[ChunkHeader] = []
     offset = _FILE.size
+    rows = size = 0
     while offset < len(data):
-        header = bytes(data[offset : offset + _CHUNK.size])
-        if len(header) < _CHUNK.size:
-            yield Damage(offset, "the file ends inside the header of a chunk")
-            return
-        mark, checksum, kind, compression, _, stored_size, size, rows, first, last = _CHUNK.unpack(
-            header
-        )
-        begin = offset + _CHUNK.size
-        stored = data[begin : begin + stored_size]
-        if mark != _MARK or compression > 1 or max(stored_size, size) > _MAX_CHUNK:
-            yield Damage(offset, "there is no chunk here")
-            return
-        if len(stored) < stored_size:
-            yield Damage(offset, "the file ends inside a chunk")
-            return
-        if zlib.crc32(stored, zlib.crc32(header[_CHECKED:])) != checksum:
-            yield Damage(offset, "the checksum of the chunk does not match its bytes")
-            return
-        payload = _decompress(stored, size) if compression else bytes(stored)
-        if payload is None or len(payload) != size:
-            yield Damage(offset, "the chunk cannot be decompressed")
-            return
-        yield Chunk(kind, rows, first, last, payload)
-        offset = begin + stored_size
+        header = _scan_chunk(data, offset)
+        if isinstance(header, ChunkHeader):
+            rows += header.rows if header.type != ChunkType.RECORDS else 0
+            size += header.size
+            header = _check_claims(header, rows, size)
+        if isinstance(header, Damage):
+            return headers, header
+        headers.append(header)
+        offset += _CHUNK.size + header.stored_size
+    return headers, None
+
+
+def _scan_chunk(data: memoryview, offset: int) -> ChunkHeader | Damage:
+    header = bytes(data[offset : offset + _CHUNK.size])
+    if len(header) < _CHUNK.size:
+        return Damage(offset, "the file ends inside the header of a chunk")
+    mark, checksum, kind, compression, _, stored_size, size, rows, first, last = _CHUNK.unpack(
+        header
+    )
+    if mark != _MARK or compression > 1 or max(stored_size, size) > _MAX_CHUNK:
+        return Damage(offset, "there is no chunk here")
+    if offset + _CHUNK.size + stored_size > len(data):
+        return Damage(offset, "the file ends inside a chunk")
+    return ChunkHeader(
+        offset, kind, rows, first, last, bool(compression), stored_size, size, checksum
+    )
+
+
+def _check_claims(header: ChunkHeader, rows: int, size: int) -> ChunkHeader | Damage:
+    """Return the header if the file may claim so much memory up to its chunk.
+
+    Args:
+      rows, size: the numbers of rows and bytes of all chunks up to this one.
+    """
+    read = header.offset + header.stored_size
+    is_table = header.type != ChunkType.RECORDS
+    if (is_table and header.rows > MAX_ROWS) or rows > _FREE_ROWS + read:
+        return Damage(header.offset, f"the file claims {rows} rows in its first {read} bytes")
+    if size > _FREE_BYTES + _MAX_COMPRESSION * read:
+        return Damage(header.offset, f"the first {read} bytes claim to decompress to {size}")
+    return header
+
+
+def read_payload(data: memoryview, header: ChunkHeader) -> bytes | Damage:
+    """Return the payload of a chunk, or its damage."""
+    begin = header.offset + _CHUNK.size
+    stored = data[begin : begin + header.stored_size]
+    checked = data[header.offset + _CHECKED : begin]
+    if zlib.crc32(stored, zlib.crc32(checked)) != header.checksum:
+        return Damage(header.offset, "the checksum of the chunk does not match its bytes")
+    payload = _decompress(stored, header.size) if header.is_compressed else bytes(stored)
+    if payload is None or len(payload) != header.size:
+        return Damage(header.offset, "the chunk cannot be decompressed")
+    return payload
 
 
 def _decompress(stored: memoryview, size: int) -> bytes | None:
@@ -175,29 +239,31 @@ def pack_rows(rows: NDArray[Any]) -> bytes:
     return b"".join(parts)
 
 
-def unpack_rows(payload: bytes, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the rows of packed columns. Raises: TraceError: the columns do not fit the dtype."""
-    assert dtype.names is not None
-    result = np.zeros(rows, dtype)
-    if not payload or payload[0] < len(dtype.names):
-        raise TraceError(
-            f"a chunk has {payload[0] if payload else 0} of {len(dtype.names)} columns"
-        )
-    offset = 1
-    for name in dtype.names:
+def unpack_rows(payload: bytes, rows: NDArray[Any]) -> None:
+    """Fill an array with the rows of packed columns.
+
+    Raises: TraceError: the columns do not fit the dtype or the number of rows.
+    """
+    names = rows.dtype.names
+    assert names is not None
+    if not payload or payload[0] < len(names):
+        raise TraceError(f"a chunk has {payload[0] if payload else 0} of {len(names)} columns")
+    offset, count = 1, len(rows)
+    for name in names:
         if offset + _COLUMN.size > len(payload):
             raise TraceError(f"a chunk ends before column {name!r}")
         width, base = _COLUMN.unpack_from(payload, offset)
         offset += _COLUMN.size
-        if width not in (0, 1, 2, 4, 8) or offset + rows * width > len(payload):
+        if width not in (0, 1, 2, 4, 8) or offset + count * width > len(payload):
             raise TraceError(f"a chunk has a damaged column {name!r}")
-        column = np.full(rows, base, np.int64)
         if width:
-            column += np.frombuffer(payload, f"<u{width}", rows, offset).astype(np.int64)
-        result[name] = column
-        offset += rows * width
-    _from_differences(result)
-    return result
+            column = np.frombuffer(payload, f"<u{width}", count, offset).astype(np.int64)
+            column += base
+            rows[name] = column
+            offset += count * width
+        else:
+            rows[name] = np.int64(base).astype(rows.dtype[name])
+    _from_differences(rows)
 
 
 def _to_differences(rows: NDArray[Any]) -> list[NDArray[np.int64]]:
@@ -224,7 +290,7 @@ def _from_differences(rows: NDArray[Any]) -> None:
 
 def encode_records(tables: Mapping[str, Sequence[Any]]) -> bytes:
     """Return the payload of a RECORDS chunk."""
-    return json.dumps(tables, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(tables, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 
 def decode_records(payload: bytes) -> dict[str, list[list[Any]]]:

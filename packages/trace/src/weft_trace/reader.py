@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft_trace.chunks import (
-    Chunk,
+    ChunkHeader,
     ChunkType,
     Damage,
     check_file_header,
     decode_records,
-    read_chunks,
+    read_payload,
+    scan_chunks,
     unpack_rows,
 )
 from weft_trace.errors import TraceError
+from weft_trace.levels import compute_levels
+from weft_trace.records import Records, RecordsBuilder
 from weft_trace.schema import (
     EVENT,
+    LATEST,
+    LEVEL,
+    NO_STEP,
     SAMPLE,
-    Crossing,
     Iteration,
     Lane,
-    LaneKind,
     Node,
     Process,
     Step,
 )
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+_THREADS: Final = min(4, os.cpu_count() or 1)
+_BLOCK: Final = 1 << 14
+_DTYPES: Final = {ChunkType.EVENTS: EVENT, ChunkType.SAMPLES: SAMPLE, ChunkType.LEVELS: LEVEL}
 
 
 class Trace(NamedTuple):
@@ -52,6 +65,24 @@ class Trace(NamedTuple):
     samples: NDArray[Any]
     warnings: Sequence[str]
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the events as a table of pandas, with names instead of ids.
+
+        Raises: ImportError: pandas is not installed.
+        """
+        from weft_trace.tables import to_pandas
+
+        return to_pandas(self)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the events as a table of Arrow, with names instead of ids.
+
+        Raises: ImportError: pyarrow is not installed.
+        """
+        from weft_trace.tables import to_arrow
+
+        return to_arrow(self)
+
 
 def load(path: str | os.PathLike[str]) -> Trace:
     """Read a trace file.
@@ -62,99 +93,229 @@ def load(path: str | os.PathLike[str]) -> Trace:
       OSError: the file cannot be read.
       TraceError: it is not a trace, or it has a newer version.
     """
-    with open(path, "rb") as file:
-        check_file_header(file.read(16), os.fspath(path))
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            return _parse(memoryview(mapped).toreadonly(), os.fspath(path))
+    with TraceFile(path) as file:
+        events, samples = file.events(), file.samples()
+        warnings = list(file.warnings)
+        records = file.records
+    return Trace(
+        records.processes, records.lanes, records.nodes, records.iterations, records.steps, events,
+        samples, warnings,
+    )  # fmt: skip
 
 
-def _parse(data: memoryview, path: str) -> Trace:
-    builder = _Builder()
-    warnings = []
-    try:
-        for chunk in read_chunks(data):
-            if isinstance(chunk, Damage):
-                lost = len(data) - chunk.offset
-                warnings.append(
-                    f"{path}: the last {lost} bytes, from offset {chunk.offset}, were not read: "
-                    f"{chunk.reason}"
-                )
-            else:
-                builder.add(chunk)
-    except TraceError as error:
-        warnings.append(f"{path}: not all chunks were read: {error}")
-    finally:
-        data.release()
-    return builder.finish(warnings)
+class TraceFile:
+    """An open trace file, of which parts can be read.
 
+    Attributes:
+      records: its processes, lanes, nodes, iterations and steps.
+      warnings: where and why parts could not be read. Reading tables may add to it.
 
-class _Builder:
-    """Collects the records of chunks."""
+    Raises: as `load`.
+    """
 
-    def __init__(self) -> None:
-        self._processes: list[Process] = []
-        self._lanes: list[Lane] = []
-        self._nodes: list[Node] = []
-        self._iterations = [Iteration("", 0)]
-        self._steps: list[Step] = []
-        self._rows: dict[int, list[NDArray[Any]]] = {
-            ChunkType.EVENTS: [np.zeros(0, EVENT)],
-            ChunkType.SAMPLES: [np.zeros(0, SAMPLE)],
-        }
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self.warnings: list[str] = []
+        with open(path, "rb") as file:
+            check_file_header(file.read(16), self._path)
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._data = memoryview(self._map)
+        self._headers, damage = scan_chunks(self._data)
+        if damage:
+            self._warn(damage)
+        self._check_others()
+        self.records = self._read_records()
 
-    def add(self, chunk: Chunk) -> None:
-        """Add the contents of a chunk. Raises: TraceError: they are damaged."""
-        if chunk.type == ChunkType.RECORDS:
-            self._add_records(decode_records(chunk.payload))
-        elif chunk.type in self._rows:
-            dtype = EVENT if chunk.type == ChunkType.EVENTS else SAMPLE
-            self._rows[chunk.type].append(unpack_rows(chunk.payload, chunk.rows, dtype))
+    def __enter__(self) -> Self:
+        return self
 
-    def finish(self, warnings: Sequence[str]) -> Trace:
-        """Return the trace."""
-        events = np.concatenate(self._rows[ChunkType.EVENTS])
-        samples = np.concatenate(self._rows[ChunkType.SAMPLES])
-        return Trace(
-            self._processes,
-            self._lanes,
-            self._nodes,
-            self._iterations,
-            self._steps,
-            events[np.argsort(events["start"], kind="stable")],
-            samples[np.argsort(samples["time"], kind="stable")],
-            warnings,
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._data.release()
+        self._map.close()
+
+    @property
+    def num_events(self) -> int:
+        """Number of events that the file claims to have."""
+        return sum(header.rows for header in self._of_type(ChunkType.EVENTS))
+
+    def interval(self) -> tuple[int, int]:
+        """Return the first start and the last end of events; (0, 0) if there are none."""
+        headers = self._of_type(ChunkType.EVENTS)
+        if not headers:
+            return 0, 0
+        return min(header.first for header in headers), max(header.last for header in headers)
+
+    def num_events_between(self, first: int, last: int) -> int:
+        """Return the number of events in the chunks that an interval of time touches."""
+        return sum(h.rows for h in self._of_type(ChunkType.EVENTS) if _touches(h, first, last))
+
+    def events(self, first: int | None = None, last: int | None = None) -> NDArray[Any]:
+        """Return events, sorted by start.
+
+        Args:
+          first, last: an interval of time; by default all events.
+        Returns: array of `EVENT` of all events that begin before `last` and end after `first`.
+        """
+        if first is None or last is None:
+            return _sort(self._table(ChunkType.EVENTS, self._of_type(ChunkType.EVENTS)), "start")
+        headers = [h for h in self._of_type(ChunkType.EVENTS) if _touches(h, first, last)]
+        events = self._table(ChunkType.EVENTS, headers)
+        is_visible = (events["start"] <= last) & (events["end"] >= first)
+        return _sort(events.compress(is_visible), "start")
+
+    def samples(self) -> NDArray[Any]:
+        """Return all counter samples, sorted by time."""
+        return _sort(self._table(ChunkType.SAMPLES, self._of_type(ChunkType.SAMPLES)), "time")
+
+    def levels(self) -> NDArray[Any]:
+        """Return the levels of detail: those of the file, or computed if it has none.
+
+        Returns: array of `LEVEL`, sorted by level, and by start in each level.
+        """
+        headers = self._of_type(ChunkType.LEVELS)
+        if headers:
+            levels = self._table(ChunkType.LEVELS, headers)
+            return levels.take(np.lexsort((levels["start"], levels["level"])))
+        chunks = self._of_type(ChunkType.EVENTS)
+        return compute_levels(self._table(ChunkType.EVENTS, [header]) for header in chunks)
+
+    def _of_type(self, kind: ChunkType) -> list[ChunkHeader]:
+        return [header for header in self._headers if header.type == kind]
+
+    def _warn(self, damage: Damage) -> None:
+        lost = len(self._data) - damage.offset
+        self.warnings.append(
+            f"{self._path}: the last {lost} bytes, from offset {damage.offset}, were not read: "
+            f"{damage.reason}"
         )
 
-    def _add_records(self, tables: dict[str, list[list[Any]]]) -> None:
-        try:
-            for row in tables.get("processes", ()):
-                self._processes.append(Process(*row))
-            for process, kind, name in tables.get("lanes", ()):
-                self._lanes.append(Lane(process, LaneKind(kind), name))
-            for row in tables.get("nodes", ()):
-                self._nodes.append(_node(*row))
-            for node, inputs in tables.get("inputs", ()):
-                self._nodes[node] = self._nodes[node]._replace(inputs=tuple(inputs))
-            for row in tables.get("iterations", ()):
-                self._iterations.append(Iteration(*row))
-            for row in tables.get("steps", ()):
-                self._steps.append(Step(*row))
-        except (TypeError, ValueError, IndexError) as error:
-            raise TraceError(f"the records of a chunk have an unknown form: {error}") from error
+    def _check_others(self) -> None:
+        """Check the chunks of other types: a damaged type makes any chunk one of them."""
+        known = (ChunkType.RECORDS, ChunkType.EVENTS, ChunkType.SAMPLES)
+        others = [header for header in self._headers if header.type not in known]
+
+        def check(header: ChunkHeader) -> Damage | None:
+            payload = read_payload(self._data, header)
+            return payload if isinstance(payload, Damage) else None
+
+        self._visit(others, check, map)
+
+    def _read_records(self) -> Records:
+        builder = RecordsBuilder()
+
+        def read(header: ChunkHeader) -> Damage | None:
+            payload = read_payload(self._data, header)
+            if isinstance(payload, Damage):
+                return payload
+            try:
+                builder.add(decode_records(payload))
+            except TraceError as error:
+                return Damage(header.offset, str(error))
+            return None
+
+        self._visit(self._of_type(ChunkType.RECORDS), read, map)
+        return builder.finish()
+
+    def _table(self, kind: ChunkType, headers: Sequence[ChunkHeader]) -> NDArray[Any]:
+        """Return the rows of chunks, in the order of the file; those that are invalid left out."""
+        table = np.empty(sum(header.rows for header in headers), _DTYPES[kind])
+        ends = np.cumsum([0, *[header.rows for header in headers]])
+        slots = {h.offset: table[a:b] for h, a, b in zip(headers, ends, ends[1:], strict=False)}
+        is_valid = _validator(kind, self.records)
+        invalid: set[int] = set()
+
+        def read(header: ChunkHeader) -> Damage | None:
+            payload = read_payload(self._data, header)
+            if isinstance(payload, Damage):
+                return payload
+            rows = slots[header.offset]
+            try:
+                unpack_rows(payload, rows)
+            except TraceError as error:
+                return Damage(header.offset, str(error))
+            if len(rows) and not is_valid(rows).all():
+                invalid.add(header.offset)
+            return None
+
+        if len(headers) < 2:
+            whole = self._visit(headers, read, map)
+        else:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                whole = self._visit(headers, read, pool.map)
+        table = table[: ends[whole]]
+        if not invalid:
+            return table
+        valid = is_valid(table)
+        self.warnings.append(
+            f"{self._path}: {int((~valid).sum())} rows were left out: they refer to records that "
+            "the file does not have, or end before they begin"
+        )
+        return table.compress(valid)
+
+    def _visit(
+        self,
+        headers: Sequence[ChunkHeader],
+        read: Callable[[ChunkHeader], Damage | None],
+        mapper: Callable[..., Iterable[Damage | None]],
+    ) -> int:
+        """Read chunks up to the first damage, and forget all behind it.
+
+        Returns: the number of chunks that are whole.
+        """
+        for i, damage in enumerate(mapper(read, headers)):
+            if damage is not None:
+                self._headers = [h for h in self._headers if h.offset < damage.offset]
+                self._warn(damage)
+                return i
+        return len(headers)
 
 
-def _node(
-    name: str,
-    op: str,
-    device: str,
-    line: str,
-    inputs: list[int],
-    origins: list[str],
-    crossing: int,
-    members: list[int],
-    output_bytes: int,
-) -> Node:
-    return Node(
-        name, op, device, line, tuple(inputs), tuple(origins), Crossing(crossing), tuple(members),
-        output_bytes,
-    )  # fmt: skip
+def _touches(header: ChunkHeader, first: int, last: int) -> bool:
+    return header.first <= last and header.last >= first
+
+
+def _sort(rows: NDArray[Any], name: str) -> NDArray[Any]:
+    """Sort rows in place by a time, and return them.
+
+    Rows of a file are nearly sorted: only neighboring chunks overlap. They are sorted in blocks
+    between places that no row has to cross, which needs a copy of a block only.
+    """
+    times = np.ascontiguousarray(rows[name])
+    if (times[1:] >= times[:-1]).all():
+        return rows
+    later = np.minimum.accumulate(times[::-1])[::-1]
+    cuts = np.flatnonzero(np.maximum.accumulate(times)[:-1] <= later[1:]) + 1
+    begin, bytes_ = 0, f"V{rows.dtype.itemsize}"
+    while begin < len(rows):
+        i = int(np.searchsorted(cuts, begin + _BLOCK))
+        end = int(cuts[i]) if i < len(cuts) else len(rows)
+        order = np.argsort(times[begin:end], kind="stable")
+        # NumPy moves structured rows field by field; `take`, and rows seen as bytes, avoid that.
+        rows[begin:end].view(bytes_)[:] = rows[begin:end].take(order).view(bytes_)
+        begin = end
+    return rows
+
+
+def _validator(kind: ChunkType, records: Records) -> Callable[[NDArray[Any]], NDArray[np.bool_]]:
+    """Return a function that says which rows of a table refer to existing records only."""
+    lanes, nodes = len(records.lanes), len(records.nodes)
+    steps, iterations = len(records.steps), len(records.iterations)
+
+    def is_valid(rows: NDArray[Any]) -> NDArray[np.bool_]:
+        valid: NDArray[np.bool_] = rows["lane"] < lanes
+        if kind is ChunkType.EVENTS:
+            step = rows["step"]
+            valid &= (rows["node"] < nodes) & (rows["iteration"] < iterations)
+            valid &= (step < steps) | (step == NO_STEP)
+            valid &= (rows["ready"] <= rows["start"]) & (rows["start"] <= rows["end"])
+            valid &= (rows["ready"] >= 0) & (rows["end"] <= LATEST)
+        elif kind is ChunkType.LEVELS:
+            valid &= (rows["node"] < nodes) & (rows["level"] < 63) & (rows["start"] >= 0)
+            valid &= (rows["span"] >= 0) & (rows["span"] <= LATEST - rows["start"])
+        return valid
+
+    return is_valid

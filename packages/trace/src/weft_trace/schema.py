@@ -189,6 +189,26 @@ EVENT: Final = np.dtype(
 """One event. `lane`, `node`, `step` and `iteration` are ids; `NO_STEP` if it is outside of steps.
 Sizes are in bytes, or -1 if they are unknown."""
 
+LEVEL: Final = np.dtype(
+    [
+        ("level", "u1"),
+        ("kind", "u1"),
+        ("lane", "<u2"),
+        ("node", "<u4"),
+        ("count", "<u4"),
+        ("start", "<i8"),
+        ("span", "<i8"),
+        ("busy", "<i8"),
+    ]
+)
+"""A row of a level of detail. At level `k`, an event of at least 2**k nanoseconds has a row of its
+own. Shorter events of the same kind and lane that start in the same bucket of 2**k nanoseconds
+share one: from the first `start`, `span` nanoseconds to the last end; `busy` is the sum of their
+durations, `count` their number, and `node` the one of the longest."""
+
+LATEST: Final = 1 << 62
+"""The latest time that an event may have."""
+
 NO_STEP: Final = 0xFFFFFFFF
 """The step of an event outside of steps."""
 

@@ -18,10 +18,16 @@ from weft_trace.chunks import (
     encode_records,
     pack_rows,
 )
+from weft_trace.levels import MIN_EVENTS
+from weft_trace.reader import TraceFile
 from weft_trace.schema import EVENT, SAMPLE, Iteration, Lane, Node, Process, Step
 
 _ROWS: Final = 1 << 15
-"""Number of buffered rows at which a chunk is written."""
+"""Number of rows in a chunk."""
+_RECORDS: Final = 1 << 13
+"""Number of records in a chunk."""
+_TABLES: Final = ("processes", "lanes", "nodes", "inputs", "iterations", "steps")
+"""The tables of records in the order in which they are written: records refer to earlier ones."""
 
 
 class Writer:
@@ -52,6 +58,8 @@ class Writer:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600)
+        self._path = os.path.abspath(path)
+        self._num_events = 0
         self._lock = threading.Lock()
         self._tables: dict[str, list[Any]] = {}
         self._counts: dict[str, int] = {"iterations": 1}  # 0 stands for "outside of loops"
@@ -103,6 +111,8 @@ class Writer:
                 return
             try:
                 self._flush_all()
+                if self._num_events >= MIN_EVENTS:
+                    self._write_levels()
             finally:
                 os.close(self._file)
                 self._file = -1
@@ -141,20 +151,31 @@ class Writer:
             self._flush_rows(kind)
 
     def _flush_records(self) -> None:
-        if not self._tables:
-            return
         tables, self._tables = self._tables, {}
-        count = sum(map(len, tables.values()))
-        payload = encode_records(tables)
-        self._write(encode_chunk(Chunk(ChunkType.RECORDS, count, 0, 0, payload)))
+        for table in _TABLES:
+            rows = tables.get(table, [])
+            for i in range(0, len(rows), _RECORDS):
+                part = rows[i : i + _RECORDS]
+                payload = encode_records({table: part})
+                self._write(encode_chunk(Chunk(ChunkType.RECORDS, len(part), 0, 0, payload)))
 
     def _flush_rows(self, kind: ChunkType) -> None:
         rows = np.concatenate(self._rows.pop(kind))
-        time = "start" if kind is ChunkType.EVENTS else "time"
-        rows = rows[np.argsort(rows[time], kind="stable")]
-        end = "end" if kind is ChunkType.EVENTS else "time"
-        first, last = int(rows[time][0]), int(rows[end].max())
-        self._write(encode_chunk(Chunk(kind, len(rows), first, last, pack_rows(rows))))
+        is_events = kind is ChunkType.EVENTS
+        self._num_events += len(rows) if is_events else 0
+        time, end = ("start", "end") if is_events else ("time", "time")
+        self._write_rows(kind, rows.take(np.argsort(rows[time], kind="stable")), time, end)
+
+    def _write_levels(self) -> None:
+        with TraceFile(self._path) as file:
+            levels = file.levels()
+        self._write_rows(ChunkType.LEVELS, levels, "start", "start")
+
+    def _write_rows(self, kind: ChunkType, rows: NDArray[Any], time: str, end: str) -> None:
+        for i in range(0, len(rows), _ROWS):
+            part = rows[i : i + _ROWS]
+            first, last = int(part[time].min()), int(part[end].max())
+            self._write(encode_chunk(Chunk(kind, len(part), first, last, pack_rows(part))))
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

@@ -1,0 +1,110 @@
+"""Levels of detail: few rows that stand for many short events, for views of long intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft_trace.schema import EVENT, LEVEL
+
+_FINEST: Final = 10  # 1 microsecond
+_STEP: Final = 2
+_SHARE: Final = 16
+"""The finest level has at most one row for so many events."""
+_COARSEST_ROWS: Final = 2_000
+_PENDING_ROWS: Final = 1 << 18
+
+MIN_EVENTS: Final = 1 << 17
+"""Number of events below which a file needs no levels of detail."""
+
+
+def compute_levels(chunks: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """Return the levels of detail of events.
+
+    Each level has buckets of 4 times the width of the level before. The finest one is the first
+    that has at most one row for 16 events.
+
+    Args:
+      chunks: arrays of `EVENT`, each sorted by start.
+    Returns: array of `LEVEL`, sorted by level, and by start in each level.
+    """
+    level, count = _FINEST, 0
+    rows, pending = np.zeros(0, LEVEL), [np.zeros(0, LEVEL)]
+
+    def merge() -> NDArray[Any]:
+        return _coarsen(np.concatenate([rows, *pending]), level)
+
+    for events in chunks:
+        count += len(events)
+        pending.append(_coarsen(_to_rows(events), level))
+        if sum(map(len, pending)) > max(_PENDING_ROWS, len(rows)):
+            rows, pending = merge(), []
+            while len(rows) > max(count // _SHARE, _COARSEST_ROWS):
+                level += _STEP
+                rows = _coarsen(rows, level)
+    rows, pending = merge(), []
+    while len(rows) > max(count // _SHARE, _COARSEST_ROWS) and level < 62:
+        level += _STEP
+        rows = _coarsen(rows, level)
+    levels = [rows]
+    while len(rows) > _COARSEST_ROWS and level < 62:
+        level += _STEP
+        coarser = _coarsen(rows, level)
+        if len(coarser) == len(rows):  # only long events are left
+            break
+        rows = coarser
+        levels.append(rows)
+    return np.concatenate(levels)
+
+
+def _to_rows(events: NDArray[Any]) -> NDArray[Any]:
+    assert events.dtype == EVENT
+    rows = np.zeros(len(events), LEVEL)
+    for name in ("kind", "lane", "node", "start"):
+        rows[name] = events[name]
+    rows["count"] = 1
+    rows["span"] = rows["busy"] = events["end"] - events["start"]
+    return rows
+
+
+def _coarsen(rows: NDArray[Any], level: int) -> NDArray[Any]:
+    """Return the rows of a level from those of a finer one, sorted by start."""
+    if not len(rows):
+        return rows
+    is_long = (rows["span"] >= 1 << level) & (rows["count"] == 1)
+    short = rows.compress(~is_long)
+    merged = _merge_buckets(short, level) if len(short) else short
+    result = np.concatenate([rows.compress(is_long), merged])
+    result["level"] = level
+    return result.take(np.argsort(result["start"], kind="stable"))
+
+
+def _merge_buckets(rows: NDArray[Any], level: int) -> NDArray[Any]:
+    buckets = rows["start"] >> level
+    lanes = rows["lane"].astype(np.int64) << 8 | rows["kind"]
+    order = np.lexsort((buckets, lanes))
+    rows, buckets, lanes = rows.take(order), buckets[order], lanes[order]
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (buckets[1:] != buckets[:-1]) | (lanes[1:] != lanes[:-1])
+    first = np.flatnonzero(is_first)
+    result = rows.take(first)
+    result["start"] = np.minimum.reduceat(rows["start"], first)
+    ends = np.maximum.reduceat(rows["start"] + rows["span"], first)
+    result["span"] = ends - result["start"]
+    for name in ("busy", "count"):
+        result[name] = np.add.reduceat(rows[name], first)
+    result["node"] = _nodes_of_longest(rows, first)
+    return result
+
+
+def _nodes_of_longest(rows: NDArray[Any], first: NDArray[np.intp]) -> NDArray[Any]:
+    """Return, for each group of rows, the node of the row that is busy for the longest time."""
+    longest = np.maximum.reduceat(rows["busy"], first)
+    groups = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))
+    candidates = np.flatnonzero(rows["busy"] == longest[groups])
+    nodes = np.zeros(len(first), rows["node"].dtype)
+    nodes[groups[candidates[::-1]]] = rows["node"][candidates[::-1]]
+    return nodes
