@@ -104,6 +104,23 @@ class Graph(Edits):
             with self._lock:
                 self._open.remove(start)
 
+    @contextmanager
+    def undo_on_error(self, reason: str) -> Iterator[None]:
+        """Remove the nodes, names and contexts that the block adds if it raises.
+
+        Args:
+          reason: for the error if a session already runs one of the nodes.
+        """
+        count, names, contexts = len(self.nodes), dict(self._names), dict(self.contexts)
+        is_complete = False
+        try:
+            yield
+            is_complete = True
+        finally:
+            if not is_complete:
+                self.remove_nodes(self.nodes[count:], reason=reason)
+                self._names, self.contexts = names, contexts
+
     @property
     def finalized(self) -> bool:
         """True if no more nodes may be added."""

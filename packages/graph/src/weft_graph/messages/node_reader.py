@@ -277,22 +277,19 @@ class Importer:
     def add_nodes(self) -> None:
         """Add the nodes in order, then the back edges of loops; remove all of them on an error."""
         graph = self.graph
-        count = len(graph.nodes)
-        node_names = dict(graph._names)
         parsed: _Parsed | None = None
         try:
-            names = {p: graph.unique_name(p.node_def.name) for p in self.order}
-            self._rename_frames()
-            for parsed in self.order:
-                self._add(parsed, names[parsed])
-            for parsed in self.order:
-                self._close_loop(parsed)
-            parsed = None
-            self._colocate(names)
-            self._check_mapped()
+            with graph.undo_on_error("failed import"):
+                names = {p: graph.unique_name(p.node_def.name) for p in self.order}
+                self._rename_frames()
+                for parsed in self.order:
+                    self._add(parsed, names[parsed])
+                for parsed in self.order:
+                    self._close_loop(parsed)
+                parsed = None
+                self._colocate(names)
+                self._check_mapped()
         except errors.OpError as error:
-            graph.remove_nodes(graph.nodes[count:], reason="failed import")
-            graph._names = node_names
             if parsed is None:
                 raise
             raise error.with_context(

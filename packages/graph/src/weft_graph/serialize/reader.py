@@ -89,22 +89,21 @@ def read_graph(
       In all cases `into` is as before.
     """
     graph = Graph() if into is None else into
-    count, names, functions = len(graph.nodes), dict(graph._names), graph.functions.copy()
-    contexts = dict(graph.contexts)
+    functions = graph.functions.copy()
     stream = Source(source, max_bytes)
     is_complete = False
     try:
-        header = stream.take(HEADER_SIZE, "a header")
-        while header.size:
-            with paused_gc():
-                segment = _read_segment(graph, stream, header.tobytes(), max_nodes)
-                segment.add(check_shapes, internal_names)
-            header = stream.take(HEADER_SIZE, "a header", at_end=True)
+        with graph.undo_on_error("failed read"):
+            header = stream.take(HEADER_SIZE, "a header")
+            while header.size:
+                with paused_gc():
+                    segment = _read_segment(graph, stream, header.tobytes(), max_nodes)
+                    segment.add(check_shapes, internal_names)
+                header = stream.take(HEADER_SIZE, "a header", at_end=True)
         is_complete = True
     finally:
         if not is_complete:
-            graph.remove_nodes(graph.nodes[count:], reason="failed read")
-            graph._names, graph.functions, graph.contexts = names, functions, contexts
+            graph.functions = functions
     return graph
 
 
