@@ -11,7 +11,7 @@ import pytest
 from weft_testing.interrupts import interrupt_in_rounds
 
 from weft_exec.resources import cancellation as cancellation_module
-from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.cancellation import Cancellation, call_at
 from weft_exec.resources.resources import (
     NOT_READY,
     Resource,
@@ -464,3 +464,12 @@ def test_many_threads_share_a_line() -> None:
     assert not run_threads(join, join, give, cancel)
     tokens.give(600)
     assert all(len(outcome.results) == 1 for outcome in outcomes) and len(outcomes) == 600
+
+
+def test_a_deadline_in_the_far_future_does_not_stop_earlier_ones() -> None:
+    far = call_at(time.monotonic() + 2**64, lambda: None)
+    for _ in range(5):  # between two of them the thread waits for the far one
+        came = threading.Event()
+        call_at(time.monotonic() + 0.05, came.set)
+        assert came.wait(30)
+    far.cancel()

@@ -142,7 +142,7 @@ class _Timers:
                 continue
             wait = self._heap[0][0] - time.monotonic()
             if wait > 0:
-                self._condition.wait(wait)
+                self._condition.wait(min(wait, threading.TIMEOUT_MAX))
                 continue
             timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None
