@@ -16,6 +16,7 @@ from weft_distrib.security.roles import Role
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.frames import (
     BLOCK,
+    CANCEL,
     CHUNK_BYTES,
     DATA,
     HEAD,
@@ -122,6 +123,28 @@ def test_small_messages_pass_a_large_one() -> None:
             order += [m.call for m in inbox.received(count)]
             data = data[count:]
     assert order == [3, 2, 1]
+
+
+def test_a_cancelled_call_is_not_sent_further() -> None:
+    outbox, inbox = Outbox(), Inbox(1 << 30)
+    outbox.add(Message(HEAD, False, 1, values=[np.zeros(5 * CHUNK_BYTES, np.uint8)]))
+    data = b"".join(outbox.next())
+    outbox.sent(len(data))
+    outbox.add(Message(CANCEL, False, 1))
+    outbox.add(Message(HEAD, False, 2))
+    while buffers := b"".join(outbox.next()):
+        data += buffers
+        outbox.sent(len(buffers))
+    assert len(data) < 2 * CHUNK_BYTES
+    received = []
+    while data:
+        space = inbox.space()
+        count = min(len(space), len(data))
+        space[:count] = data[:count]
+        received += [(message.kind, message.call) for message in inbox.received(count)]
+        data = data[count:]
+    assert received == [(CANCEL, 1), (HEAD, 2)]
+    assert not inbox._partial  # nothing is kept for values that do not follow
 
 
 def test_a_partly_sent_frame_goes_on_where_it_was() -> None:

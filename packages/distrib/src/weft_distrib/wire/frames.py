@@ -78,10 +78,14 @@ class Outbox:
     def add(self, message: Message) -> Packed:
         """Queue a message; its head is sent after earlier heads.
 
+        Of a call that is cancelled, no more values are sent.
+
         Returns: the layout of its values.
         Raises: InvalidArgumentError: a value cannot be sent to another process, or the head is too
           long.
         """
+        if message.kind == CANCEL:
+            self._bulk = deque(item for item in self._bulk if not item.is_of_call(message.call))
         if message.kind != HEAD:
             self._heads.append(_FRAME.pack(message.kind, message.reply, 0, 0, message.call))
             return _NOTHING
@@ -134,6 +138,9 @@ class _Outgoing:
     @property
     def done(self) -> bool:
         return not self._buffers
+
+    def is_of_call(self, number: int) -> bool:
+        return self._call == number and not self._reply
 
     def chunk(self) -> list[memoryview]:
         first = self._buffers.popleft()
@@ -208,6 +215,8 @@ class Inbox:
         self._start += _FRAME.size
         frame = self._frame = (kind, bool(reply), call)
         if kind in _EMPTY and not size:
+            if kind == CANCEL:  # the caller sends no more values of the call
+                self._partial.pop((False, call), None)
             messages.append(Message(kind, frame[1], call))
             return
         if kind in (BLOCK, FORGET) and not size and self._mapped is not None:
