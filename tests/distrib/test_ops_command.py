@@ -58,7 +58,7 @@ def test_all_ops_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ops_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, "MatMul", "*DequeueMany*")
     assert "MatMul(a: T, b: T, transpose_a: bool = False" in text
-    assert "-> product: T\n    The product of two matrices" in text
+    assert "-> product: T  [matmul]\n    The product of two matrices" in text
     assert "QueueDequeueManyV2(" in text and "QueueDequeueV2(" not in text
 
 

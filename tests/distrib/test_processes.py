@@ -160,3 +160,15 @@ os._exit(0)
 """
         subprocess.run([sys.executable, "-c", program], check=True)
         wait_until(lambda: not server.master.open_sessions)
+
+
+def test_a_server_ends_with_its_standard_input() -> None:
+    command = [sys.executable, "-m", "weft", "server", "--stop-at-eof"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None and server.stdout is not None
+        try:
+            assert server.stdout.readline().startswith(b"listening on grpc://localhost:")
+            server.stdin.close()
+            assert server.wait(30) == 0
+        finally:
+            server.kill()

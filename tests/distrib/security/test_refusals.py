@@ -408,7 +408,8 @@ def parsed(command: Any, *arguments: str) -> argparse.Namespace:
     ("command", "arguments", "message"),
     [
         (server_command, ["--cluster", "{"], "not valid JSON"),
-        (server_command, [], "give --cluster"),
+        (server_command, ["--job", "ps"], "give --cluster"),
+        (server_command, ["--task", "1"], "give --cluster"),
         (certificates, ["somewhere", "--cluster", "{"], "not valid JSON"),
         (certificates, ["somewhere"], "give --cluster"),
         (launch, ["--local", "--job", "ps=x"], "NAME=2"),

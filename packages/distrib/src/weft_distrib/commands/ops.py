@@ -30,7 +30,7 @@ _FUNCTIONS: Final = frozenset({"scalar", "batch", "cost", "scratch", "cost_attrs
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """List the declarations of ops."""
+    """List the declarations of ops, each with its family in brackets."""
     parser.add_argument(
         "pattern", nargs="*", help='names or patterns such as "MatMul" or "*Grad" (default: all)'
     )
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     for name in names:
         op_def = lookup_op(name)
-        sys.stdout.write(f"{_signature(op_def)}\n")
+        sys.stdout.write(f"{_signature(op_def)}  [{_family(name)}]\n")
         if op_def.doc:
             sys.stdout.write(f"    {op_def.doc}\n")
     return 0
@@ -79,18 +79,21 @@ def describe(op_def: OpDef) -> dict[str, Any]:
     Returns: `name`; `package` and `family` of the module that declares it; `doc`; `inputs`,
       `outputs` and `attrs` in order; and the `traits` that differ from their defaults.
     """
-    package, _, family = declared_in(op_def.name).partition(".")
     inferred = _inferred(op_def.inputs)
     return {
         "name": op_def.name,
-        "package": package,
-        "family": family.rpartition(".")[2],
+        "package": declared_in(op_def.name).partition(".")[0],
+        "family": _family(op_def.name),
         "doc": op_def.doc or _function_doc(op_def.name),
         "inputs": [_argument(argument) for argument in op_def.inputs],
         "outputs": [_argument(argument) for argument in op_def.outputs],
         "attrs": [_attribute(attr, name in inferred) for name, attr in op_def.attrs.items()],
         "traits": _traits(op_def.traits),
     }
+
+
+def _family(op: str) -> str:
+    return declared_in(op).rpartition(".")[2]
 
 
 def _function_doc(op: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
+import threading
+from contextlib import suppress
 from typing import Any, Final
 
 from weft_distrib.cluster.environment import VARIABLE, task_from_environment
@@ -15,6 +18,10 @@ from weft_distrib.security.loopback import LOOPBACK
 from weft_distrib.server import DRAIN_SECONDS, Server
 from weft_distrib.wire.address import address_of
 from weft_tensor import errors
+
+_LOCAL_CLUSTER: Final = {"local": ["localhost:0"]}
+_STDIN: Final = 0
+_READ_BYTES: Final = 4096
 
 _FILES: Final = {
     "certificate": "certificate of the task",
@@ -30,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--cluster",
         metavar="JOBS",
         help='tasks as JSON, such as {"ps": ["host:2222"], "worker": ["host:2223"]} '
-        f"(default: {VARIABLE})",
+        f"(default: {VARIABLE}, or else this task alone, on a free port of localhost)",
     )
     parser.add_argument("--job", help="job of this task; optional if the cluster has one job")
     parser.add_argument(
@@ -69,6 +76,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"time for running steps to end after SIGTERM (default: {DRAIN_SECONDS:g})",
     )
+    parser.add_argument(
+        "--stop-at-eof",
+        action="store_true",
+        help="stop as after SIGTERM when standard input ends, as a pipe does when the program that "
+        "started the server ends",
+    )
     parser.set_defaults(run=run)
 
 
@@ -91,8 +104,19 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: server.begin_drain(arguments.drain))
     sys.stdout.write(f"listening on {server.target}\nlistening on {server.value_target}\n")
     sys.stdout.flush()
+    if arguments.stop_at_eof:
+        threading.Thread(
+            target=_stop_at_eof, args=(server, arguments.drain), name="weft-stdin", daemon=True
+        ).start()
     server.join()
     return 0
+
+
+def _stop_at_eof(server: Server, drain_seconds: float) -> None:
+    with suppress(OSError):  # standard input is closed, or its terminal is gone
+        while os.read(_STDIN, _READ_BYTES):
+            pass
+    server.begin_drain(drain_seconds)
 
 
 def _check_loopback(cluster: Any, job: str | None, task: int | None) -> None:
@@ -115,7 +139,11 @@ def _task(arguments: argparse.Namespace) -> tuple[Any, str | None, int | None]:
         except ValueError as error:
             raise errors.InvalidArgumentError(f"--cluster is not valid JSON: {error}") from error
     task = task_from_environment()
+    if task is None and arguments.job is None and arguments.task is None:
+        return _LOCAL_CLUSTER, None, None
     if task is None:
-        raise errors.InvalidArgumentError(f"give --cluster, or set {VARIABLE}")
+        raise errors.InvalidArgumentError(
+            f"--job and --task name a task of a cluster: give --cluster, or set {VARIABLE}"
+        )
     job = arguments.job or task.job
     return task.cluster, job, task.number if arguments.task is None else arguments.task
