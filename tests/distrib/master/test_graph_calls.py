@@ -151,8 +151,8 @@ def test_nodes_refer_to_earlier_definitions(client: Client) -> None:
     [
         ([node("Nonsense", "n")], wf.errors.NotFoundError, "Nonsense"),
         ([node("Neg", "x", "x")], wf.errors.AlreadyExistsError, "'x'"),
-        ([node("Neg", "n", "nothing")], wf.errors.InvalidArgumentError, "'nothing'"),
-        ([node("Neg", "n", "x:3")], wf.errors.InvalidArgumentError, "x:3"),
+        ([node("Neg", "n", "nothing")], wf.errors.NotFoundError, "'nothing'"),
+        ([node("Neg", "n", "x:3")], wf.errors.NotFoundError, "x:3.*1 outputs"),
         ([node("Neg", "good", "x"), node("Neg", "n")], wf.errors.OpError, "requires"),
         ([node("MatMul", "n", "x", "one")], wf.errors.OpError, "int32"),
         ([node("Neg", "n", "x", sparkle=True)], wf.errors.InvalidArgumentError, "sparkle"),
@@ -167,6 +167,49 @@ def test_a_refused_definition_leaves_the_graph(
         client.define(*nodes, late=X)
     client.define(node("Neg", "n", "x"), node("Neg", "good", "x"), late=X)
     np.testing.assert_array_equal(client.run(["n:0"])[0], -X)
+
+
+def test_a_repeated_definition_changes_nothing(client: Client) -> None:
+    nodes = as_array(proto.GraphDef(node=[node("Neg", "n", "x")]))
+    first = messages.Define(client.session, ["x"], number=1)
+    for _ in range(2):
+        client.call(methods.DEFINE, first, [nodes, X])
+    body = as_array(proto.GraphDef(node=[node("Placeholder", "a", dtype=wf.float32)]))
+    function = messages.DefineFunction(client.session, "Same", ["a"], ["a:0"], number=2)
+    for _ in range(2):
+        client.call(methods.DEFINE_FUNCTION, function, [body])
+    refused = messages.Define(client.session, number=3)
+    for _ in range(2):  # an error is not a definition
+        with pytest.raises(wf.errors.AlreadyExistsError):
+            client.call(methods.DEFINE, refused, [nodes])
+    corrected = messages.Define(client.session, ["late"], number=3)
+    client.call(methods.DEFINE, corrected, [as_array(proto.GraphDef()), X])
+    np.testing.assert_array_equal(client.run(["n:0", "late:0"]), [-X, X])
+
+
+def test_an_output_can_be_fed_once(client: Client) -> None:
+    client.define(node("Neg", "n", "x"), x=X)
+    signature = messages.Signature(client.session, ["x:0", "x:0"], ["n:0"])
+    with pytest.raises(wf.errors.InvalidArgumentError, match="x:0 is fed more than once"):
+        client.call(methods.PLAN, signature)
+
+
+def test_the_names_of_added_nodes_are_returned(client: Client) -> None:
+    client.define(node("MatMul", "product", "x", "x"), x=X)
+    request = messages.Differentiate(
+        client.session, ["product:0"], ["x:0"], nodes=True, names=True, scope="slopes"
+    )
+    (nodes, names), _ = client.call(methods.DIFFERENTIATE, request)
+    added = proto.GraphDef.FromString(nodes.tobytes())
+    assert [name.decode() for name in names] == [n.name for n in added.node]
+    assert all(name.startswith(b"slopes/") for name in names)
+
+
+def test_repeated_gradients_have_the_same_names(client: Client) -> None:
+    client.define(node("MatMul", "product", "x", "x"), x=X)
+    first = client.gradients(["product:0"], ["x:0"], number=1)
+    assert client.gradients(["product:0"], ["x:0"], number=1) == first
+    assert client.gradients(["product:0"], ["x:0"], number=2) != first
 
 
 def test_gradients_are_added_at_the_master(client: Client) -> None:

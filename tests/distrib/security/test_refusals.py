@@ -139,7 +139,7 @@ def test_a_task_that_drains_takes_no_sessions_in_its_own_process() -> None:
 def test_a_client_that_gives_up_while_its_session_is_made(server: Server) -> None:
     before = server.master.open_sessions
     with pytest.raises(errors.CancelledError, match="no longer waits"):
-        server.master.create_session(messages.OpenSession(), wanted=lambda: False)
+        server.master.create_session(messages.OpenSession(), is_wanted=lambda: False)
     assert server.master.open_sessions == before
 
 

@@ -36,15 +36,14 @@ _LOCATION: Final = b"loc:@"
 
 @contextmanager
 def transaction(graph: Graph) -> Iterator[None]:
-    """If a block raises, remove the nodes, names and functions that it has added.
+    """If a block raises, remove the nodes and functions that it has added.
 
     Errors do not show a line of the program, which is in another process.
     """
-    count, names, functions = len(graph.nodes), dict(graph._names), graph.functions.copy()
-    contexts = dict(graph.contexts)
+    functions = graph.functions.copy()
     is_complete = False
     try:
-        with graph.as_default():
+        with graph.undo_on_error("failed definition"), graph.as_default():
             yield
         is_complete = True
     except errors.OpError as error:
@@ -52,8 +51,7 @@ def transaction(graph: Graph) -> Iterator[None]:
         raise
     finally:
         if not is_complete:
-            graph.remove_nodes(graph.nodes[count:], reason="failed definition")
-            graph._names, graph.functions, graph.contexts = names, functions, contexts
+            graph.functions = functions
 
 
 class _Constant(NamedTuple):
@@ -214,14 +212,20 @@ def _external_inputs(
             node = known.get(name) or graph.find_node(name)
             index = int(port) if port.isdecimal() and len(port) < 10 else -1 if port else 0
             if node is None or (not is_control and not 0 <= index < len(node.outputs)):
-                raise errors.InvalidArgumentError(
-                    f"the input {text!r} does not exist", op=node_def.op, node=node_def.name
+                raise errors.NotFoundError(
+                    _missing_input(text, node), op=node_def.op, node=node_def.name
                 )
             if is_control:
                 external[key] = node
             else:
                 external[key] = inputs[name] if name in inputs else node.outputs[index]
     return external
+
+
+def _missing_input(text: str, node: Node | None) -> str:
+    if node is None:
+        return f"the input {text!r} does not exist: the graph has no node of this name"
+    return f"the input {text!r} does not exist: {node.name!r} has {len(node.outputs)} outputs"
 
 
 def _take_external_groups(

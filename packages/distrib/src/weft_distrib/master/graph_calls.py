@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -30,43 +31,80 @@ IsWanted = Callable[[], bool]
 """Function that returns True while the client waits for the reply."""
 
 
-def _define(find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWanted) -> CallResult:
+def _define(
+    find: FindSession, meta: bytes, values: Sequence[Any], is_wanted: IsWanted
+) -> CallResult:
     request = decode(messages.Define, meta)
     session = find(request.session)
     definition = Definition(values, request.constants, request.devices, request.types)
-    with session.editing(request.timeout, wanted) as graph, transaction(graph):
-        definition.add_to(graph)
+    with _defining(session, request, is_wanted) as graph:
+        if graph is not None:
+            definition.add_to(graph)
     return (), b""
 
 
+@contextmanager
+def _defining(
+    session: MasterSession,
+    request: messages.Define | messages.DefineFunction | messages.Differentiate,
+    is_wanted: IsWanted,
+) -> Iterator[Graph | None]:
+    """Let the block add a definition, all or nothing; yields None if the graph has it already.
+
+    A client whose deadline passed does not know whether its definition was added, and repeats it.
+    """
+    with session.editing(request.timeout, is_wanted) as graph:
+        if request.number and request.number <= session.last_definition:
+            yield None
+            return
+        with transaction(graph):
+            yield graph
+        session.last_definition = request.number or session.last_definition
+
+
 def _define_function(
-    find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWanted
+    find: FindSession, meta: bytes, values: Sequence[Any], is_wanted: IsWanted
 ) -> CallResult:
     request = decode(messages.DefineFunction, meta)
     session = find(request.session)
     body = Definition(values, request.constants, (), request.types)
-    with session.editing(request.timeout, wanted) as graph, transaction(graph):
-        define_function(graph, request.name, body, request.inputs, request.outputs, request.results)
+    with _defining(session, request, is_wanted) as graph:
+        if graph is not None:
+            define_function(
+                graph, request.name, body, request.inputs, request.outputs, request.results
+            )
     return (), b""
 
 
 def _differentiate(
-    find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWanted
+    find: FindSession, meta: bytes, values: Sequence[Any], is_wanted: IsWanted
 ) -> CallResult:
     request = decode(messages.Differentiate, meta)
-    with find(request.session).editing(request.timeout, wanted) as graph, transaction(graph):
-        count = len(graph.nodes)
-        ys, xs, grad_ys = (
-            [_output(graph, name) for name in names]
-            for names in (request.ys, request.xs, request.grad_ys)
-        )
-        reply = messages.Gradients()
-        for gradient in gradients(ys, xs, grad_ys or None, request.scope or "gradients"):
-            _add_gradient(reply, gradient, request.dense)
-        for node in graph.nodes[count:]:
-            node.clear_line()
-        nodes = graph.as_graph_def(from_version=count) if request.nodes else None
-    return ([] if nodes is None else [_as_array(nodes)]), encode(reply)
+    session = find(request.session)
+    with _defining(session, request, is_wanted) as graph:
+        if graph is not None:
+            session.last_gradients = _add_gradients(graph, request)
+        return session.last_gradients
+
+
+def _add_gradients(graph: Graph, request: messages.Differentiate) -> CallResult:
+    count = len(graph.nodes)
+    ys, xs, grad_ys = (
+        [_output(graph, name) for name in names]
+        for names in (request.ys, request.xs, request.grad_ys)
+    )
+    reply = messages.Gradients()
+    for gradient in gradients(ys, xs, grad_ys or None, request.scope or "gradients"):
+        _add_gradient(reply, gradient, request.dense)
+    added = graph.nodes[count:]
+    for node in added:
+        node.clear_line()
+    values = []
+    if request.nodes:
+        values.append(_as_array(graph.as_graph_def(from_version=count)))
+    if request.names:
+        values.append(np.array([node.name.encode() for node in added], object))
+    return values, encode(reply)
 
 
 def _add_gradient(reply: messages.Gradients, gradient: Any, dense: bool) -> None:
@@ -80,9 +118,11 @@ def _add_gradient(reply: messages.Gradients, gradient: Any, dense: bool) -> None
     reply.shapes.append("" if shape is None else shape.name)
 
 
-def _shapes(find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWanted) -> CallResult:
+def _shapes(
+    find: FindSession, meta: bytes, values: Sequence[Any], is_wanted: IsWanted
+) -> CallResult:
     request = decode(messages.Names, meta)
-    with find(request.session).editing(request.timeout, wanted) as graph:
+    with find(request.session).editing(request.timeout, is_wanted) as graph:
         return describe_outputs([_output(graph, name) for name in request.names]), b""
 
 
@@ -100,10 +140,10 @@ def describe_outputs(outputs: Sequence[Output]) -> list[np.ndarray]:
 
 
 def _functions(
-    find: FindSession, meta: bytes, values: Sequence[Any], wanted: IsWanted
+    find: FindSession, meta: bytes, values: Sequence[Any], is_wanted: IsWanted
 ) -> CallResult:
     request = decode(messages.Names, meta)
-    with find(request.session).editing(request.timeout, wanted) as graph:
+    with find(request.session).editing(request.timeout, is_wanted) as graph:
         if not request.names:
             return (), encode(messages.Names(request.session, sorted(graph.functions)))
         selected = Graph()

@@ -93,13 +93,13 @@ class Master:
     def create_session(
         self,
         request: messages.OpenSession,
-        wanted: Callable[[], bool] = lambda: True,
+        is_wanted: Callable[[], bool] = lambda: True,
         owner: Channel | None = None,
     ) -> messages.Session:
         """Open a session once all tasks that it may use have answered.
 
         Args:
-          wanted: returns True while the client waits for the session.
+          is_wanted: returns True while the client waits for the session.
           owner: the connection of the client; None if the client is in this process, and so has its
             permissions.
         Raises:
@@ -123,7 +123,7 @@ class Master:
         isolated = config.isolate_session_state
         seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
         tasks = self._visible(config.device_filters)
-        answers = self._request_statuses(tasks, time.monotonic() + seconds, wanted)
+        answers = self._request_statuses(tasks, time.monotonic() + seconds, is_wanted)
         own_worker, trusted = self._worker, owner is None
         devices = self._describe(own_worker.task, own_worker.describe(), self._packages)
         links: dict[DeviceParts, WorkerLink] = {
@@ -146,7 +146,7 @@ class Master:
         )
         with self._lock:
             self._sessions[number] = session
-        if not wanted():
+        if not is_wanted():
             self.close_session(number, owner)
             raise errors.CancelledError("the client no longer waits for its session")
         descriptions = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]

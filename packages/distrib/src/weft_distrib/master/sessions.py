@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -92,6 +93,9 @@ class MasterSession:
       host: a device of this process that folds constants.
       config: the options of the session.
       owner: the connection that may use the session; None for the server's own process.
+    Attributes:
+      last_definition: the number of the last numbered definition; guarded by `editing`.
+      last_gradients: the reply to the last request for gradients; guarded by `editing`.
     """
 
     def __init__(
@@ -105,6 +109,8 @@ class MasterSession:
     ) -> None:
         self.number = number
         self.owner = owner
+        self.last_definition = 0
+        self.last_gradients: tuple[Sequence[Any], bytes] = (), b""
         self._graph = Graph()
         self._links = links
         overlap = Overlap.of(config.executor_type, config.inter_op_threads)
@@ -191,7 +197,7 @@ class MasterSession:
                 raise errors.ResourceExhaustedError(
                     f"the session has {MAX_SIGNATURES} signatures, which is the maximum"
                 )
-            feeds = [self._output(name) for name in request.feeds]
+            feeds = self._feeds(request.feeds)
             outputs = [self._output(name) for name in request.fetches]
             targets = [self._node(name) for name in request.targets]
             signature = next(self._numbers)
@@ -224,7 +230,7 @@ class MasterSession:
         limit = self._limit(request.timeout, lambda: True)
         with limit.holding(self._planning):
             self._settle(limit)
-            feeds = [self._output(name) for name in request.feeds]
+            feeds = self._feeds(request.feeds)
             outputs = [self._output(name) for name in request.fetches]
             targets = [self._node(name) for name in request.targets]
             return self._planner.explain(feeds, outputs, targets, request.size).to_arrays()
@@ -252,6 +258,13 @@ class MasterSession:
         replies.wait(limit)
         self._handles.update(handles)
         return shares
+
+    def _feeds(self, names: Sequence[str]) -> list[Output]:
+        feeds = [self._output(name) for name in names]
+        if len(set(feeds)) < len(feeds):
+            repeated = next(output.name for output, count in Counter(feeds).items() if count > 1)
+            raise errors.InvalidArgumentError(f"{repeated} is fed more than once")
+        return feeds
 
     def _output(self, name: str) -> Output:
         graph_element = self._graph.as_graph_element(name, allow_operation=False)

@@ -234,7 +234,9 @@ class Define:
 
     `constants` has the names of the constants, whose values follow the GraphDef. `devices` has the
     devices that they request, and `types` the names of their element types; both may be empty.
-    `timeout` is as in `Signature`.
+    `timeout` is as in `Signature`. The `number`s of a client's definitions, functions and gradients
+    included, grow; a definition whose number is not greater than the last one's is a repetition,
+    which changes nothing. 0 for none.
     """
 
     session: int = 0
@@ -242,6 +244,7 @@ class Define:
     devices: list[str] = field(default_factory=list)
     timeout: int = 0
     types: list[str] = field(default_factory=list)
+    number: int = 0
 
 
 @dataclass
@@ -249,7 +252,8 @@ class DefineFunction:
     """Add a function to the library of a session's graph; its body follows as in `Define`.
 
     `inputs` has the names of the placeholders in the body, `outputs` the names of its outputs, and
-    `results` the names of the function's results; `results` may be empty.
+    `results` the names of the function's results; `results` may be empty. `number` is as in
+    `Define`.
     """
 
     session: int = 0
@@ -260,6 +264,7 @@ class DefineFunction:
     constants: list[str] = field(default_factory=list)
     timeout: int = 0
     types: list[str] = field(default_factory=list)
+    number: int = 0
 
 
 @dataclass
@@ -268,7 +273,9 @@ class Differentiate:
 
     `grad_ys` has the initial gradients, one for each y; empty means ones. If `dense`, sparse
     gradients are converted to dense ones. If `nodes`, the reply contains the added nodes as a
-    GraphDef. `scope` is the name scope of the nodes, by default "gradients".
+    GraphDef, and if also `names`, then their names as a vector of strings. `scope` is the name scope
+    of the nodes, by default "gradients". `number` is as in `Define`; the reply to a repetition is
+    that to the last request for gradients.
     """
 
     session: int = 0
@@ -279,6 +286,8 @@ class Differentiate:
     dense: bool = False
     nodes: bool = False
     timeout: int = 0
+    names: bool = False
+    number: int = 0
 
 
 @dataclass
