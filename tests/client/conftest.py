@@ -19,6 +19,9 @@ import weft as wf
 PROGRAMS = Path(__file__).parent / "programs"
 TOOLS = ("cmake", "gcc", "g++")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
+NODE = shutil.which("node")
+
+Command = list[str | Path]
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +39,15 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
             _build(folder)
             (folder / "complete").touch()
     return folder
+
+
+def command(request: pytest.FixtureRequest, language: str, program: str) -> Command:
+    """Return the beginning of the command line of a program: "lines" or "suite"."""
+    if language != "js":
+        return [request.getfixturevalue("build") / f"{program}_{language}"]
+    if NODE is None:
+        pytest.skip("node is not installed")
+    return [NODE, PROGRAMS / "suite.mjs"]
 
 
 def _build(folder: Path) -> None:
@@ -65,7 +77,10 @@ def call(*command: str | Path) -> str:
 
 
 def run(
-    program: Path, *arguments: str | Path, env: Mapping[str, str] | None = None, timeout: int = 120
+    program: str | Path,
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    timeout: int = 120,
 ) -> str:
     """What a program prints; it must succeed, and its sanitizers must find nothing."""
     done = subprocess.run(

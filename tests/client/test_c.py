@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,15 @@ LIBRARY_BYTES = 1 << 20
 
 
 def test_the_c_interface(build: Path, target: str) -> None:
-    assert run(build / "c_client", target) == "complete\n"
+    assert run(build / "c_client_c", target) == "complete\n"
 
 
 def test_the_library_is_small(tmp_path: Path, build: Path) -> None:
     sources = sorted(str(path) for path in (weft_client.source_directory() / "csrc").glob("*.c"))
-    include = f"-I{weft_client.include_directory()}"
-    call("gcc", "-std=c11", "-shared", "-fPIC", include, *sources, "-o", tmp_path / "all.so")
+    options = ["-std=c11", "-shared", "-fPIC", f"-I{weft_client.include_directory()}"]
+    if "openssl" in next((build / "installed").rglob("weft_client.pc")).read_text():
+        options += ["-DWEFT_CLIENT_TLS"]
+    call("gcc", *options, *sources, "-o", tmp_path / "all.so")
     assert (tmp_path / "all.so").stat().st_size < LIBRARY_BYTES
 
 
@@ -31,13 +33,14 @@ def test_the_directories_are_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert (Path(capsys.readouterr().out.strip()) / "CMakeLists.txt").is_file()
 
 
-def test_pkg_config_finds_the_installed_library(build: Path) -> None:
-    (file,) = (build / "installed").rglob("weft_client.pc")
-    said = subprocess.run(
-        ["pkg-config", "--with-path", str(file.parent), "--cflags", "--libs", "weft_client"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    include = next(Path(word[2:]) for word in said if word.startswith("-I"))
-    assert (include / "weft_client.h").is_file() and "-lweft_client" in said
+def test_the_installed_library_can_be_moved(build: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(build / "installed", moved)
+    (file,) = moved.rglob("weft_client.pc")
+    flags = ["--with-path", str(file.parent), "--cflags", "--libs", "weft_client"]
+    words = call("pkg-config", *flags).split()
+    include = next(Path(word[2:]) for word in words if word.startswith("-I"))
+    library = next(Path(word[2:]) for word in words if word.startswith("-L"))
+    assert include.resolve().is_relative_to(moved) and (include / "weft_client.h").is_file()
+    assert library.resolve().is_relative_to(moved) and (library / "libweft_client.a").is_file()
+    assert "-lweft_client" in words

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import random
-import shutil
 import socket
 import struct
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+from contextlib import closing, suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.client.conftest import PROGRAMS, run
+from tests.client.conftest import command, run
+from tests.client.test_errors import Program
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import encode
-from weft_distrib.wire.frames import HEAD, Message, Outbox
+from weft_distrib.wire.frames import CANCEL, HEAD, Message, Outbox
 from weft_distrib.wire.methods import CLOSE_SESSION, CREATE_SESSION, PLAN, RUN_STEP
 
 COUNT = 250
@@ -68,6 +67,30 @@ def damaged(data: bytes, by: random.Random) -> bytes:
     return bytes(changed)
 
 
+def read(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            raise OSError("the client is gone")
+        data += more
+    return data
+
+
+def next_frame(sock: socket.socket) -> tuple[int, int, bytes]:
+    """Return the kind, number and payload of a frame."""
+    kind, _, _, size, number = _FRAME.unpack(read(sock, _FRAME.size))
+    return kind, number, read(sock, size)
+
+
+def next_call(sock: socket.socket) -> tuple[int, int]:
+    """Return the number and the method of a call; frames of other kinds are skipped."""
+    while True:
+        kind, number, payload = next_frame(sock)
+        if kind == HEAD:
+            return number, struct.unpack_from("<H", payload)[0]
+
+
 class Answerer:
     """Answers calls; on each connection one reply, another one each time, is damaged."""
 
@@ -87,10 +110,7 @@ class Answerer:
 
     def _answer(self, sock: socket.socket, target: int) -> None:
         for index in range(5):
-            header = self._read(sock, _FRAME.size)
-            _, _, _, size, number = _FRAME.unpack(header)
-            payload = self._read(sock, size)
-            (method,) = struct.unpack_from("<H", payload)
+            number, method = next_call(sock)
             reply = reply_to(method, number)
             if index == target:
                 sock.sendall(damaged(reply, self._by))
@@ -98,30 +118,63 @@ class Answerer:
                 return
             sock.sendall(reply)
 
-    def _read(self, sock: socket.socket, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = sock.recv(size - len(data))
-            if not more:
-                raise OSError("the client is gone")
-            data += more
-        return data
-
     def close(self) -> None:
         self._socket.close()
 
 
 @pytest.mark.parametrize("language", ["c", "js"])
 def test_damaged_replies(request: pytest.FixtureRequest, language: str) -> None:
-    if language == "c":
-        program = [request.getfixturevalue("build") / "c_client"]
-    elif shutil.which("node") is None:
-        pytest.skip("node is not installed")
-    else:
-        program = [Path("node"), PROGRAMS / "suite.mjs", "often"]
+    program = command(request, language, "c_client") + (["often"] if language == "js" else [])
     answerer = Answerer()
     try:
         said = run(*program, f"weft://127.0.0.1:{answerer.port}", str(COUNT))
     finally:
         answerer.close()
     assert COUNT // 4 < int(said) < COUNT
+
+
+class LateServer:
+    """Answers one step late, the next in time, and the third under a number of its own."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.target = f"weft://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        sock, _ = self._socket.accept()
+        with sock, suppress(OSError):
+            sock.settimeout(30)
+            self._answer_setup(sock)
+            self._answer_steps(sock)
+            read(sock, 1)  # until the client has closed the connection
+
+    def _answer_setup(self, sock: socket.socket) -> None:
+        method = None
+        while method != PLAN:
+            number, method = next_call(sock)
+            sock.sendall(reply_to(method, number))
+
+    def _answer_steps(self, sock: socket.socket) -> None:
+        late, _ = next_call(sock)
+        while next_frame(sock)[:2] != (CANCEL, late):
+            pass
+        sock.sendall(frames(late, 0, b"", [np.ones(1 << 18), np.ones(2)]))
+        number, _ = next_call(sock)
+        sock.sendall(frames(number, 0, b"", [np.float32(3)]))
+        number, _ = next_call(sock)
+        sock.sendall(frames(number + 1, 0, b"", [np.ones(1 << 18)]))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.mark.parametrize("language", ["c", "cpp", "js"])
+def test_late_and_unsolicited_replies(request: pytest.FixtureRequest, language: str) -> None:
+    program = command(request, language, "lines")
+    with closing(LateServer()) as server, closing(Program(program, server.target)) as lines:
+        assert lines.fail("run").code == "DEADLINE_EXCEEDED"
+        assert lines.send("run patient") == "3\n"  # the late reply was dropped
+        failure = lines.fail("run patient")
+    assert failure.code == "DATA_LOSS" and "was not made" in failure.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,15 +13,19 @@ import pytest
 from weft_testing.tasks import Process, free_ports, jobs
 
 import weft as wf
-from tests.client.conftest import environment, run
+from tests.client.conftest import NODE, Command, command, environment, run
 from weft_distrib.protocol import messages
 from weft_distrib.security.authority import Authority, credentials_in, make_certificates
 from weft_distrib.security.credentials import VARIABLES
 from weft_distrib.security.roles import Role
 
-TIMEOUT_MS = 1000
-GRACE_MS = 1500  # of the client half a second, and of a busy machine
+LANGUAGES = ("c", "cpp", "js")
+TIMEOUT_MS = 400
+GRACE_MS = 2000  # of the client half a second, and of a busy machine
 EXPIRED_DAYS = -0.02
+LARGE = "8388608\n"  # elements
+
+in_each_language = pytest.mark.parametrize("language", LANGUAGES)
 
 
 class Failure(NamedTuple):
@@ -44,32 +48,58 @@ def without_credentials(files: dict[str, str] | None = None) -> dict[str, str]:
     return none | {VARIABLES[key]: value for key, value in (files or {}).items()}
 
 
-def connect(build: Path, target: str, files: dict[str, str] | None = None) -> str:
-    return run(build / "suite", "connect", target, "5000", env=without_credentials(files))
+@pytest.fixture
+def program(request: pytest.FixtureRequest, language: str) -> Command:
+    return command(request, language, "lines")
+
+
+def connect(program: Command, target: str, files: dict[str, str] | None = None) -> str:
+    return run(*program, "connect", target, "5000", env=without_credentials(files))
 
 
 class Program:
     """A program that runs a step for each line that it is sent."""
 
-    def __init__(self, command: Sequence[str | Path], target: str) -> None:
+    def __init__(self, program: Command, target: str) -> None:
         self._process = subprocess.Popen(
-            [*command, "lines", target, str(TIMEOUT_MS)],
+            [*program, "lines", target, str(TIMEOUT_MS)],
             env=os.environ | environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def send(self, line: str = "run") -> str:
-        """What it prints of the step."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+    def begin(self, line: str) -> None:
+        """Let it run a step as the line says."""
+        assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
+
+    def end(self) -> str:
+        """Return the value or error that it prints."""
+        assert self._process.stdout is not None
         return self._process.stdout.readline()
 
+    def send(self, line: str) -> str:
+        """Let it run a step, and return what it prints."""
+        self.begin(line)
+        return self.end()
+
+    def fail(self, line: str) -> Failure:
+        """Return the error that it prints."""
+        return Failure.parse(self.send(line))
+
     def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        """End its input, after which it ends without an error, such as a leak."""
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == 0
+
+
+def responses(programs: Sequence[Program], line: str) -> set[str]:
+    """Return what programs print that run a step at the same time."""
+    for program in programs:
+        program.begin(line)
+    return {program.end() for program in programs}
 
 
 # ------------------------------------------------------------------------------ lost servers
@@ -83,47 +113,66 @@ def process() -> Iterator[tuple[Process, str]]:
         yield server, f"weft://localhost:{port}"
 
 
-def test_frozen_and_killed_servers(build: Path) -> None:
-    with process() as (server, target), closing(Program([build / "suite"], target)) as program:
-        assert program.send("patient") == "3\n"
+def programs_of(request: pytest.FixtureRequest) -> list[Command]:
+    """Return the programs of all languages; without Node those of the others."""
+    available = LANGUAGES if NODE else LANGUAGES[:-1]
+    return [command(request, language, "lines") for language in available]
+
+
+def test_frozen_and_killed_servers(request: pytest.FixtureRequest) -> None:
+    programs = programs_of(request)
+    with process() as (server, target), ExitStack() as stack:
+        lines = [stack.enter_context(closing(Program(program, target))) for program in programs]
+        assert responses(lines, "run patient") == {"3\n"}
+        assert responses(lines, "large patient") == {LARGE}
         server.stop()
-        frozen = Failure.parse(program.send())
+        # A step, a message that is cut while it is sent, new nodes, and gradients.
+        for line in ("run", "large", "grow", "gradients"):
+            for frozen in map(Failure.parse, responses(lines, line)):
+                assert frozen.code == "DEADLINE_EXCEEDED", line
+                assert TIMEOUT_MS <= frozen.milliseconds < TIMEOUT_MS + GRACE_MS
         server.go_on()
-        assert frozen.code == "DEADLINE_EXCEEDED"
-        assert TIMEOUT_MS <= frozen.milliseconds < TIMEOUT_MS + GRACE_MS
-        assert program.send("patient") == "3\n"
+        # The connection and the session are as if nothing had happened.
+        assert responses(lines, "run patient") == {"4\n"}
+        assert responses(lines, "gradients patient") == {"4\n"}
+        assert responses(lines, "grow patient") == {"5\n"}
+        assert responses(lines, "second patient") == {"5\n"}
+        assert responses(lines, "large patient") == {LARGE}
         server.kill()
-        killed = [Failure.parse(program.send()) for _ in range(2)]
-    assert {failure.code for failure in killed} == {"UNAVAILABLE"}
-    assert all(failure.milliseconds < TIMEOUT_MS + GRACE_MS for failure in killed)
-    assert "connection" in killed[0].message
+        for _ in range(2):
+            for killed in map(Failure.parse, responses(lines, "run")):
+                assert killed.code == "UNAVAILABLE" and "connection" in killed.message
+                assert killed.milliseconds < TIMEOUT_MS + GRACE_MS
 
 
-def test_no_server(build: Path) -> None:
+@in_each_language
+def test_no_server(program: Command) -> None:
     (port,) = free_ports(1)
-    failure = Failure.parse(connect(build, f"weft://localhost:{port}"))
+    failure = Failure.parse(connect(program, f"weft://localhost:{port}"))
     assert failure.code == "UNAVAILABLE" and f"localhost:{port}" in failure.message
-    assert Failure.parse(connect(build, "grpc://localhost:1")).code == "INVALID_ARGUMENT"
+    assert Failure.parse(connect(program, "grpc://localhost:1")).code == "INVALID_ARGUMENT"
 
 
 # -------------------------------------------------------------------------------- refusals
 
 
-def test_a_wrong_token(build: Path, target: str, tmp_path: Path) -> None:
+@in_each_language
+def test_a_wrong_token(program: Command, target: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef0123456789abcdef")
-    failure = Failure.parse(connect(build, target, {"token": str(token)}))
+    failure = Failure.parse(connect(program, target, {"token": str(token)}))
     assert failure.code == "UNAUTHENTICATED" and "token" in failure.message
     token.write_text("short")
-    assert Failure.parse(connect(build, target, {"token": str(token)})).code == "INVALID_ARGUMENT"
+    assert Failure.parse(connect(program, target, {"token": str(token)})).code == "INVALID_ARGUMENT"
     missing = {"token": str(tmp_path / "nothing")}
-    assert Failure.parse(connect(build, target, missing)).code == "NOT_FOUND"
+    assert Failure.parse(connect(program, target, missing)).code == "NOT_FOUND"
 
 
-def test_a_wrong_version(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_each_language
+def test_a_wrong_version(program: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "VERSION", messages.VERSION + 1)
     with closing(wf.train.Server.create_local_server()) as server:
-        failure = Failure.parse(connect(build, server.value_target))
+        failure = Failure.parse(connect(program, server.value_target))
     assert failure.code == "FAILED_PRECONDITION" and "version 3" in failure.message
 
 
@@ -136,7 +185,8 @@ def files_of(folder: Path, name: str) -> dict[str, str]:
     }
 
 
-def test_certificates(build: Path, tmp_path: Path) -> None:
+@in_each_language
+def test_certificates(program: Command, tmp_path: Path) -> None:
     make_certificates(tmp_path, {"worker-0": "localhost"})
     make_certificates(tmp_path / "other", {"worker-0": "localhost"})
     Authority(tmp_path, 1).issue("expired", ["localhost"], Role.CLIENT, EXPIRED_DAYS)
@@ -144,41 +194,43 @@ def test_certificates(build: Path, tmp_path: Path) -> None:
     credentials = credentials_in(tmp_path, "worker-0")
     with closing(wf.train.Server(jobs(worker=1), credentials=credentials)) as server:
         target = server.value_target
-        assert connect(build, target, files_of(tmp_path, "client")).startswith("/job:worker")
-        expired = Failure.parse(connect(build, target, files_of(tmp_path, "expired")))
+        assert connect(program, target, files_of(tmp_path, "client")).startswith("/job:worker")
+        expired = Failure.parse(connect(program, target, files_of(tmp_path, "expired")))
         assert expired.code == "UNAUTHENTICATED" and "it has expired" in expired.message
-        strange = Failure.parse(connect(build, target, files_of(tmp_path / "other", "client")))
+        strange = Failure.parse(connect(program, target, files_of(tmp_path / "other", "client")))
         assert strange.code == "UNAUTHENTICATED" and "certificate" in strange.message
-        plain = Failure.parse(connect(build, target))
+        plain = Failure.parse(connect(program, target))
         assert plain.code in ("UNAVAILABLE", "UNAUTHENTICATED")
         partial = {"certificate": f"{tmp_path}/client.crt"}
-        assert Failure.parse(connect(build, target, partial)).code == "INVALID_ARGUMENT"
+        assert Failure.parse(connect(program, target, partial)).code == "INVALID_ARGUMENT"
     credentials = credentials_in(tmp_path, "elsewhere")
     with closing(wf.train.Server(jobs(worker=1), credentials=credentials)) as server:
-        failure = Failure.parse(connect(build, server.value_target, files_of(tmp_path, "client")))
-    assert failure.code == "UNAUTHENTICATED" and "mismatch" in failure.message
+        failure = Failure.parse(connect(program, server.value_target, files_of(tmp_path, "client")))
+    assert failure.code == "UNAUTHENTICATED" and "match" in failure.message
     with closing(wf.train.Server.create_local_server()) as server:
-        failure = Failure.parse(connect(build, server.value_target, files_of(tmp_path, "client")))
+        failure = Failure.parse(connect(program, server.value_target, files_of(tmp_path, "client")))
     assert failure.code in ("UNAUTHENTICATED", "UNAVAILABLE")
 
 
 # ------------------------------------------------------------------------------ wrong graphs
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "node", "words"),
-    [
+@in_each_language
+def test_wrong_graphs(program: Command, target: str) -> None:
+    expected = (
+        ("oversized", "RESOURCE_EXHAUSTED", "", "tensor"),
         ("unknown op", "NOT_FOUND", "bad", "Nonsense"),
-        ("wrong type", "INVALID_ARGUMENT", "product", "must be float32"),
-        ("oversized", "RESOURCE_EXHAUSTED", "", "2^63 bytes"),
-    ],
-)
-def test_wrong_graphs(
-    build: Path, target: str, line: str, code: str, node: str, words: str
-) -> None:
-    with closing(Program([build / "suite"], target)) as program:
-        assert program.send("patient") == "3\n"
-        failure = Failure.parse(program.send(line))
-        assert failure.code == code and failure.node == node and words in failure.message
-        if node:  # the session repeats the error
-            assert Failure.parse(program.send()).node == node
+    )
+    with closing(Program(program, target)) as lines:
+        assert lines.send("run patient") == "3\n"
+        for line, code, node, words in expected:
+            failure = lines.fail(line)
+            assert failure.code == code and failure.node == node and words in failure.message
+        assert lines.fail("run").node == "bad"  # the session repeats the error
+    with closing(Program(program, target)) as lines:
+        failure = lines.fail("unknown input")
+        assert (failure.code, failure.node) == ("NOT_FOUND", "bad")
+        assert "nowhere" in failure.message
+    with closing(Program(program, target)) as lines:
+        failure = lines.fail("wrong type")
+        assert (failure.code, failure.node) == ("INVALID_ARGUMENT", "product")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-import shutil
+import resource
 from pathlib import Path
 
 import pytest
 from weft_testing.workspace import ROOT
 
-from tests.client.conftest import call, run
+from tests.client.conftest import NODE, call, run
+
+COMPILE_SECONDS = 10
+
+
+def children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def test_the_programs_of_the_page(build: Path) -> None:
@@ -22,7 +29,9 @@ def test_the_programs_of_the_page(build: Path) -> None:
 def test_the_example_finds_the_installed_package(build: Path, tmp_path: Path) -> None:
     installed = f"-DCMAKE_PREFIX_PATH={build}/installed"
     call("cmake", "-S", ROOT / "examples" / "cpp", "-B", tmp_path, installed)
+    before = children_seconds()
     call("cmake", "--build", tmp_path)
+    assert children_seconds() - before < COMPILE_SECONDS  # it includes all ops
     assert "10 steps on /job:local/" in run(tmp_path / "figure1")
 
 
@@ -31,7 +40,7 @@ def test_a_launch_that_fails_says_why(build: Path) -> None:
         assert words in run(build / "product", env={"WEFT_COMMAND": command})
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_program_for_node(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```js\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -39,4 +48,4 @@ def test_the_program_for_node(tmp_path: Path) -> None:
     modules = tmp_path / "node_modules"
     modules.mkdir()
     (modules / "weftml").symlink_to(ROOT / "packages" / "client" / "js")
-    assert run(Path("node"), tmp_path / "line.mjs") == "y = 2.00 x + 1.00\n"
+    assert NODE is not None and run(NODE, tmp_path / "line.mjs") == "y = 2.00 x + 1.00\n"

@@ -286,6 +286,48 @@ static void test_local_errors(weft_session *session, weft_graph *graph) {
         WEFT_INVALID_ARGUMENT, "is fed no value");
 }
 
+/* NULL in place of an object or an array. */
+static void test_nothing(weft_session *session, weft_graph *graph) {
+  const char *held = constant(graph, "nothing"), *none = NULL;
+  weft_tensor *value = NULL;
+  OK(weft_session_shape(session, held, NULL, NULL, NULL, 0, status));
+  FAILS(weft_session_shape(session, NULL, NULL, NULL, NULL, 0, status), WEFT_INVALID_ARGUMENT,
+        "NULL");
+  FAILS(weft_session_run(session, NULL, NULL, 0, &held, NULL, 1, NULL, 0, 0, status),
+        WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_session_run(session, NULL, NULL, 0, NULL, &value, 1, NULL, 0, 0, status),
+        WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_session_run(session, NULL, NULL, 0, NULL, NULL, 0, &none, 1, 0, status),
+        WEFT_INVALID_ARGUMENT, "NULL");
+  CHECK(!weft_session_gradients(session, &none, 1, &held, 1, NULL, NULL, 0, status));
+  CHECK(!weft_session_function_defs(session, &none, 1, 0, status));
+  CHECK(!weft_session_new(NULL, graph, NULL, 0, 0, status));
+  FAILS(weft_status_code(status), WEFT_INVALID_ARGUMENT, "no client");
+  CHECK(!weft_client_connect(NULL, NULL) && !weft_node_finish(NULL, NULL));
+  CHECK(!weft_tensor_dtype(NULL) && weft_tensor_rank(NULL) == -1 && !weft_tensor_data(NULL));
+  CHECK(!weft_tensor_num_elements(NULL) && !weft_tensor_size_bytes(NULL));
+  CHECK(weft_tensor_dim(NULL, 0) == -1 && !weft_tensor_string(NULL, 0, NULL));
+}
+
+/* Damaged GraphDefs; each is the beginning of a valid one. */
+static void test_imports(weft_session *session, weft_graph *graph) {
+  static const uint8_t valid[] = {0x0a, 13, 0x0a, 5, 'A', 'l', 'o', 'n', 'e',
+                                  0x12, 4,  'N',  'o', 'O', 'p'};
+  static const uint8_t vast[] = {0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f};
+  weft_graph *other = weft_graph_new();
+  (void)session;
+  OK(weft_graph_import(other, NULL, 0, status));
+  for (size_t size = 1; size < sizeof valid; size++)
+    FAILS(weft_graph_import(other, valid, size, status), WEFT_DATA_LOSS, "GraphDef");
+  FAILS(weft_graph_import(other, vast, sizeof vast, status), WEFT_DATA_LOSS, "GraphDef");
+  OK(weft_graph_import(other, valid, sizeof valid, status));
+  FAILS(weft_graph_import(other, valid, sizeof valid, status), WEFT_ALREADY_EXISTS, "'Alone'");
+  CHECK(!strcmp(weft_status_node(status), "Alone"));
+  CHECK(!strcmp(weft_graph_unique_name(other, "aLoNe"), "aLoNe_1"));
+  weft_graph_free(other);
+  (void)graph;
+}
+
 /* Threads that run steps of one session, one of which waits for another. */
 typedef struct job {
   weft_session *session;
@@ -393,7 +435,8 @@ int main(int argc, char **argv) {
   CHECK(session && strstr(weft_session_device(session, 0), "/device:CPU:0"));
   void (*tests[])(weft_session *, weft_graph *) = {
       test_nodes,     test_types,            test_strings,      test_sizes,   test_attributes,
-      test_functions, test_sparse_gradients, test_local_errors, test_threads, test_unknown_op};
+      test_functions, test_sparse_gradients, test_local_errors, test_nothing, test_imports,
+      test_threads,   test_unknown_op};
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i](session, graph);
   weft_session_close(session);
   weft_graph_free(graph);

@@ -1,9 +1,8 @@
-// Programs in C++ that the tests run: train, conformance, connect, lose, graphs, functions.
-#include <chrono>
+// Programs in C++ that the tests run: train, conformance, optimize, functions.
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <map>
+#include <memory>
 
 #include "weft/functions.hpp"
 #include "weft/ops.hpp"
@@ -228,80 +227,66 @@ int conformance(const std::string& target, const std::string& rows, const std::s
   return 0;
 }
 
-// -------------------------------------------------------------------------------- errors
+// ---------------------------------------------------------------------------- optimizers
 
-void print(const Error& error, std::chrono::steady_clock::time_point start) {
-  const auto passed = std::chrono::steady_clock::now() - start;
-  std::cout << error.code_name() << "|" << error.node() << "|"
-            << std::chrono::duration_cast<std::chrono::milliseconds>(passed).count() << "|"
-            << error.what() << std::endl;
+/// A product and a gather with an index that repeats; the loss has gradients of both kinds.
+struct Model {
+  Scope root = Scope::NewRoot();
+  Variable weights{root.WithOpName("w"), {2, 3}, WEFT_FLOAT32, fill({2, 3})};
+  Variable table{root.WithOpName("table"), {4, 3}, WEFT_FLOAT32, fill({4, 3})};
+  Output loss = build();
+
+  /// 1, 2, 3, ... over 10.
+  static Tensor fill(const Shape& shape) {
+    Tensor tensor(WEFT_FLOAT32, shape);
+    for (std::int64_t i = 0; i < tensor.num_elements(); i++)
+      tensor.data<float>()[i] = static_cast<float>(i + 1) / 10;
+    return tensor;
+  }
+  Output build() const {
+    auto rows = ops::GatherV2(root, table.ref(), {1, 3, 1}, 0);
+    auto product = ops::MatMul(root, rows, weights.ref(), ops::MatMul::TransposeB(true));
+    return ops::Sum(root, ops::Square(root, ops::Sub(root, product, 1.0f)), {0, 1});
+  }
+};
+
+std::unique_ptr<Optimizer> optimizer_named(const std::string& name) {
+  if (name == "GradientDescent") return std::make_unique<GradientDescent>(0.01);
+  if (name == "Momentum") return std::make_unique<Momentum>(0.01, 0.9);
+  if (name == "Nesterov") return std::make_unique<Momentum>(0.01, 0.9, true);
+  if (name == "Adagrad") return std::make_unique<Adagrad>(0.01);
+  if (name == "RMSProp") return std::make_unique<RMSProp>(0.01, 0.9, 0.5);
+  if (name == "Adam") return std::make_unique<Adam>(0.01);
+  throw std::runtime_error("no optimizer is named " + name);
 }
 
-/// Connects, and prints the error or a device.
-int try_to_connect(const std::string& target, int milliseconds) {
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    ClientOptions options;
-    options.timeout = std::chrono::milliseconds(milliseconds);
-    const Session session(Client::Connect(target, options), Scope::NewRoot());
-    std::cout << session.devices()[0] << std::endl;
-  } catch (const Error& error) {
-    print(error, start);
+/// Trains with an optimizer, saves, and continues in another session from what was saved.
+int optimize(const std::string& target, const std::string& name, const std::string& folder) {
+  const Model model;
+  const std::vector<Variable> variables = {model.weights, model.table};
+  const std::vector<Output> outputs = {model.weights, model.table};
+  const Client client = Client::Connect(target);
+  const Session session(client, model.root);
+  const auto optimizer = optimizer_named(name);
+  const Operation step = optimizer->Minimize(session, model.root, model.loss, variables);
+  const Saver saver(model.root, variables, {optimizer.get()});
+  const Operation initialize = InitializeVariables(model.root);
+  session.Run(initialize);
+  for (int i = 0; i < 3; i++) session.Run(step);
+  saver.Save(session, folder + "/" + name);
+  session.Run(step);
+  const auto expected = session.Run(outputs);
+  client.Reset();
+  const Session second(client, model.root);  // it repeats the gradients
+  saver.Restore(second, folder + "/" + name);
+  second.Run(step);
+  Writer out(folder + "/" + name + ".values");
+  const auto values = second.Run(outputs);
+  for (std::size_t i = 0; i < values.size(); i++) {
+    out.tensor(values[i]);
+    if (values[i].values<float>() != expected[i].values<float>())
+      throw std::runtime_error("other values after restoring");
   }
-  return 0;
-}
-
-/// Runs a step for each line of input, and prints its value or error.
-int run_by_line(const std::string& target, int milliseconds) {
-  const Scope root = Scope::NewRoot();
-  const auto sum = ops::Add(root.WithOpName("sum"), 1.0f, 2.0f);
-  const Session session(Client::Connect(target), root);
-  for (std::string line; std::getline(std::cin, line);) {
-    const auto start = std::chrono::steady_clock::now();
-    try {
-      if (line == "unknown op") NodeBuilder(root.WithOpName("bad"), "Nonsense").Finish();
-      if (line == "wrong type") ops::MatMul(root.WithOpName("product"), {1.0f}, {1});
-      if (line == "oversized") {
-        Tensor(WEFT_FLOAT32, {1ll << 40, 1ll << 30});
-      }
-      const std::chrono::milliseconds limit(line == "patient" ? 60000 : milliseconds);
-      const auto fetched = session.Run({}, std::vector<Output>{sum}, {}, limit);
-      std::cout << fetched[0].scalar<float>() << std::endl;
-    } catch (const Error& error) {
-      print(error, start);
-    }
-  }
-  return 0;
-}
-
-/// Uses items of another graph, which are refused, and assigns a session to another one.
-int mix_graphs(const std::string& target) {
-  const Scope root = Scope::NewRoot(), other = Scope::NewRoot();
-  const auto mine = ops::Const(root.WithOpName("x"), 1.0f);
-  const auto foreign = ops::Const(other.WithOpName("x"), 50.0f);
-  Session session(Client::Connect(target), root);
-  const auto capture = [&](const Scope& scope, const std::vector<Output>& arguments) {
-    return std::vector<Output>{ops::Mul(scope, arguments[0], foreign)};
-  };
-  const std::vector<std::function<void()>> uses = {
-      [&] { ops::Neg(root, foreign); },
-      [&] { ops::NoOp(root.WithControlDependencies({foreign.operation()})); },
-      [&] { root.ColocateWith(foreign.operation()); },
-      [&] { session.Run(foreign); },
-      [&] { session.Run({{foreign, Tensor(2.0f)}}, {mine}); },
-      [&] { session.AddGradients({mine}, {foreign}); },
-      [&] { DefineFunction(root, "Captures", {{"y", WEFT_FLOAT32, {}}}, capture); },
-  };
-  for (const auto& use : uses) {
-    try {
-      use();
-      std::cout << "accepted\n";
-    } catch (const Error& error) {
-      std::cout << error.code_name() << ": " << error.what() << "\n";
-    }
-  }
-  session = Session(Client::Connect(target), other);
-  std::cout << session.Run(foreign).scalar<float>() << "\n";
   return 0;
 }
 
@@ -349,9 +334,7 @@ int main(int argc, char** argv) {
   try {
     if (words.at(0) == "train") return train(words.at(1), words.at(2), words.at(3));
     if (words.at(0) == "conformance") return conformance(words.at(1), words.at(2), words.at(3));
-    if (words.at(0) == "connect") return try_to_connect(words.at(1), std::stoi(words.at(2)));
-    if (words.at(0) == "lines") return run_by_line(words.at(1), std::stoi(words.at(2)));
-    if (words.at(0) == "graphs") return mix_graphs(words.at(1));
+    if (words.at(0) == "optimize") return optimize(words.at(1), words.at(2), words.at(3));
     if (words.at(0) == "functions") return functions(words.at(1), words.at(2), words.at(3));
     std::cerr << "unknown program\n";
   } catch (const Error& error) {

@@ -2,32 +2,97 @@
 import fs from "node:fs";
 import readline from "node:readline";
 
+import { addNode, outputsOf } from "../../../packages/client/js/src/graph.mjs";
 import {
-  Adam, Client, GradientDescent, Saver, Scope, Tensor, Variable, WeftError, callFunction, cond,
-  constant, defineFunction, importGraphDef, initializeVariables, ops, whileLoop,
+  Adagrad, Adam, Client, GradientDescent, Momentum, Operation, RMSProp, Saver, Scope, Tensor,
+  Variable, WeftError, callFunction, cond, constant, defineFunction, importGraphDef,
+  initializeVariables, ops, whileLoop,
 } from "../../../packages/client/js/src/index.mjs";
+import { nameOf, numberOf } from "../../../packages/client/js/src/tensor.mjs";
 
 function assert(condition, message) {
   if (!condition) throw new Error(message);
 }
 
-// ------------------------------------------------------------------------------ training
+// --------------------------------------------------------------------------------- files
 
-/** Tensors of a file that the tests write: type, rank, shape and bytes. */
-function readTensors(path) {
-  const data = fs.readFileSync(path);
-  const tensors = [];
-  for (let place = 0; place < data.length;) {
-    const type = data.readUInt32LE(place), rank = data.readUInt32LE(place + 4);
-    const shape = Array.from({ length: rank }, (_, i) =>
-      Number(data.readBigInt64LE(place + 8 + 8 * i)));
-    place += 8 + 8 * rank;
-    const size = shape.reduce((count, each) => count * each, 4);
-    tensors.push(Tensor.decode(type, shape, data.subarray(place, place + size)));
-    place += size;
+/** Reads the little-endian files that the tests write. */
+class Reader {
+  place = 0;
+
+  constructor(path) {
+    this.data = fs.readFileSync(path);
   }
-  return tensors;
+
+  get isAtEnd() {
+    return this.place === this.data.length;
+  }
+
+  take(size) {
+    this.place += size;
+    return this.data.subarray(this.place - size, this.place);
+  }
+
+  uint() {
+    return this.take(4).readUInt32LE();
+  }
+
+  int() {
+    return this.take(8).readBigInt64LE();
+  }
+
+  text() {
+    return this.take(this.uint());
+  }
+
+  list(read) {
+    return Array.from({ length: this.uint() }, read);
+  }
+
+  tensor() {
+    const type = this.uint(), rank = this.uint();
+    const shape = Array.from({ length: rank }, () => Number(this.int()));
+    const string = 7;
+    if (type === string) return new Tensor("string", shape, this.list(() => this.text()));
+    const count = shape.reduce((product, size) => product * size, 1);
+    return Tensor.decode(type, shape, this.take(count * sizeOf(type)));
+  }
+
+  /** The value of an attribute of a kind. */
+  attr(kind) {
+    if (kind.startsWith("list(")) return this.list(() => this.attr(kind.slice(5, -1)));
+    if (kind === "float") return this.take(8).readDoubleLE();
+    if (kind === "string") return this.text();
+    if (kind === "tensor") return this.tensor();
+    if (kind === "bool") return this.int() !== 0n;
+    if (kind === "type") return nameOf(Number(this.int()));
+    if (kind !== "shape") return this.int();
+    const rank = Number(this.int());
+    return rank < 0 ? null : Array.from({ length: rank }, () => Number(this.int()));
+  }
 }
+
+function sizeOf(type) {
+  return Tensor.from([], nameOf(type)).data.BYTES_PER_ELEMENT *
+    (nameOf(type).startsWith("complex") ? 2 : 1);
+}
+
+function bytesOfTensor(value) {
+  const head = Buffer.alloc(8 + 8 * value.shape.length);
+  head.writeUInt32LE(numberOf(value.dtype), 0);
+  head.writeUInt32LE(value.shape.length, 4);
+  value.shape.forEach((size, i) => head.writeBigInt64LE(BigInt(size), 8 + 8 * i));
+  if (value.dtype !== "string") return Buffer.concat([head, value.bytes()]);
+  const sized = (size) => {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32LE(size);
+    return bytes;
+  };
+  const texts = value.data.flatMap((text) => [sized(text.length), text]);
+  return Buffer.concat([head, sized(value.data.length), ...texts]);
+}
+
+// ------------------------------------------------------------------------------ training
 
 function digits(root) {
   const held = root.withDevice("/job:ps"), on = root.withDevice("/job:worker");
@@ -63,7 +128,8 @@ function digits(root) {
 }
 
 async function train(target, data, folder) {
-  const [images, labels, heldImages, heldLabels] = readTensors(data);
+  const reader = new Reader(data);
+  const [images, labels, heldImages, heldLabels] = Array.from({ length: 4 }, () => reader.tensor());
   const root = Scope.root();
   const net = digits(root);
   const client = await Client.connect(target);
@@ -73,6 +139,7 @@ async function train(target, data, folder) {
   const initialize = initializeVariables(root);
   await session.run([], { targets: [initialize] });
   const [filters] = await session.run([net.variables[0]]);
+  fs.writeFileSync(`${folder}/filters`, bytesOfTensor(filters));
   const batch = 128, pixels = 64, epochs = 16, count = labels.data.length;
   for (let i = 0; i < Math.floor((epochs * count) / batch); i++) {
     const start = (i * batch) % (count - batch), end = start + batch;
@@ -91,8 +158,7 @@ async function train(target, data, folder) {
   await session.run([], { targets: [initialize] });
   const forgotten = await accuracy();
   await saver.restore(session, `${folder}/model`);
-  const sum = filters.data.reduce((total, each) => total + each, 0);
-  console.log(trained, forgotten, await accuracy(), sum);
+  console.log(trained, forgotten, await accuracy());
   await session.close();
   await client.close();
 }
@@ -107,7 +173,7 @@ async function values(target) {
     "uint32", "uint64", "bool", "float16", "bfloat16", "complex64", "complex128", "int4"];
   for (const dtype of types) {
     const numbers = dtype.startsWith("complex") ? [1, 2, 3, 4, 5, 6] : [1, 0, 1];
-    const value = Tensor.from(numbers, dtype, [3].slice(0, 1).map(() => 3));
+    const value = Tensor.from(numbers, dtype, [3]);
     const fed = ops.placeholder(root, dtype);
     const results = await session.run([constant(root, value), fed], { feeds: [[fed, value]] });
     for (const result of results) {
@@ -155,6 +221,77 @@ async function values(target) {
   console.log("complete");
 }
 
+// --------------------------------------------------------------------------- conformance
+
+/** Runs rows of the op table, and writes the values of their outputs. */
+async function conformance(target, rows, results) {
+  const reader = new Reader(rows), root = Scope.root(), fetches = [];
+  const count = reader.uint();
+  for (let row = 0; row < count; row++) {
+    const op = reader.text().toString();
+    const inputs = reader.list(() => {
+      const isList = reader.uint() !== 0, tensors = reader.list(() => reader.tensor());
+      return [isList ? tensors : tensors[0], isList];
+    });
+    const attrs = reader.list(() => {
+      const name = reader.text().toString(), kind = reader.text().toString();
+      return [name, kind, reader.attr(kind)];
+    });
+    fetches.push(...outputsOf(addNode(root, op, inputs, attrs), 0, reader.uint()));
+  }
+  assert(reader.isAtEnd, "the file has more rows");
+  const client = await Client.connect(target);
+  const session = await client.session(root);
+  const values = await session.run(fetches);
+  fs.writeFileSync(results, Buffer.concat(values.map(bytesOfTensor)));
+  console.log(count);
+  await client.close();
+}
+
+// ---------------------------------------------------------------------------- optimizers
+
+const OPTIMIZERS = {
+  GradientDescent: () => new GradientDescent(0.01),
+  Momentum: () => new Momentum(0.01, 0.9),
+  Nesterov: () => new Momentum(0.01, 0.9, true),
+  Adagrad: () => new Adagrad(0.01),
+  RMSProp: () => new RMSProp(0.01, 0.9, 0.5),
+  Adam: () => new Adam(0.01),
+};
+
+/** Trains with an optimizer, saves, and continues in another session from what was saved. */
+async function optimize(target, name, folder) {
+  const root = Scope.root();
+  const fill = (shape) => { // 1, 2, 3, ... over 10
+    const length = shape[0] * shape[1];
+    return new Tensor("float32", shape, Float32Array.from({ length }, (_, i) => (i + 1) / 10));
+  };
+  const weights = new Variable(root.withName("w"), [2, 3], "float32", fill([2, 3]));
+  const table = new Variable(root.withName("table"), [4, 3], "float32", fill([4, 3]));
+  const rows = ops.gatherV2(root, table, Tensor.from([1, 3, 1], "int32"), 0);
+  const product = ops.matMul(root, rows, weights, { transposeB: true });
+  const loss = ops.sum(root, ops.square(root, ops.sub(root, product, 1)), [0, 1]);
+  const client = await Client.connect(target);
+  const session = await client.session(root);
+  const optimizer = OPTIMIZERS[name]();
+  const step = await optimizer.minimize(session, root, loss, [weights, table]);
+  const saver = new Saver(root, [weights, table], [optimizer]);
+  await session.run([], { targets: [initializeVariables(root)] });
+  for (let i = 0; i < 3; i++) await session.run([], { targets: [step] });
+  await saver.save(session, `${folder}/${name}`);
+  await session.run([], { targets: [step] });
+  const expected = await session.run([weights, table]);
+  await client.reset();
+  const second = await client.session(root); // it repeats the gradients
+  await saver.restore(second, `${folder}/${name}`);
+  await second.run([], { targets: [step] });
+  const values = await second.run([weights, table]);
+  values.forEach((value, i) =>
+    assert(value.bytes().equals(expected[i].bytes()), "other values after restoring"));
+  fs.writeFileSync(`${folder}/${name}.values`, Buffer.concat(values.map(bytesOfTensor)));
+  await client.close();
+}
+
 // -------------------------------------------------------------------------------- errors
 
 function print(error, start) {
@@ -175,24 +312,123 @@ async function connect(target, timeout) {
   }
 }
 
+/** A graph with a sum, which grows, and the size of what is fed. */
+class Program {
+  root = Scope.root();
+  large = new Float32Array(8 << 20);
+
+  async open(target) {
+    this.first = ops.addV2(this.root.withName("sum"), 1, 2);
+    this.sum = this.first;
+    this.fed = ops.placeholder(this.root.withName("fed"), "float32");
+    this.size = ops.size(this.root.withName("size"), this.fed);
+    this.client = await Client.connect(target);
+    this.session = await this.client.session(this.root);
+    return this;
+  }
+
+  async #step(session, isLarge, timeout) {
+    const fetches = isLarge ? [this.size] : [this.sum, ...(this.gradient ? [this.gradient] : [])];
+    const feeds = isLarge ? [[this.fed, this.large]] : [];
+    return (await session.run(fetches, { feeds, timeout }))[0].item();
+  }
+
+  /** Runs a step as a line says; returns its first value. */
+  async run(line, timeout) {
+    const { root, session } = this, begins = (word) => line.startsWith(word);
+    if (begins("second")) {
+      return this.#step(await this.client.session(root, { timeout }), false, timeout);
+    }
+    if (begins("large")) return this.#step(session, true, timeout);
+    if (begins("gradients")) {
+      [this.gradient] = await session.gradients([this.sum], [this.first], { timeout });
+    }
+    if (begins("grow")) this.sum = ops.addV2(root.withName("grown"), this.sum, 1);
+    if (begins("unknown op")) callFunction(root.withName("bad"), "Nonsense", []);
+    if (begins("unknown input")) ops.neg(root.withName("bad"), new Operation("nowhere").output(0));
+    if (begins("wrong type")) ops.matMul(root.withName("product"), [1], Tensor.from([1], "int32"));
+    if (begins("oversized")) new Tensor("float32", [2 ** 40, 2 ** 30], new Float32Array(1));
+    return this.#step(session, false, timeout);
+  }
+}
+
 async function lines(target, timeout) {
-  const root = Scope.root();
-  const sum = ops.add(root.withName("sum"), 1, 2);
-  const client = await Client.connect(target);
-  const session = await client.session(root);
+  const program = await new Program().open(target);
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const start = performance.now();
     try {
-      if (line === "unknown op") callFunction(root.withName("bad"), "Nonsense", []);
-      if (line === "wrong type") ops.matMul(root.withName("product"), [1], Tensor.from([1], "int32"));
-      if (line === "oversized") new Tensor("float32", [2 ** 40, 2 ** 30], new Float32Array(1));
-      const limit = line === "patient" ? 60_000 : Number(timeout);
-      const [value] = await session.run([sum], { timeout: limit });
-      console.log(value.item());
+      console.log(await program.run(line, line.includes("patient") ? 60_000 : Number(timeout)));
     } catch (error) {
       print(error, start);
     }
   }
+  await program.client.close();
+}
+
+/** Misuses the interface, which is refused and changes nothing. */
+async function misuse(target, theirs) {
+  const root = Scope.root();
+  const x = ops.placeholder(root.withName("x"), "float32");
+  const y = ops.neg(root.withName("y"), x);
+  const client = await Client.connect(target);
+  const session = await client.session(root);
+  const same = (name) => defineFunction(root, name, [{ name: "a", dtype: "float32" }], (_, a) => a);
+  same("Same");
+  const step = (options) => session.run([y], { feeds: [[x, 1]], ...options });
+  const uses = [
+    () => new Tensor("float32", [2], new Float64Array(2)), // of another size than its type
+    () => new Tensor("string", [1], ["text"]),
+    () => new Tensor("resource", [], new Uint8Array(1)),
+    () => Tensor.from([300], "uint8"),
+    () => Tensor.from([-1], "uint64"),
+    () => Tensor.from([1.5], "int32"),
+    () => Tensor.from([NaN], "int64"),
+    () => Tensor.from([8], "int4"),
+    () => Tensor.from([2], "bool"),
+    () => Tensor.from([1e300]),
+    () => Tensor.from(["1"], "float32"),
+    () => Tensor.from(new Float64Array([300]), "uint8"),
+    () => Tensor.from([[1], [2, 3], []]),
+    () => Tensor.from([1, [2]]),
+    () => step({ feeds: [[x, 1], ["x", 2]] }),
+    () => step({ timeout: 0 }),
+    () => step({ timeout: NaN }),
+    () => step({ timeout: "1000" }),
+    () => session.run(["nothing"]),
+    () => session.run([], { targets: [new Operation("nothing")] }),
+    () => session.gradients([y], [new Operation("nothing").output(0)]),
+    () => Client.connect("weft://localhost:99999"),
+    () => Client.connect("weft://localhost:0"),
+    () => same("same"),
+    () => importGraphDef(root, Buffer.from("nonsense")),
+    () => importGraphDef(root, fs.readFileSync(theirs)), // it has a node "y"
+  ];
+  for (const use of uses) {
+    try {
+      await use();
+      console.log("accepted");
+    } catch (error) {
+      console.log(`${error.code}: ${error.message}`);
+    }
+  }
+  const upper = ops.neg(root.withName("Y"), y);
+  const [slope] = await session.gradients([upper], [x]);
+  const taken = slope.operation.name;
+  const other = ops.neg(root.withName(taken), upper);
+  const options = { feeds: [[x, 1]], timeout: 2 ** 40 };
+  const values = await session.run([upper, slope, other], options);
+  const clean = Scope.root();
+  importGraphDef(clean, fs.readFileSync(theirs));
+  const last = ops.neg(clean.withName("y"), new Operation("y").output(0));
+  console.log(upper.name, Number(other.name === `${taken}_1:0`),
+    ...values.map((value) => value.item()), last.name);
+  await client.close();
+}
+
+/** Starts a server, and waits until the program is ended. */
+async function launch() {
+  await Client.launchLocal();
+  console.log("launched");
 }
 
 /** Connects many times to a server whose replies are damaged; each attempt ends. */
@@ -247,6 +483,8 @@ async function functions(target, theirs, own) {
   await client.close();
 }
 
-const programs = { train, values, connect, lines, often, functions };
+const programs = {
+  train, values, conformance, optimize, connect, lines, misuse, launch, often, functions,
+};
 const [name, ...words] = process.argv.slice(2);
 await programs[name](...words);

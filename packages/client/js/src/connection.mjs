@@ -3,12 +3,14 @@
 import net from "node:net";
 import tls from "node:tls";
 
+import { callAt } from "./deadline.mjs";
 import { WeftError, errorOf } from "./errors.mjs";
 import { Tensor, numberOf } from "./tensor.mjs";
 
 const HEAD = 1, DATA = 2, CANCEL = 3, PING = 4, PONG = 5;
 const FRAME_BYTES = 16, MAX_HEAD_BYTES = 1 << 24, CHUNK_BYTES = 1 << 20;
 const INLINE_BYTES = 1 << 14, MAX_INLINE_BYTES = 1 << 20, MAX_VALUES_BYTES = 2 ** 36;
+const MAX_VALUES = 2 ** 16 - 1;
 const DEAD = 1, INLINE = 2;
 const VERSION = 2n, CLIENT = 1;
 
@@ -22,6 +24,10 @@ function frame(kind, size, number) {
 
 /** The frames of a call; large values follow its head, and are not copied. */
 function encodeCall(number, method, meta, values) {
+  if (values.length > MAX_VALUES) {
+    throw new WeftError(
+      "INVALID_ARGUMENT", `a call has at most ${MAX_VALUES} values, got ${values.length}`);
+  }
   const fixed = Buffer.alloc(8);
   fixed.writeUInt16LE(method, 0);
   fixed.writeUInt16LE(values.length, 2);
@@ -60,9 +66,10 @@ function damaged(what) {
   return new WeftError("DATA_LOSS", `the server violates the protocol: ${what}`);
 }
 
-/** A reply that is on its way in. */
+/** A reply that is on its way in; the values of one that nobody waits for are dropped. */
 class Incoming {
-  constructor(head) {
+  constructor(head, isDropped) {
+    this.isDropped = isDropped;
     if (head.length < 8) throw damaged("a head is cut");
     this.code = head.readUInt16LE(0);
     const count = head.readUInt16LE(2), metaBytes = head.readUInt32LE(4);
@@ -86,7 +93,7 @@ class Incoming {
     for (const value of this.values) {
       if (value.flags & DEAD || !(value.flags & INLINE)) continue;
       if (value.size > head.length - place) throw damaged("a value in the head is cut");
-      value.data = Buffer.from(head.subarray(place, place + value.size));
+      if (!isDropped) value.data = Buffer.from(head.subarray(place, place + value.size));
       value.filled = value.size;
       place += value.size;
     }
@@ -94,8 +101,9 @@ class Incoming {
   }
 
   target() {
-    const value = this.values.find((each) => !(each.flags & DEAD) && each.filled < each.size);
-    if (value && !value.data) value.data = Buffer.from(new ArrayBuffer(value.size));
+    const value = this.values.find(
+      ({ flags, filled, size }) => !(flags & DEAD) && filled < size);
+    if (value && !value.data && !this.isDropped) value.data = Buffer.from(new ArrayBuffer(value.size));
     return value;
   }
 
@@ -104,7 +112,8 @@ class Incoming {
     while (start < chunk.length) {
       const value = this.target();
       if (!value) throw damaged("more data than a reply has");
-      const count = chunk.copy(value.data, value.filled, start);
+      const count = Math.min(chunk.length - start, value.size - value.filled);
+      if (!this.isDropped) chunk.copy(value.data, value.filled, start);
       value.filled += count;
       start += count;
     }
@@ -128,10 +137,10 @@ export class Connection {
   #next = 1n;
   #lost = null;
 
-  /** Connect, within a deadline in milliseconds. */
-  static async open(host, port, credentials, timeout) {
+  /** Connect before a deadline. */
+  static async open(host, port, credentials, deadline) {
     const connection = new Connection();
-    const socket = await connect(host, port, credentials, timeout);
+    const socket = await connect(host, port, credentials, deadline);
     connection.#begin(socket);
     const hello = Buffer.alloc(24 + credentials.token.length);
     hello.writeBigUInt64LE(VERSION, 0);
@@ -139,7 +148,7 @@ export class Connection {
     hello.writeUInt16LE(credentials.token.length, 18);
     credentials.token.copy(hello, 24);
     try {
-      await connection.call(0, hello, [], timeout);
+      await connection.call(0, hello, [], deadline);
     } catch (error) {
       connection.close(error);
       throw error;
@@ -162,8 +171,11 @@ export class Connection {
       this.close(new WeftError("UNAVAILABLE", "the server has ended the connection")));
   }
 
-  /** Call a method; returns the meta and values of the reply. */
-  call(method, meta, values, timeout) {
+  /**
+   * Call a method; returns the meta and values of the reply. A deadline does not end the connection,
+   * which other sessions may use: the call is sent to its end, and its reply is dropped.
+   */
+  call(method, meta, values, deadline) {
     if (this.#lost) return Promise.reject(this.#lost);
     const number = this.#next++;
     let buffers;
@@ -173,9 +185,8 @@ export class Connection {
       return Promise.reject(error);
     }
     return new Promise((resolve, reject) => {
-      const call = { resolve, reject, timer: null };
-      if (timeout !== Infinity) call.timer = setTimeout(() => this.#cancel(number), timeout);
-      this.#calls.set(number, call);
+      const stop = callAt(deadline, () => this.#cancel(number));
+      this.#calls.set(number, { resolve, reject, stop });
       this.#socket.cork();
       for (const buffer of buffers) this.#socket.write(buffer);
       this.#socket.uncork();
@@ -184,7 +195,7 @@ export class Connection {
 
   #cancel(number) {
     const call = this.#calls.get(number);
-    this.#calls.delete(number);
+    if (!this.#calls.delete(number)) return;
     this.#socket.write(frame(CANCEL, 0, number));
     call.reject(
       new WeftError("DEADLINE_EXCEEDED", "the server did not answer before the deadline"));
@@ -220,8 +231,12 @@ export class Connection {
   #handle(kind, isReply, number, payload) {
     if (kind === PING) this.#socket.write(frame(PONG, 0, number));
     else if (kind === PONG || kind === CANCEL) return;
-    else if (kind === HEAD && isReply === 1) this.#take(number, new Incoming(payload));
-    else if (kind === DATA && isReply === 1 && this.#incoming.has(number)) {
+    else if (kind === HEAD && isReply === 1) {
+      if (number === 0n || number >= this.#next || this.#incoming.has(number)) {
+        throw damaged(`a reply to the call ${number}, which was not made or has one`);
+      }
+      this.#take(number, new Incoming(payload, !this.#calls.has(number)));
+    } else if (kind === DATA && isReply === 1 && this.#incoming.has(number)) {
       const incoming = this.#incoming.get(number);
       incoming.add(payload);
       this.#take(number, incoming);
@@ -238,7 +253,7 @@ export class Connection {
     if (!call) return; // cancelled
     const values = incoming.tensors(); // before the call is forgotten: it may throw
     this.#calls.delete(number);
-    clearTimeout(call.timer);
+    call.stop();
     if (incoming.code) call.reject(errorOf(incoming.code, incoming.meta));
     else call.resolve({ meta: incoming.meta, values });
   }
@@ -248,7 +263,7 @@ export class Connection {
     if (this.#lost) return;
     this.#lost = error;
     for (const call of this.#calls.values()) {
-      clearTimeout(call.timer);
+      call.stop();
       call.reject(error);
     }
     this.#calls.clear();
@@ -256,7 +271,7 @@ export class Connection {
   }
 }
 
-function connect(host, port, credentials, timeout) {
+function connect(host, port, credentials, deadline) {
   return new Promise((resolve, reject) => {
     const isSecure = Boolean(credentials.certificate);
     const address = { host: !isSecure && host === "localhost" ? "127.0.0.1" : host, port };
@@ -267,19 +282,19 @@ function connect(host, port, credentials, timeout) {
           servername: net.isIP(host) ? undefined : host,
         })
       : net.connect(address);
-    const timer = timeout === Infinity ? null : setTimeout(() => {
+    const stop = callAt(deadline, () => {
       socket.destroy();
       reject(new WeftError("DEADLINE_EXCEEDED", `${host}:${port} did not answer in time`));
-    }, timeout);
+    });
     const fail = (error) => {
-      clearTimeout(timer);
+      stop();
       const known = refusal(error);
       known.message = `weft://${host}:${port}: ${known.message}`;
       reject(known);
     };
     socket.once("error", fail);
     socket.once(isSecure ? "secureConnect" : "connect", () => {
-      clearTimeout(timer);
+      stop();
       socket.off("error", fail);
       resolve(socket);
     });

@@ -66,6 +66,53 @@ export function attribute(name, kind, value) {
   return bytes(5, Buffer.concat([bytes(1, name), bytes(2, content)]));
 }
 
+/** The fields of a message that have bytes: pairs of a number and the bytes. */
+function* bytesFields(message) {
+  let place = 0;
+  const readVarint = () => {
+    for (let shift = 0n, value = 0n; shift < 64n; shift += 7n) {
+      const byte = message[place++];
+      if (byte === undefined) break;
+      value |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    throw new RangeError("a number is cut");
+  };
+  while (place < message.length) {
+    const tag = readVarint(), type = Number(tag & 7n);
+    let size = { 1: 8, 5: 4 }[type] ?? 0;
+    if (type === 0) readVarint();
+    else if (type === 2) size = Number(readVarint());
+    else if (!size) throw new RangeError("a field of an unknown kind");
+    if (size > message.length - place) throw new RangeError("a field is cut");
+    if (type === 2) yield [Number(tag >> 3n), message.subarray(place, place + size)];
+    place += size;
+  }
+}
+
+function firstField(message, field) {
+  for (const [number, content] of bytesFields(message)) if (number === field) return content;
+  throw new RangeError(`the field ${field} is missing`);
+}
+
+/** The names of the nodes and functions of a serialized GraphDef. */
+export function namesInGraphDef(graphDef) {
+  const nodes = [], functions = [];
+  try {
+    for (const [field, content] of bytesFields(graphDef)) {
+      if (field === 1) nodes.push(firstField(content, 1).toString());
+      if (field !== 2) continue;
+      for (const [inner, definition] of bytesFields(content)) {
+        if (inner === 1) functions.push(firstField(firstField(definition, 1), 1).toString());
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new WeftError("DATA_LOSS", `the bytes are not a serialized GraphDef: ${error.message}`);
+  }
+  return { nodes, functions };
+}
+
 // ------------------------------------------------------------------- tables (flatbuffers)
 
 /** Write a table of fields: bigints are numbers, booleans flags, strings, Buffers, or lists. */

@@ -1,6 +1,6 @@
 // Graphs under construction: scopes, outputs and nodes.
 
-import { attribute, bytes, number } from "./encoding.mjs";
+import { attribute, bytes, namesInGraphDef, number } from "./encoding.mjs";
 import { WeftError } from "./errors.mjs";
 import { Tensor } from "./tensor.mjs";
 
@@ -43,21 +43,57 @@ export function nameIn(graph, item) {
   return item.name;
 }
 
+function alreadyExists(kind, name) {
+  return new WeftError(
+    "ALREADY_EXISTS",
+    `the graph already has a ${kind} named '${name}'; names that differ only in case are equal`,
+    { node: name });
+}
+
 /** The nodes and functions of a graph, in parts; sessions send those that are new. */
 class GraphState {
-  names = new Map(); // with the number of the next suffix to try
   parts = [];
   initializers = [];
+  #suffixes = new Map(); // the next one to try for each name that is taken, in lower case
+  #functions = new Set();
 
   uniqueName(name) {
     let result = name;
-    while (this.names.has(result)) {
-      const next = this.names.get(name);
-      this.names.set(name, next + 1);
+    for (const key = name.toLowerCase(); this.#suffixes.has(result.toLowerCase());) {
+      const next = this.#suffixes.get(key);
+      this.#suffixes.set(key, next + 1);
       result = `${name}_${next}`;
     }
-    this.names.set(result, 1);
+    this.#suffixes.set(result.toLowerCase(), 1);
     return result;
+  }
+
+  /** Take the names of nodes that the server has added. */
+  reserve(names) {
+    for (const name of names) {
+      if (!this.#suffixes.has(name.toLowerCase())) this.#suffixes.set(name.toLowerCase(), 1);
+    }
+  }
+
+  addFunction(name) {
+    if (this.#functions.has(name.toLowerCase())) throw alreadyExists("function", name);
+    this.#functions.add(name.toLowerCase());
+  }
+
+  /** Add the nodes and functions of a GraphDef, unless a node has one of their names. */
+  addGraphDef(graphDef) {
+    const { nodes, functions } = namesInGraphDef(graphDef);
+    const taken = new Set();
+    for (const name of nodes) {
+      if (this.#suffixes.has(name.toLowerCase())) throw alreadyExists("node", name);
+      if (taken.has(name.toLowerCase())) {
+        throw new WeftError("INVALID_ARGUMENT", `the name '${name}' is not unique in the GraphDef`);
+      }
+      taken.add(name.toLowerCase());
+    }
+    this.reserve(nodes);
+    for (const name of functions) this.#functions.add(name.toLowerCase());
+    this.parts.push({ kind: "import", isSealed: true, nodes: [graphDef], constants: [] });
   }
 
   current() {
@@ -146,8 +182,8 @@ function inputName(scope, value, dtype) {
  * are [name, kind, value], and left out if the value is undefined.
  */
 export function addNode(scope, op, inputs, attrs) {
-  const wanted = scope.nameFor(op);
-  const constants = scope.withoutPrefix().withName(`${wanted}/Const`);
+  const fullName = scope.nameFor(op);
+  const constants = scope.withoutPrefix().withName(`${fullName}/Const`);
   const parts = [bytes(2, op)];
   const counts = [];
   let hasLists = false;
@@ -164,7 +200,7 @@ export function addNode(scope, op, inputs, attrs) {
   for (const [name, kind, value] of attrs) {
     if (value !== undefined) parts.push(attribute(name, kind, value));
   }
-  const name = scope.state.uniqueName(wanted);
+  const name = scope.state.uniqueName(fullName);
   scope.state.current().nodes.push(bytes(1, Buffer.concat([bytes(1, name), ...parts])));
   return new Operation(name, scope.state);
 }
@@ -187,12 +223,14 @@ export function defineFunction(scope, name, args, build, results = []) {
   const built = [build(body, ...placeholders)].flat();
   if (body.state.parts.some((part) => part.kind !== "nodes")) {
     throw new WeftError(
-      "INVALID_ARGUMENT", `the body of the function '${name}' defines functions`);
+      "INVALID_ARGUMENT",
+      `the body of the function '${name}' defines functions or has gradients that a session added`);
   }
+  scope.state.addFunction(name);
   const constants = body.state.parts.flatMap((part) => part.constants);
   scope.state.parts.push({
     kind: "function", isSealed: true, name, results,
-    inputs: placeholders.map((each) => each.operation.name),
+    inputs: placeholders.map((placeholder) => placeholder.operation.name),
     outputs: built.map((output) => nameIn(body.state, output)),
     nodes: body.state.parts.flatMap((part) => part.nodes), constants,
   });
@@ -223,5 +261,5 @@ export function whileLoop(scope, values, condition, body) {
 
 /** Add the nodes and functions of a serialized GraphDef. */
 export function importGraphDef(scope, graphDef) {
-  scope.state.parts.push({ kind: "import", isSealed: true, nodes: [graphDef], constants: [] });
+  scope.state.addGraphDef(Buffer.from(graphDef));
 }

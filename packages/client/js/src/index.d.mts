@@ -17,17 +17,25 @@ export type TypedArray =
 
 /** A value that becomes a tensor: numbers are float32 unless the op declares another type. */
 export type TensorLike =
-  | Tensor | number | bigint | boolean | string | TypedArray | readonly TensorLike[];
+  | Tensor | number | bigint | boolean | string | Uint8Array | TypedArray | readonly TensorLike[];
 
 /** An argument of an op: an output, or a value that becomes a constant. */
 export type Value = Output | Variable | TensorLike;
 
-/** A tensor; complex elements are two numbers each, float16 and bfloat16 are their bits. */
+/**
+ * A tensor; complex elements are two numbers each, float16, bfloat16 and smaller types are their
+ * bits.
+ */
 export class Tensor {
-  constructor(dtype: DType, shape: number[], data: TypedArray | Buffer[]);
-  static from(value: TensorLike, dtype?: DType, shape?: number[]): Tensor;
+  /** Errors of class WeftError (INVALID_ARGUMENT): the data do not fit the type or the shape. */
+  constructor(dtype: DType, shape: readonly number[], data: TypedArray | Uint8Array[]);
+  /**
+   * Convert a value. Errors of class WeftError (INVALID_ARGUMENT): nested arrays are not regular, or
+   * the type cannot represent an element.
+   */
+  static from(value: TensorLike, dtype?: DType, shape?: readonly number[]): Tensor;
   readonly dtype: DType;
-  readonly shape: number[];
+  readonly shape: readonly number[];
   /** The elements in row-major order; of strings their bytes. */
   readonly data: any;
   /** The only element. */
@@ -63,7 +71,7 @@ export class Output {
 /** The properties of the nodes that are added through it; scopes of one graph share it. */
 export class Scope {
   static root(): Scope;
-  /** The name of the next node; a suffix makes it unique. */
+  /** The name of the next node; a suffix makes it unique, without regard to case. */
   withName(name: string): Scope;
   /** A scope whose nodes are below "name/". */
   subScope(name: string): Scope;
@@ -71,10 +79,14 @@ export class Scope {
   colocateWith(operation: Operation): Scope;
   /** Nodes that run before those of the scope. */
   withControls(operations: readonly Operation[]): Scope;
+  /** A scope whose names are those of the whole graph. */
+  withoutPrefix(): Scope;
 }
 
 /** A constant of any size. */
-export function constant(scope: Scope, value: TensorLike, dtype?: DType, shape?: number[]): Output;
+export function constant(
+  scope: Scope, value: TensorLike, dtype?: DType, shape?: readonly number[],
+): Output;
 
 /** Define a function of the graph; returns its name. */
 export function defineFunction(
@@ -101,8 +113,8 @@ export function whileLoop(
   scope: Scope, values: readonly Value[], condition: string, body: string,
 ): Output[];
 
-/** Add the nodes and functions of a serialized GraphDef. */
-export function importGraphDef(scope: Scope, graphDef: Buffer): void;
+/** Add the nodes and functions of a serialized GraphDef; their names must be free. */
+export function importGraphDef(scope: Scope, graphDef: Uint8Array): void;
 
 /** Deadlines are in milliseconds; by default that of the client, 60 s. Infinity is none. */
 export interface CallOptions {
@@ -120,15 +132,21 @@ export interface ClientOptions extends CallOptions {
 /** A connection to a server. */
 export class Client {
   static connect(target: string, options?: ClientOptions): Promise<Client>;
-  /** Start a server for this program, which ends with the client. */
+  /** Start a server for this program, which ends with the client or with the program. */
   static launchLocal(
     options?: CallOptions & { command?: string[]; arguments?: string[] },
   ): Promise<Client>;
   readonly target: string;
   /** Open a session with the graph of a scope. */
-  session(scope: Scope, options?: CallOptions & { config?: Buffer }): Promise<Session>;
+  session(scope: Scope, options?: CallOptions & { config?: Uint8Array }): Promise<Session>;
   reset(containers?: string[], options?: CallOptions): Promise<void>;
   close(): Promise<void>;
+}
+
+/** A gradient: dense, or the rows `indices` of it; `values` is null if no y depends on the x. */
+export interface Gradient {
+  values: Output | null;
+  indices: Output | null;
 }
 
 /** A session: a graph on the devices of a cluster. Calls may overlap. */
@@ -141,14 +159,19 @@ export class Session {
     fetches: readonly (Output | Variable | string)[],
     options?: CallOptions & {
       feeds?: Iterable<readonly [Output | string, TensorLike]>;
-      targets?: readonly Operation[];
+      targets?: readonly (Operation | Output)[];
     },
   ): Promise<Tensor[]>;
   /** Add gradients of the sum of `ys`; null for an x that no y depends on. */
   gradients(
-    ys: readonly Output[], xs: readonly (Output | Variable)[],
-    options?: CallOptions & { gradYs?: readonly Output[] },
+    ys: readonly (Output | Variable)[], xs: readonly (Output | Variable)[],
+    options?: CallOptions & { gradYs?: readonly Output[]; sparse?: false },
   ): Promise<(Output | null)[]>;
+  /** Gradients of gathers are sparse: their rows and indices. */
+  gradients(
+    ys: readonly (Output | Variable)[], xs: readonly (Output | Variable)[],
+    options: CallOptions & { gradYs?: readonly Output[]; sparse: true },
+  ): Promise<Gradient[]>;
   /** The element type and static shape of an output; -1 is an unknown size. */
   shapeOf(
     output: Output | Variable, options?: CallOptions,
@@ -161,8 +184,8 @@ export class Session {
 
 /** A variable; `initial` has its shape, or one that broadcasts to it. */
 export class Variable {
-  constructor(scope: Scope, shape: number[], dtype: DType, initial: Value);
-  readonly shape: number[];
+  constructor(scope: Scope, shape: readonly number[], dtype: DType, initial: Value);
+  readonly shape: readonly number[];
   readonly dtype: DType;
   readonly name: string;
   readonly operation: Operation;
@@ -175,28 +198,41 @@ export function group(scope: Scope, operations: readonly Operation[]): Operation
 /** An operation that gives all variables so far their initial values. */
 export function initializeVariables(scope: Scope): Operation;
 
-interface Optimizer {
+/** The base of optimizers. Slots have the names that Python's optimizers give them. */
+export abstract class Optimizer {
   /** Add gradients of the sum of a loss and updates of variables; returns the training step. */
   minimize(
     session: Session, scope: Scope, loss: Output, variables: readonly Variable[],
   ): Promise<Operation>;
+  /** Add updates of variables by their gradients; those without values are left out. */
+  apply(
+    scope: Scope, gradients: readonly Gradient[], variables: readonly Variable[],
+  ): Operation;
+  /** The state of the optimizer: the variables that it has added, to save and restore. */
+  readonly variables: Variable[];
 }
-export class GradientDescent implements Optimizer {
+export class GradientDescent extends Optimizer {
   constructor(rate: number);
-  minimize: Optimizer["minimize"];
 }
-export class Momentum implements Optimizer {
+/** Gradient descent with a momentum, or with Nesterov's. */
+export class Momentum extends Optimizer {
   constructor(rate: number, momentum: number, useNesterov?: boolean);
-  minimize: Optimizer["minimize"];
 }
-export class Adam implements Optimizer {
+export class Adagrad extends Optimizer {
+  constructor(rate: number, initialAccumulator?: number);
+}
+export class RMSProp extends Optimizer {
+  constructor(rate: number, decay?: number, momentum?: number, epsilon?: number);
+}
+export class Adam extends Optimizer {
   constructor(rate?: number, beta1?: number, beta2?: number, epsilon?: number);
-  minimize: Optimizer["minimize"];
 }
 
-/** Saves variables to checkpoints below the server's file roots. */
+/** Saves variables and the state of optimizers to checkpoints below the server's file roots. */
 export class Saver {
-  constructor(scope: Scope, variables: readonly Variable[]);
+  constructor(
+    scope: Scope, variables: readonly Variable[], optimizers?: readonly Optimizer[],
+  );
   save(session: Session, path: string): Promise<void>;
   restore(session: Session, path: string): Promise<void>;
 }

@@ -8,5 +8,5 @@ export * as ops from "./ops.mjs";
 export { Client, Session } from "./session.mjs";
 export { Tensor } from "./tensor.mjs";
 export {
-  Adam, GradientDescent, Momentum, Saver, Variable, group, initializeVariables,
+  Adagrad, Adam, GradientDescent, Momentum, RMSProp, Saver, Variable, group, initializeVariables,
 } from "./train.mjs";

@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 
 import { Connection } from "./connection.mjs";
 import { loadCredentials } from "./credentials.mjs";
+import { callAt, deadlineAfter, millisecondsUntil, waitUntil } from "./deadline.mjs";
 import { readTable, writeTable } from "./encoding.mjs";
 import { WeftError } from "./errors.mjs";
 import { Output, nameIn } from "./graph.mjs";
@@ -13,7 +14,7 @@ const METHODS = {
   runStep: 7, createSession: 21, plan: 22, closeSession: 23, define: 25, defineFunction: 26,
   differentiate: 27, shapes: 28, functions: 29, reset: 30,
 };
-const DEFAULT_TIMEOUT_MS = 60_000, GRACE_MS = 500, STOP_MS = 5_000, LONGEST_MS = 2 ** 31 - 1;
+const DEFAULT_TIMEOUT_MS = 60_000, GRACE_MS = 500, STOP_MS = 5_000, MAX_PORT = 65_535;
 const VERSION = 2n;
 
 /** A connection to a server. */
@@ -30,26 +31,32 @@ export class Client {
   /** Connect to "weft://host:port". */
   static async connect(target, options = {}) {
     const match = /^weft:\/\/(?:\[([^\]]+)\]|([^:\/]+)):(\d+)$/.exec(target);
-    if (!match) {
+    const port = Number(match?.[3] ?? 0);
+    if (port < 1 || port > MAX_PORT) {
       throw new WeftError(
-        "INVALID_ARGUMENT", `a target is like weft://localhost:40123, got '${target}'`);
+        "INVALID_ARGUMENT",
+        "a target is like weft://localhost:40123, as the server prints it, with a port of 1 to " +
+          `${MAX_PORT}; got '${target}'`);
     }
-    const host = match[1] ?? match[2], port = Number(match[3]);
-    const timeout = options.timeout ?? DEFAULT_TIMEOUT_MS;
+    const host = match[1] ?? match[2], timeout = options.timeout ?? DEFAULT_TIMEOUT_MS;
+    const deadline = deadlineAfter(timeout);
     const credentials = loadCredentials(options, host, port);
-    return new Client(await Connection.open(host, port, credentials, timeout), target, timeout);
+    return new Client(await Connection.open(host, port, credentials, deadline), target, timeout);
   }
 
-  /** Start a server of one task for this program, and connect to it. It ends with the client. */
+  /**
+   * Start a server of one task for this program, and connect to it. It ends with the client, or when
+   * the program ends, in whichever way: its standard input is a pipe from the program.
+   */
   static async launchLocal(options = {}) {
+    const deadline = deadlineAfter(options.timeout ?? DEFAULT_TIMEOUT_MS);
     const [program, ...args] = options.command ?? [process.env.WEFT_COMMAND || "weft", "server"];
-    const cluster = ["--cluster", '{"local": ["localhost:0"]}', ...(options.arguments ?? [])];
-    const child = spawn(program, [...args, ...cluster], { stdio: ["ignore", "pipe", "inherit"] });
+    const all = [...args, "--stop-at-eof", ...(options.arguments ?? [])];
+    const child = spawn(program, all, { stdio: ["pipe", "pipe", "inherit"] });
     try {
-      const target = await targetOf(child, program, options.timeout ?? DEFAULT_TIMEOUT_MS);
+      const target = await targetOf(child, program, deadline);
       const client = await Client.connect(target, { timeout: options.timeout });
       client.#process = child;
-      process.once("exit", () => child.kill());
       return client;
     } catch (error) {
       child.kill("SIGKILL");
@@ -59,19 +66,22 @@ export class Client {
 
   /** Open a session with the graph of a scope; `config` is a serialized ConfigProto. */
   async session(scope, { config = Buffer.alloc(0), timeout } = {}) {
-    const meta = writeTable([VERSION, config]);
-    const reply = await this.call(METHODS.createSession, meta, [], timeout ?? this.timeout);
+    const deadline = deadlineAfter(timeout ?? this.timeout);
+    const reply = await this.call(METHODS.createSession, [VERSION, config], [], deadline);
     const [number, devices] = readTable(reply.meta, (table) => [table.number(0), table.texts(1)]);
     return new Session(this, scope, number, devices.map(deviceName));
   }
 
   /** Drop the state of all tasks: of the named containers, or of all. */
   async reset(containers = [], { timeout = this.timeout } = {}) {
-    await this.call(METHODS.reset, writeTable([!containers.length, containers]), [], timeout);
+    const fields = [!containers.length, containers];
+    await this.call(METHODS.reset, fields, [], deadlineAfter(timeout));
   }
 
-  call(method, meta, values, timeout) {
-    return this.#connection.call(method, meta, values, timeout);
+  /** Call a method with a table of fields, or the bytes of its meta. */
+  call(method, fields, values, deadline) {
+    const meta = Array.isArray(fields) ? writeTable(fields) : fields;
+    return this.#connection.call(method, meta, values, deadline + GRACE_MS);
   }
 
   /** Close the connection, and end a server that was started for it. */
@@ -96,25 +106,25 @@ function deviceName(text) {
   }
 }
 
-function targetOf(child, program, timeout) {
+function targetOf(child, program, deadline) {
   return new Promise((resolve, reject) => {
     let text = "";
-    const timer = setTimeout(
-      () => reject(new WeftError("DEADLINE_EXCEEDED", "the server has not started in time")),
-      Math.min(timeout, LONGEST_MS));
-    const fail = (error) => {
-      clearTimeout(timer);
-      reject(error);
+    const fail = (code, message) => {
+      stop();
+      reject(new WeftError(code, message));
     };
+    const stop = callAt(
+      deadline, () => fail("DEADLINE_EXCEEDED", "the server has not started in time"));
     child.once("error", (error) =>
-      fail(new WeftError("NOT_FOUND", `${program} cannot be started: ${error.message}`)));
-    child.once("exit", () =>
-      fail(new WeftError("UNAVAILABLE", "the server ended before it listened")));
+      fail("NOT_FOUND", `${program} cannot be started: ${error.message}`));
+    child.once("exit", () => fail("UNAVAILABLE", "the server ended before it listened"));
     child.stdout.on("data", (chunk) => {
       text += chunk;
       const match = /weft:\/\/\S+:\d+(?=\s)/.exec(text);
       if (!match) return;
-      clearTimeout(timer);
+      stop();
+      child.stdout.removeAllListeners("data");
+      child.stdout.resume();
       resolve(match[0]);
     });
   });
@@ -135,8 +145,11 @@ export class Session {
   #client;
   #scope;
   #number;
-  #sent = 0;
+  #id = Symbol("session");
   #extending = Promise.resolve();
+  #numSent = 0; // parts of the graph
+  #numBegun = 0; // parts that were sent at least once, perhaps without a reply
+  #definition = 0n; // the number of the last definition
   #signatures = new Map();
 
   constructor(client, scope, number, devices) {
@@ -150,12 +163,8 @@ export class Session {
     return nameOfOutput(this.#scope.state, output);
   }
 
-  #call(method, fields, values, deadline) {
-    return this.#client.call(method, writeTable(fields), values, left(deadline) + GRACE_MS);
-  }
-
   #deadline(timeout) {
-    return performance.now() + (timeout ?? this.#client.timeout);
+    return deadlineAfter(timeout ?? this.#client.timeout);
   }
 
   /** Send the nodes and functions that are new; the other calls do so too. */
@@ -163,33 +172,55 @@ export class Session {
     await this.#extend(this.#deadline(timeout));
   }
 
-  #extend(deadline) {
-    const turn = this.#extending.catch(() => undefined).then(async () => {
-      const { state } = this.#scope;
-      const count = state.seal();
-      while (this.#sent < count) {
-        await this.#send(state.parts[this.#sent], deadline);
-        this.#sent++;
-      }
+  /** Send the new parts of the graph, and then call `change`; one call at a time does so. */
+  async #extend(deadline, change = () => undefined) {
+    const previous = this.#extending;
+    let end;
+    const own = new Promise((resolve) => {
+      end = resolve;
     });
-    this.#extending = turn;
-    return turn;
+    this.#extending = previous.then(() => own);
+    try {
+      await waitUntil(
+        deadline, previous,
+        "another call did not finish extending the graph before the deadline");
+      await this.#sendParts(deadline);
+      return await change();
+    } finally {
+      end();
+    }
   }
 
-  async #send(part, deadline) {
+  async #sendParts(deadline) {
+    const { state } = this.#scope;
+    const count = state.seal();
+    while (this.#numSent < count) {
+      const part = state.parts[this.#numSent];
+      if (this.#numBegun === this.#numSent) { // else it is sent again, with its number
+        this.#numBegun++;
+        this.#definition++;
+      }
+      if (part.kind === "gradients") await this.#repeatGradients(part, deadline);
+      else await this.#define(part, deadline);
+      this.#numSent++;
+    }
+  }
+
+  async #define(part, deadline) {
     const graphDef = Buffer.concat(part.nodes);
     const values = [new Tensor("uint8", [graphDef.length], graphDef)];
-    values.push(...part.constants.map((each) => each.tensor));
-    const names = part.constants.map((each) => each.name);
-    const types = part.constants.map((each) => each.tensor.dtype);
+    values.push(...part.constants.map(({ tensor }) => tensor));
+    const names = part.constants.map(({ name }) => name);
+    const types = part.constants.map(({ tensor }) => tensor.dtype);
+    const limit = limitOf(deadline);
     if (part.kind === "function") {
-      const fields = [this.#number, part.name, part.inputs, part.outputs, part.results, names,
-        milliseconds(deadline), types];
-      await this.#call(METHODS.defineFunction, fields, values, deadline);
+      const fields = [this.#number, part.name, part.inputs, part.outputs, part.results, names, limit,
+        types, this.#definition];
+      await this.#client.call(METHODS.defineFunction, fields, values, deadline);
     } else {
-      const devices = part.constants.map((each) => each.device);
-      const fields = [this.#number, names, devices, milliseconds(deadline), types];
-      await this.#call(METHODS.define, fields, values, deadline);
+      const devices = part.constants.map(({ device }) => device);
+      const fields = [this.#number, names, devices, limit, types, this.#definition];
+      await this.#client.call(METHODS.define, fields, values, deadline);
     }
   }
 
@@ -208,11 +239,11 @@ export class Session {
     await this.#extend(deadline);
     const signature = await this.#plan(fed, names, nodes, deadline);
     const meta = Buffer.alloc(33);
-    const limit = timeout === Infinity ? 0n : milliseconds(deadline);
-    [1n, this.#number, signature, limit].forEach((each, i) => meta.writeBigUInt64LE(each, 8 * i));
-    const reply = await this.#client.call(METHODS.runStep, meta, values, left(deadline) + GRACE_MS);
+    const limit = deadline === Infinity ? 0n : limitOf(deadline); // 0 for none
+    [1n, this.#number, signature, limit].forEach((field, i) => meta.writeBigUInt64LE(field, 8 * i));
+    const reply = await this.#client.call(METHODS.runStep, meta, values, deadline);
     if (reply.values.length !== fetches.length) {
-      throw new WeftError("DATA_LOSS", "the reply of the server cannot be read");
+      throw unreadable();
     }
     const dead = reply.values.indexOf(null);
     if (dead >= 0) {
@@ -226,8 +257,8 @@ export class Session {
     const key = JSON.stringify([feeds, fetches, targets]);
     let signature = this.#signatures.get(key);
     if (signature === undefined) {
-      const fields = [this.#number, feeds, fetches, targets, 0n, false, milliseconds(deadline)];
-      const reply = await this.#call(METHODS.plan, fields, [], deadline);
+      const fields = [this.#number, feeds, fetches, targets, 0n, false, limitOf(deadline)];
+      const reply = await this.#client.call(METHODS.plan, fields, [], deadline);
       signature = readTable(reply.meta, (table) => table.number(0));
       this.#signatures.set(key, signature);
     }
@@ -239,22 +270,51 @@ export class Session {
    * `sparse`, objects with `values` and `indices`, which is null for dense ones.
    */
   async gradients(ys, xs, { gradYs = [], sparse = false, timeout } = {}) {
-    const deadline = this.#deadline(timeout);
-    await this.#extend(deadline);
-    const scope = this.#scope.state.uniqueName("gradients");
-    const fields = [this.#number, ys.map((y) => this.#nameOf(y)), xs.map((x) => this.#nameOf(x)),
-      gradYs.map((y) => this.#nameOf(y)), scope, !sparse, false, milliseconds(deadline)];
-    const reply = await this.#call(METHODS.differentiate, fields, [], deadline);
+    const deadline = this.#deadline(timeout), { state } = this.#scope;
+    const namesOf = (outputs) => outputs.map((output) => this.#nameOf(output));
+    const part = { kind: "gradients", isSealed: true, ys: namesOf(ys), xs: namesOf(xs),
+      gradYs: namesOf(gradYs), scope: state.uniqueName("gradients"), isDense: !sparse,
+      origin: this.#id };
+    await this.#extend(deadline, async () => {
+      this.#definition++;
+      const { names, ...gradients } = await this.#differentiate(part, deadline);
+      state.reserve(names);
+      state.parts.push(Object.assign(part, gradients));
+    });
+    const output = (name) => (name ? new Output(name, state) : null);
+    return part.values.map((name, i) =>
+      sparse ? { values: output(name), indices: output(part.indices[i]) } : output(name));
+  }
+
+  async #differentiate(part, deadline) {
+    const fields = [this.#number, part.ys, part.xs, part.gradYs, part.scope, part.isDense, false,
+      limitOf(deadline), true, this.#definition];
+    const reply = await this.#client.call(METHODS.differentiate, fields, [], deadline);
     const [values, indices] = readTable(reply.meta, (table) => [table.texts(0), table.texts(1)]);
-    const output = (name) => (name ? new Output(name, this.#scope.state) : null);
-    return values.map((name, i) =>
-      sparse ? { values: output(name), indices: output(indices[i]) } : output(name));
+    if (values.length !== part.xs.length || indices.length !== part.xs.length ||
+        reply.values[0]?.dtype !== "string") {
+      throw unreadable();
+    }
+    return { values, indices, names: reply.values[0].data.map(String) };
+  }
+
+  /** Add the gradients that another session has added, under the same names. */
+  async #repeatGradients(part, deadline) {
+    if (part.origin === this.#id) return;
+    const { values, indices } = await this.#differentiate(part, deadline);
+    if (String([values, indices]) !== String([part.values, part.indices])) {
+      throw new WeftError(
+        "INTERNAL",
+        `the gradients '${part.scope}' have other names in this session than in the one that ` +
+          "added them; do the servers run different releases?");
+    }
   }
 
   /** The element type and static shape of an output; null for an unknown rank, -1 for a size. */
   async shapeOf(output, { timeout } = {}) {
     const { values } = await this.#ask(METHODS.shapes, [this.#nameOf(output)], timeout);
     const [types, ranks, sizes] = values;
+    if (!types?.data.length || !ranks?.data.length || !sizes) throw unreadable();
     const shape = ranks.data[0] < 0 ? null : Array.from(sizes.data, Number);
     return { dtype: nameOf(types.data[0]), shape };
   }
@@ -268,28 +328,29 @@ export class Session {
   /** Functions, and those that they call, as a serialized GraphDef. */
   async functionDefs(names, { timeout } = {}) {
     const { values } = await this.#ask(METHODS.functions, names, timeout);
+    if (values[0]?.dtype !== "uint8") throw unreadable();
     return values[0].bytes();
   }
 
   async #ask(method, names, timeout) {
     const deadline = this.#deadline(timeout);
     await this.#extend(deadline);
-    return this.#call(method, [this.#number, names, milliseconds(deadline)], [], deadline);
+    return this.#client.call(method, [this.#number, names, limitOf(deadline)], [], deadline);
   }
 
   /** End the session. */
   async close() {
-    const deadline = this.#deadline(STOP_MS);
-    await this.#call(METHODS.closeSession, [this.#number], [], deadline).catch(() => undefined);
+    const deadline = deadlineAfter(STOP_MS);
+    await this.#client.call(METHODS.closeSession, [this.#number], [], deadline)
+      .catch(() => undefined); // it ends with its connection, too
   }
 }
 
-function left(deadline) {
-  return Math.min(Math.max(deadline - performance.now(), 1), LONGEST_MS - GRACE_MS);
+function unreadable() {
+  return new WeftError("DATA_LOSS", "the reply of the server cannot be read");
 }
 
-function milliseconds(deadline) {
-  return BigInt(Math.ceil(left(deadline)));
+/** The time limit of a request in milliseconds. */
+function limitOf(deadline) {
+  return BigInt(Math.ceil(Math.min(millisecondsUntil(deadline), Number.MAX_SAFE_INTEGER)));
 }
-
-

@@ -43,50 +43,124 @@ function checkShape(shape) {
   }
 }
 
-/** The shape of nested arrays, all of which must be equal in length. */
+/** The shape of nested arrays, which must be regular. */
 function shapeOf(value) {
-  const shape = [];
-  for (let inner = value; Array.isArray(inner); inner = inner[0]) shape.push(inner.length);
-  return shape;
+  if (!Array.isArray(value)) return [];
+  const shapes = value.map(shapeOf);
+  const ragged = shapes.find((shape) => String(shape) !== String(shapes[0]));
+  if (ragged) {
+    throw new WeftError(
+      "INVALID_ARGUMENT",
+      `nested arrays must be equal in shape, got [${shapes[0]}] and [${ragged}] in one array`);
+  }
+  return [value.length, ...(shapes[0] ?? [])];
+}
+
+/** The least and the largest element of a type that is stored as integers; null for others. */
+function rangeOf(dtype) {
+  const integer = /^q?(u?)int(\d+)$/.exec(dtype);
+  const bits = integer?.[2] ?? /^b?float(4|8|16)(?!\d)/.exec(dtype)?.[1];
+  if (bits === undefined) return dtype === "bool" ? [0n, 1n] : null;
+  const size = 1n << BigInt(bits);
+  return integer && !integer[1] ? [-size / 2n, size / 2n - 1n] : [0n, size - 1n];
+}
+
+/** A function that converts a value to an element of a type, without changing the number. */
+function converterTo(dtype) {
+  const range = rangeOf(dtype), Kind = TYPES[dtype][2];
+  const isBig = Kind === BigInt64Array || Kind === BigUint64Array;
+  const refuse = (item) => {
+    const accepted = range ? `integers from ${range[0]} to ${range[1]}` : "numbers";
+    const hint = /float(4|8|16)/.test(dtype) ? ", which are their bits" : "";
+    throw new WeftError(
+      "INVALID_ARGUMENT",
+      `elements of ${dtype} must be ${accepted}${hint}, got ${String(item)} (${typeof item})`);
+  };
+  if (!range) {
+    return (item) => {
+      const number = typeof item === "bigint" ? Number(item) : item;
+      const isNarrowed = Kind === Float32Array && Number.isFinite(number);
+      if (typeof number !== "number" || (isNarrowed && !Number.isFinite(Math.fround(number)))) {
+        refuse(item);
+      }
+      return number;
+    };
+  }
+  return (item) => {
+    const isInteger = typeof item === "bigint" || Number.isSafeInteger(item) ||
+      (dtype === "bool" && typeof item === "boolean");
+    const integer = isInteger ? BigInt(item) : refuse(item);
+    if (integer < range[0] || integer > range[1]) refuse(item);
+    return isBig ? integer : Number(integer);
+  };
+}
+
+function bytesOfString(item) {
+  if (typeof item !== "string" && !(item instanceof Uint8Array)) {
+    throw new WeftError(
+      "INVALID_ARGUMENT", `elements of string must be strings or Buffers, got ${String(item)}`);
+  }
+  return Buffer.from(item);
+}
+
+/** Numbers of which an element consists. */
+function partsOf(dtype) {
+  return dtype.startsWith("complex") ? 2 : 1;
+}
+
+function checkData(dtype, data) {
+  if (!(dtype in TYPES)) {
+    throw new WeftError("INVALID_ARGUMENT", `no tensor can have the type ${dtype}`);
+  }
+  const Kind = TYPES[dtype][2];
+  const isRight = Kind
+    ? data instanceof Kind
+    : Array.isArray(data) && data.every((item) => item instanceof Uint8Array);
+  if (isRight) return;
+  const name = Kind ? `a ${Kind.name}` : "an array of Buffers";
+  throw new WeftError(
+    "INVALID_ARGUMENT",
+    `the data of a ${dtype} tensor must be ${name}, got ${data?.constructor?.name ?? data}; ` +
+      "Tensor.from converts other values");
 }
 
 /**
  * A tensor: `data` is a typed array, or an array of Buffers for strings. Complex elements are two
- * numbers each; float16 and bfloat16 are their bits.
+ * numbers each; float16, bfloat16 and smaller types are their bits.
  */
 export class Tensor {
   constructor(dtype, shape, data) {
     checkShape(shape);
-    numberOf(dtype);
-    const parts = dtype.startsWith("complex") ? 2 : 1;
-    if (data.length !== product(shape) * parts) {
+    checkData(dtype, data);
+    const count = product(shape) * partsOf(dtype);
+    if (data.length !== count) {
       throw new WeftError(
         "INVALID_ARGUMENT",
-        `a ${dtype} tensor of the shape [${shape}] has ${product(shape) * parts} numbers, ` +
-          `got ${data.length}`,
-      );
+        `a ${dtype} tensor of the shape [${shape}] has ${count} numbers, got ${data.length}`);
     }
     this.dtype = dtype;
-    this.shape = shape;
+    this.shape = Object.freeze([...shape]);
     this.data = data;
+    Object.freeze(this); // messages rely on the type and shape of the data
   }
 
-  /** A tensor of a number, bigint, boolean, string, typed array, or nested arrays of these. */
+  /**
+   * A tensor of a number, bigint, boolean, string, typed array, or nested arrays of these.
+   *
+   * Throws INVALID_ARGUMENT for nested arrays of different shapes, and for an element that the type
+   * cannot represent.
+   */
   static from(value, dtype, shape) {
     if (value instanceof Tensor) return value;
-    if (ArrayBuffer.isView(value) && !Buffer.isBuffer(value)) {
-      return new Tensor(dtype ?? typeOfArray(value), shape ?? [value.length], value);
-    }
-    const sizes = shape ?? shapeOf(value);
-    const flat = Array.isArray(value) ? value.flat(Infinity) : [value];
-    const type = dtype ?? typeOf(flat[0]);
-    if (type === "string") {
-      return new Tensor(type, sizes, flat.map((text) => Buffer.from(text)));
-    }
+    const isTyped = ArrayBuffer.isView(value) && !Buffer.isBuffer(value);
+    const flat = Array.isArray(value) ? value.flat(Infinity) : isTyped ? value : [value];
+    const type = dtype ?? (isTyped ? typeOfArray(value) : typeOf(flat[0]));
+    if (type === "string") return new Tensor(type, shape ?? shapeOf(value), flat.map(bytesOfString));
     const [, , Kind] = TYPES[type] ?? [];
     if (!Kind) throw new WeftError("INVALID_ARGUMENT", `no tensor can have the type ${type}`);
-    const isBig = Kind === BigInt64Array || Kind === BigUint64Array;
-    return new Tensor(type, sizes, Kind.from(flat, (item) => (isBig ? BigInt(item) : Number(item))));
+    const sizes = shape ?? (isTyped ? [value.length / partsOf(type)] : shapeOf(value));
+    const isShared = isTyped && value instanceof Kind;
+    return new Tensor(type, sizes, isShared ? value : Kind.from(flat, converterTo(type)));
   }
 
   /** A tensor from the bytes of a message. */
@@ -137,7 +211,7 @@ function typeOf(value) {
 function typeOfArray(array) {
   const names = ["float32", "float64", "int32", "uint8", "int16", "int8", "int64", "uint16",
     "uint32", "uint64"];
-  const name = names.find((each) => array instanceof TYPES[each][2]);
+  const name = names.find((dtype) => array instanceof TYPES[dtype][2]);
   if (name === undefined) throw new WeftError("INVALID_ARGUMENT", "an array of an unknown kind");
   return name;
 }

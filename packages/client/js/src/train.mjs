@@ -1,5 +1,6 @@
 // Variables, optimizers and checkpoints.
 
+import { WeftError } from "./errors.mjs";
 import { addNode, outputsOf } from "./graph.mjs";
 
 const scalar = (scope, value, dtype) =>
@@ -48,25 +49,44 @@ export function initializeVariables(scope) {
   return group(scope.withName("init"), scope.state.initializers);
 }
 
-/** The base of optimizers. */
+/**
+ * The base of optimizers. Slots have the names that Python's optimizers give them, so that either can
+ * restore the other's checkpoints. Gradients of gathers change the rows that they have, except by
+ * Adam.
+ */
 class Optimizer {
+  #state = new Map(); // for each graph, variables by their keys
+
+  constructor(name) {
+    this.name = name;
+  }
+
+  /** The state of the optimizer: the variables that it has added, to save and restore. */
+  get variables() {
+    return [...this.#state.values()].flatMap((variables) => [...variables.values()]);
+  }
+
   /** Add gradients of the sum of a loss and updates of variables; returns the training step. */
   async minimize(session, scope, loss, variables) {
     const gradients = await session.gradients([loss], variables, { sparse: true });
-    const inner = scope.subScope(this.constructor.name);
+    return this.apply(scope, gradients, variables);
+  }
+
+  /** Add updates of variables by gradients with `values` and `indices`; null values are left out. */
+  apply(scope, gradients, variables) {
+    if (gradients.length !== variables.length) {
+      throw new WeftError(
+        "INVALID_ARGUMENT",
+        `apply needs a gradient for each variable, got ${gradients.length} gradients of ` +
+          `${variables.length} variables`);
+    }
+    const inner = scope.subScope(this.name);
     this.begin(inner, variables);
-    const updates = [];
-    variables.forEach((variable, i) => {
-      let { values, indices } = gradients[i];
-      if (!values) return;
-      const place = inner.colocateWith(variable.operation);
-      if (indices) {
-        values = addNode(place, "UnsortedSegmentSum", [
-          [values, false], [indices, false], [variable.shape[0], false, "int32"],
-        ], []).output(0);
-      }
-      updates.push(this.update(place, values, variable));
-    });
+    const pairs = variables.map((variable, i) => [variable, gradients[i]]);
+    const updates = pairs
+      .filter(([, gradient]) => gradient.values)
+      .map(([variable, gradient]) =>
+        this.update(inner.colocateWith(variable.operation), gradient, variable));
     return this.finish(inner, updates);
   }
 
@@ -75,61 +95,142 @@ class Optimizer {
   finish(scope, updates) {
     return group(scope.withName("step"), updates);
   }
+
+  #keep(scope, key, create) {
+    const { state } = scope;
+    if (!this.#state.has(state)) this.#state.set(state, new Map());
+    const variables = this.#state.get(state);
+    if (!variables.has(key)) variables.set(key, create());
+    return variables.get(key);
+  }
+
+  /** The slot number `index` of a variable: a variable of the same shape, which `value` fills. */
+  slot(scope, variable, index, value) {
+    return this.#keep(scope, `${variable.name} ${index}`, () =>
+      variable.slot(scope, this.name, scalar(scope, value, variable.dtype)));
+  }
+
+  /** A variable of the optimizer itself, without a name scope. */
+  scalar(scope, title, value, like) {
+    const place = scope.withoutPrefix().colocateWith(like.operation);
+    return this.#keep(scope, title, () =>
+      new Variable(place.withName(title), [], like.dtype, scalar(scope, value, like.dtype)));
+  }
 }
 
-/** An update op of a variable, its slots, numbers and gradient, in the order of `parts`. */
-function apply(scope, op, variable, parts, attrs = []) {
+/** Add the op of an update: its variable, then parts, in which numbers become scalars. */
+function addUpdate(scope, op, variable, parts, attrs = []) {
   const inputs = [variable, ...parts].map((part) =>
     [typeof part === "number" ? scalar(scope, part, variable.dtype) : part, false]);
   return addNode(scope, op, inputs, attrs);
 }
 
+/** Add the op of an update rule, "ApplyX", or "SparseApplyX" for the gradient of a gather. */
+function applyRule(scope, rule, variable, before, gradient, after = [], attrs = []) {
+  const { values, indices } = uniqueRows(scope, gradient);
+  const op = `${indices ? "SparseApply" : "Apply"}${rule}`;
+  const parts = [...before, values, ...(indices ? [indices] : []), ...after];
+  return addUpdate(scope, op, variable, parts, attrs);
+}
+
+/** A gradient in which no index occurs twice: the rows of equal indices are added. */
+function uniqueRows(scope, { values, indices }) {
+  if (!indices) return { values, indices };
+  const unique = addNode(scope, "Unique", [[indices, false]], []);
+  const count = addNode(scope, "Size", [[unique.output(0), false]], []).output(0);
+  const sums = addNode(scope, "UnsortedSegmentSum",
+    [[values, false], [unique.output(1), false], [count, false]], []);
+  return { values: sums.output(0), indices: unique.output(0) };
+}
+
+/** variable -= rate * gradient */
 export class GradientDescent extends Optimizer {
   constructor(rate) {
-    super();
+    super("GradientDescent");
     this.rate = rate;
   }
 
-  update(scope, gradient, variable) {
-    return apply(scope, "ApplyGradientDescent", variable, [this.rate, gradient]);
+  update(scope, { values, indices }, variable) {
+    if (!indices) {
+      return addUpdate(scope, "ApplyGradientDescent", variable, [this.rate, values]);
+    }
+    const rate = scalar(scope, this.rate, variable.dtype);
+    const change = addNode(scope, "Mul", [[values, false], [rate, false]], []).output(0);
+    return addUpdate(scope, "ScatterSub", variable, [indices, change]);
   }
 }
 
+/** Gradient descent with a momentum, or with Nesterov's. Sutskever et al. 2013. */
 export class Momentum extends Optimizer {
   constructor(rate, momentum, useNesterov = false) {
-    super();
+    super("Momentum");
     Object.assign(this, { rate, momentum, useNesterov });
   }
 
   update(scope, gradient, variable) {
-    const slot = variable.slot(scope, "Momentum", 0);
-    return apply(scope, "ApplyMomentum", variable, [slot, this.rate, gradient, this.momentum],
+    const before = [this.slot(scope, variable, 0, 0), this.rate];
+    return applyRule(scope, "Momentum", variable, before, gradient, [this.momentum],
       [["use_nesterov", "bool", this.useNesterov]]);
   }
 }
 
-/** Kingma & Ba 2015. */
+/** Duchi, Hazan & Singer 2011. */
+export class Adagrad extends Optimizer {
+  constructor(rate, initialAccumulator = 0.1) {
+    super("Adagrad");
+    Object.assign(this, { rate, initialAccumulator });
+  }
+
+  update(scope, gradient, variable) {
+    const before = [this.slot(scope, variable, 0, this.initialAccumulator), this.rate];
+    return applyRule(scope, "Adagrad", variable, before, gradient);
+  }
+}
+
+/** Tieleman & Hinton 2012. */
+export class RMSProp extends Optimizer {
+  constructor(rate, decay = 0.9, momentum = 0, epsilon = 1e-10) {
+    super("RMSProp");
+    Object.assign(this, { rate, decay, momentum, epsilon });
+  }
+
+  update(scope, gradient, variable) {
+    const slots = [this.slot(scope, variable, 0, 1), this.slot(scope, variable, 1, 0)];
+    const before = [...slots, this.rate, this.decay, this.momentum, this.epsilon];
+    return applyRule(scope, "RMSProp", variable, before, gradient);
+  }
+}
+
+/** Kingma & Ba 2015. All rows of a variable move, also those that a gradient lacks. */
 export class Adam extends Optimizer {
+  #powers = [];
+
   constructor(rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8) {
-    super();
+    super("Adam");
     Object.assign(this, { rate, betas: [beta1, beta2], epsilon });
   }
 
   begin(scope, variables) {
-    const place = scope.colocateWith(variables[0].operation);
-    this.powers = this.betas.map((beta, i) =>
-      new Variable(place.withName(`beta${i + 1}_power`), [], variables[0].dtype, beta));
+    this.#powers = variables.length
+      ? this.betas.map((beta, i) => this.scalar(scope, `beta${i + 1}_power`, beta, variables[0]))
+      : [];
   }
 
-  update(scope, gradient, variable) {
-    const slots = ["Adam", "Adam_1"].map((name) => variable.slot(scope, name, 0));
-    return apply(scope, "ApplyAdam", variable,
-      [...slots, ...this.powers, this.rate, ...this.betas, this.epsilon, gradient]);
+  update(scope, { values, indices }, variable) {
+    const slots = [this.slot(scope, variable, 0, 0), this.slot(scope, variable, 1, 0)];
+    const powers = this.#powers.map((power) => power.dtype === variable.dtype
+      ? power
+      : addNode(scope, "Cast", [[power, false]], [["DstT", "type", variable.dtype]]).output(0));
+    const gradient = !indices ? values : addNode(scope, "UnsortedSegmentSum", [
+      [values, false], [indices, false], [variable.shape[0], false, "int32"],
+    ], []).output(0);
+    return addUpdate(scope, "ApplyAdam", variable,
+      [...slots, ...powers, this.rate, ...this.betas, this.epsilon, gradient]);
   }
 
   finish(scope, updates) {
     const after = scope.withControls(updates);
-    const last = this.powers.map((power, i) => {
+    const last = this.#powers.map((power, i) => {
       const beta = scalar(scope, this.betas[i], power.dtype);
       const product = addNode(after, "Mul", [[power, false], [beta, false]], []).output(0);
       return addNode(after, "Assign", [[power, false], [product, false]], []);
@@ -138,9 +239,13 @@ export class Adam extends Optimizer {
   }
 }
 
-/** Saves variables to checkpoints, which Python's `Saver` reads and writes too. */
+/**
+ * Saves variables, and the state of optimizers, to checkpoints, which Python's `Saver` reads and
+ * writes too. The paths are those of the server, below its file roots.
+ */
 export class Saver {
-  constructor(scope, variables) {
+  constructor(scope, weights, optimizers = []) {
+    const variables = [...weights, ...optimizers.flatMap((optimizer) => optimizer.variables)];
     const inner = scope.subScope("save");
     const names = variables.map((variable) => variable.operation.name);
     const slices = variables.map(() => "");
@@ -167,5 +272,3 @@ export class Saver {
     await session.run([], { feeds: [[this.path, path]], targets: [this.restored] });
   }
 }
-
-

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2, MAX_FIELDS = 16 };
+enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5, MAX_FIELDS = 16 };
 
 void wc_buffer_free(wc_buffer *buffer) {
   free(buffer->data);
@@ -36,6 +36,12 @@ void wc_put_zeros(wc_buffer *buffer, size_t size) {
   if (!size || !reserve(buffer, size)) return;
   memset(buffer->data + buffer->size, 0, size);
   buffer->size += size;
+}
+
+void wc_put_integer(wc_buffer *buffer, uint64_t value, size_t size) {
+  uint8_t bytes[8];
+  wc_store(bytes, value, size);
+  wc_put(buffer, bytes, size);
 }
 
 char *wc_copy_string(const char *text, size_t size) {
@@ -83,23 +89,44 @@ void wc_put_message(wc_buffer *buffer, unsigned field, wc_buffer *message) {
   wc_buffer_free(message);
 }
 
+static bool take_varint(const uint8_t **data, size_t *size, uint64_t *value) {
+  *value = 0;
+  for (unsigned shift = 0; shift < 64 && *size; shift += 7) {
+    uint8_t byte = **data;
+    ++*data;
+    --*size;
+    *value |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+bool wc_next_field(const uint8_t **data, size_t *size, wc_message_field *field) {
+  uint64_t tag, length = 0;
+  if (!*size) return false;
+  bool is_valid = take_varint(data, size, &tag) && tag >> 3 && tag >> 3 <= UINT32_MAX >> 3;
+  unsigned type = tag & 7;
+  if (type > WIRE_BYTES && type != WIRE_FIXED32) is_valid = false;
+  if (is_valid && type == WIRE_VARINT) is_valid = take_varint(data, size, &(uint64_t){0});
+  if (is_valid && type == WIRE_BYTES) is_valid = take_varint(data, size, &length);
+  if (type == WIRE_FIXED32) length = 4;
+  if (type == WIRE_FIXED64) length = 8;
+  if (!is_valid || length > *size) {
+    *data = NULL;
+    return false;
+  }
+  *field = (wc_message_field){.number = (unsigned)(tag >> 3), .has_bytes = type == WIRE_BYTES,
+                              .data = *data, .size = (size_t)length};
+  *data += length;
+  *size -= (size_t)length;
+  return true;
+}
+
 /* --------------------------------------------------------------------- writing of tables */
 
 static void put_u32(wc_buffer *buffer, size_t value) {
-  uint8_t bytes[4] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
-                      (uint8_t)(value >> 24)};
   if (value > UINT32_MAX) buffer->failed = true;
-  wc_put(buffer, bytes, sizeof bytes);
-}
-
-static void put_u16(wc_buffer *buffer, size_t value) {
-  uint8_t bytes[2] = {(uint8_t)value, (uint8_t)(value >> 8)};
-  wc_put(buffer, bytes, sizeof bytes);
-}
-
-static void put_u64(wc_buffer *buffer, uint64_t value) {
-  put_u32(buffer, value & UINT32_MAX);
-  put_u32(buffer, value >> 32);
+  wc_put_integer(buffer, value, 4);
 }
 
 static void align(wc_buffer *buffer, size_t alignment) {
@@ -109,8 +136,7 @@ static void align(wc_buffer *buffer, size_t alignment) {
 /* Let the offset at `place` lead to the end of the buffer. */
 static void patch(wc_buffer *buffer, size_t place) {
   if (buffer->failed) return;
-  size_t offset = buffer->size - place;
-  for (int i = 0; i < 4; i++) buffer->data[place + (size_t)i] = (uint8_t)(offset >> 8 * i);
+  wc_store(buffer->data + place, buffer->size - place, 4);
 }
 
 static void put_vector(wc_buffer *buffer, size_t place, const void *data, size_t size) {
@@ -160,15 +186,15 @@ void wc_write_table(wc_buffer *buffer, const wc_field *fields, size_t count) {
   put_u32(buffer, start);
   size_t vtable = start - (4 + 2 * count);
   wc_put_zeros(buffer, vtable - 4);
-  put_u16(buffer, 4 + 2 * count);
-  put_u16(buffer, next);
-  for (size_t i = 0; i < count; i++) put_u16(buffer, places[i]);
+  wc_put_integer(buffer, 4 + 2 * count, 2);
+  wc_put_integer(buffer, next, 2);
+  for (size_t i = 0; i < count; i++) wc_put_integer(buffer, places[i], 2);
   put_u32(buffer, start - vtable);
   for (size_t size = 8; size; size /= 2)
     for (size_t i = 0; i < count; i++)
       if (places[i] && size_of(&fields[i]) == size) {
         uint8_t flag = fields[i].number != 0;
-        if (size == 8) put_u64(buffer, fields[i].number);
+        if (size == 8) wc_put_integer(buffer, fields[i].number, 8);
         if (size == 4) put_u32(buffer, 0);
         if (size == 1) wc_put(buffer, &flag, 1);
       }
@@ -185,8 +211,7 @@ void wc_write_table(wc_buffer *buffer, const wc_field *fields, size_t count) {
 
 static bool read_u32(const wc_table *table, size_t place, size_t *value) {
   if (place > table->size || table->size - place < 4) return false;
-  const uint8_t *p = table->data + place;
-  *value = p[0] | (size_t)p[1] << 8 | (size_t)p[2] << 16 | (size_t)p[3] << 24;
+  *value = wc_load(table->data + place, 4);
   return true;
 }
 
@@ -204,7 +229,7 @@ bool wc_read_table(wc_table *table, const uint8_t *data, size_t size) {
   if (back > table->start) return false; /* tables of fields stand before their tables */
   table->vtable = table->start - back;
   if (size - table->vtable < 4) return false;
-  table->vtable_size = data[table->vtable] | (size_t)data[table->vtable + 1] << 8;
+  table->vtable_size = wc_load(data + table->vtable, 2);
   return table->vtable_size >= 4 && table->vtable_size <= size - table->vtable;
 }
 
@@ -212,8 +237,7 @@ bool wc_read_table(wc_table *table, const uint8_t *data, size_t size) {
 static size_t place_of(const wc_table *table, unsigned slot) {
   size_t entry = 4 + 2 * (size_t)slot;
   if (entry + 2 > table->vtable_size) return 0;
-  const uint8_t *p = table->data + table->vtable + entry;
-  size_t offset = p[0] | (size_t)p[1] << 8;
+  size_t offset = wc_load(table->data + table->vtable + entry, 2);
   return offset ? table->start + offset : 0;
 }
 

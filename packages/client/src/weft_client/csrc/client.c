@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +15,8 @@ enum {
   DEFAULT_TIMEOUT_MS = 60000,
   MAX_ARGUMENTS = 64,
   LINE_BYTES = 512,
+  MAX_PORT = 65535,
+  PORT_DIGITS = 5,
   STOP_MS = 5000,
   POLL_NS = 5000000
 };
@@ -27,7 +28,9 @@ static bool split_target(const char *target, char **host, char **port) {
   *host = *port = NULL;
   if (!target || strncmp(target, scheme, sizeof scheme - 1)) return false;
   const char *text = target + sizeof scheme - 1, *colon = strrchr(text, ':');
-  if (!colon || colon == text || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+  size_t num_digits = colon ? strspn(colon + 1, "0123456789") : 0;
+  if (colon == text || !num_digits || num_digits > PORT_DIGITS || colon[1 + num_digits] ||
+      atoi(colon + 1) > MAX_PORT || !atoi(colon + 1))
     return false;
   size_t size = (size_t)(colon - text);
   if (*text == '[' && size > 2 && text[size - 1] == ']') {
@@ -52,11 +55,13 @@ static weft_client *connect_to(const weft_client_options *options, int64_t deadl
   char *host, *port;
   wc_credentials credentials = {0};
   weft_client *client = calloc(1, sizeof *client);
+  if (client) client->input = -1;
   if (!client) {
     wc_no_memory(status);
   } else if (!split_target(options->target, &host, &port)) {
     wc_fail(status, WEFT_INVALID_ARGUMENT,
-            "a target is like weft://localhost:40123, as the server prints it, got '%s'",
+            "a target is like weft://localhost:40123, as the server prints it, with a port of 1 to "
+            "65535; got '%s'",
             options->target ? options->target : "");
     free(host);
     free(port);
@@ -75,7 +80,9 @@ static weft_client *connect_to(const weft_client_options *options, int64_t deadl
 }
 
 weft_client *weft_client_connect(const weft_client_options *options, weft_status *status) {
+  static const weft_client_options none;
   weft_status local = {0};
+  if (!options) options = &none;
   int64_t deadline = wc_deadline(options->timeout_ms, DEFAULT_TIMEOUT_MS);
   weft_client *client = connect_to(options, deadline, &local);
   if (!client && options->target) explain(&local, options->target);
@@ -114,6 +121,7 @@ static void stop_process(int process) {
 void weft_client_close(weft_client *client) {
   if (!client) return;
   wc_connection_close(client->connection);
+  if (client->input >= 0) close(client->input);
   if (client->process > 0) stop_process(client->process);
   free(client->target);
   free(client);
@@ -121,62 +129,73 @@ void weft_client_close(weft_client *client) {
 
 static weft_code collect_arguments(const weft_launch_options *options, char **arguments,
                                    weft_status *status) {
-  static const char *const cluster[] = {"--cluster", "{\"local\": [\"localhost:0\"]}", NULL};
+  static const char *const tied[] = {"--stop-at-eof", NULL};
   const char *named = getenv("WEFT_COMMAND");
   const char *const standard[] = {named && *named ? named : "weft", "server", NULL};
-  const char *const *const groups[] = {options->command ? options->command : standard, cluster,
+  const char *const *const groups[] = {options->command ? options->command : standard, tied,
                                        options->arguments};
   size_t count = 0;
   for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-    for (const char *const *each = groups[i]; each && *each; each++) {
+    for (const char *const *word = groups[i]; word && *word; word++) {
       if (count + 1 == MAX_ARGUMENTS)
         return wc_fail(status, WEFT_INVALID_ARGUMENT, "a server has at most %d arguments",
                        MAX_ARGUMENTS - 1);
-      arguments[count++] = (char *)(uintptr_t)*each;
+      arguments[count++] = (char *)(uintptr_t)*word;
     }
   arguments[count] = NULL;
   return WEFT_OK;
 }
 
 /* In a new process: only calls that are safe after a fork in a program with threads. */
-static void become_server(char **arguments, int output, int errors, int parent) {
+static void become_server(char **arguments, int input, int output, int errors) {
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, NULL);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0) execvp(arguments[0], arguments);
+  if (dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0)
+    execvp(arguments[0], arguments);
   int error = errno;
   ssize_t ignored = write(errors, &error, sizeof error);
   (void)ignored;
   _exit(127);
 }
 
-/* Start a program; `*output` receives what it prints. Returns the process, or -1. */
-static int start_process(char **arguments, int *output, weft_status *status) {
-  int pipes[2], errors[2], error = 0;
-  if (pipe2(pipes, O_CLOEXEC)) {
+static void close_pipe(const int *ends) {
+  close(ends[0]);
+  close(ends[1]);
+}
+
+static bool open_pipes(int pipes[][2], int count) {
+  for (int i = 0; i < count; i++)
+    if (pipe2(pipes[i], O_CLOEXEC)) {
+      while (i--) close_pipe(pipes[i]);
+      return false;
+    }
+  return true;
+}
+
+/* Start a program. `*output` receives what it prints; its input ends when `*input` is closed, also
+ * by the end of this program. Returns the process, or -1. */
+static int start_process(char **arguments, int *input, int *output, weft_status *status) {
+  enum { INPUT, OUTPUT, ERRORS, NUM_PIPES };
+  int pipes[NUM_PIPES][2], error = 0;
+  if (!open_pipes(pipes, NUM_PIPES)) {
     wc_fail(status, WEFT_RESOURCE_EXHAUSTED, "no pipe: %s", strerror(errno));
     return -1;
   }
-  if (pipe2(errors, O_CLOEXEC)) {
-    close(pipes[0]);
-    close(pipes[1]);
-    wc_fail(status, WEFT_RESOURCE_EXHAUSTED, "no pipe: %s", strerror(errno));
-    return -1;
-  }
-  int parent = getpid(), process = fork();
-  if (!process) become_server(arguments, pipes[1], errors[1], parent);
-  close(pipes[1]);
-  close(errors[1]);
+  int process = fork();
+  if (!process) become_server(arguments, pipes[INPUT][0], pipes[OUTPUT][1], pipes[ERRORS][1]);
+  close(pipes[INPUT][0]);
+  close(pipes[OUTPUT][1]);
+  close(pipes[ERRORS][1]);
   if (process < 0) error = errno;
-  else if (read(errors[0], &error, sizeof error) != sizeof error) error = 0;
-  close(errors[0]);
-  *output = pipes[0];
+  else if (read(pipes[ERRORS][0], &error, sizeof error) != sizeof error) error = 0;
+  close(pipes[ERRORS][0]);
+  *input = pipes[INPUT][1];
+  *output = pipes[OUTPUT][0];
   if (!error) return process;
   wc_fail(status, WEFT_NOT_FOUND, "the server '%s' cannot be started: %s", arguments[0],
           strerror(error));
   if (process > 0) waitpid(process, NULL, 0);
-  close(pipes[0]);
   return -1;
 }
 
@@ -184,12 +203,8 @@ static int start_process(char **arguments, int *output, weft_status *status) {
 static weft_code read_target(int output, char *line, int64_t deadline, weft_status *status) {
   size_t size = 0;
   for (;;) {
-    int64_t left = deadline == WC_NEVER ? -1 : deadline - wc_now();
-    struct pollfd wait = {.fd = output, .events = POLLIN};
-    int count = deadline != WC_NEVER && left <= 0 ? 0 : poll(&wait, 1, (int)left);
-    if (!count)
-      return wc_fail(status, WEFT_DEADLINE_EXCEEDED, "the server has not started in time");
-    if (count < 0 && errno == EINTR) continue;
+    weft_code code = wc_wait_for(output, POLLIN, deadline, NULL);
+    if (code) return wc_fail(status, code, "the server has not started in time");
     if (size == LINE_BYTES - 1) size = 0;
     if (read(output, line + size, 1) != 1)
       return wc_fail(status, WEFT_UNAVAILABLE, "the server ended before it listened");
@@ -209,19 +224,24 @@ weft_client *weft_client_launch_local(const weft_launch_options *options, weft_s
   char *arguments[MAX_ARGUMENTS], line[LINE_BYTES];
   weft_status local = {0};
   weft_client *client = NULL;
-  int output = -1, process = -1;
+  int input = -1, output = -1, process = -1;
   if (!options) options = &none;
   int64_t deadline = wc_deadline(options->timeout_ms, DEFAULT_TIMEOUT_MS);
   if (!collect_arguments(options, arguments, &local))
-    process = start_process(arguments, &output, &local);
+    process = start_process(arguments, &input, &output, &local);
   if (process > 0 && !read_target(output, line, deadline, &local)) {
     weft_client_options connect = {.target = line, .timeout_ms = options->timeout_ms};
     client = connect_to(&connect, deadline, &local);
   }
   if (output >= 0) close(output);
-  if (client) client->process = process;
-  else if (process > 0) stop_process(process);
-  if (!client) wc_status_copy(status, &local);
+  if (client) {
+    client->process = process;
+    client->input = input;
+  } else {
+    if (input >= 0) close(input);
+    if (process > 0) stop_process(process);
+    wc_status_copy(status, &local);
+  }
   wc_status_clear(&local);
   return client;
 }

@@ -1,4 +1,8 @@
-/* Calls over one connection: frames, a thread that reads, and threads that wait for replies. */
+/* Calls over one connection: frames, a thread that reads, and threads that wait for replies.
+ *
+ * A deadline never ends a connection, which other sessions may use. The rest of a frame that it cuts
+ * is kept, and sent before later frames; a call whose reply is late is cancelled, and its reply is
+ * dropped when it comes. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -22,7 +26,8 @@ enum {
   FLAG_INLINE = 2,
   HELLO_CALL = 1,
   CLIENT_ROLE = 1,
-  LINGER_MS = 2000
+  LINGER_MS = 2000,
+  SKIP_BYTES = 1 << 12
 };
 #define MAX_VALUES_BYTES ((uint64_t)1 << 36)
 
@@ -42,7 +47,9 @@ typedef struct wc_incoming {
   int code;
   wc_reply reply;
   bool *is_inline;
-  size_t index, filled; /* of the value that receives the next bytes */
+  size_t index, filled;    /* of the value that receives the next bytes */
+  bool is_dropped;         /* nobody waits for it, so its values have no memory */
+  uint64_t num_left_bytes; /* of a dropped reply */
 } wc_incoming;
 
 struct wc_connection {
@@ -53,7 +60,8 @@ struct wc_connection {
   wc_waiter *waiters;
   uint64_t next_number;
   bool is_sending, is_lost, is_closing;
-  weft_status why; /* the connection is lost */
+  wc_buffer backlog; /* frames, or the rest of one, to send before others */
+  weft_status why;   /* the connection is lost */
   wc_incoming *incoming; /* of the reader alone, as all below */
   uint8_t *buffer;
   size_t begin, end;
@@ -66,22 +74,12 @@ void wc_reply_free(wc_reply *reply) {
   *reply = (wc_reply){0};
 }
 
-static void put_number(uint8_t *place, uint64_t value, int size) {
-  for (int i = 0; i < size; i++) place[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get_number(const uint8_t *place, int size) {
-  uint64_t value = 0;
-  for (int i = 0; i < size; i++) value |= (uint64_t)place[i] << 8 * i;
-  return value;
-}
-
 static void put_frame(uint8_t *place, int kind, size_t size, uint64_t number) {
   memset(place, 0, FRAME_BYTES);
   place[0] = (uint8_t)kind;
   place[1] = kind == PONG;
-  put_number(place + 4, size, 4);
-  put_number(place + 8, number, 8);
+  wc_store(place + 4, size, 4);
+  wc_store(place + 8, number, 8);
 }
 
 /* ------------------------------------------------------------------------------ sending */
@@ -114,24 +112,68 @@ static weft_code begin_sending(wc_connection *connection, int64_t deadline, weft
   return code;
 }
 
-/* A message that is cut makes the connection useless. The reader may know why it ended. */
+/* Put bytes before the backlog; with the lock held. */
+static weft_code keep(wc_connection *connection, const struct iovec *buffers, int count,
+                      weft_status *status) {
+  wc_buffer kept = {0};
+  for (int i = 0; i < count; i++) wc_put(&kept, buffers[i].iov_base, buffers[i].iov_len);
+  wc_put(&kept, connection->backlog.data, connection->backlog.size);
+  wc_buffer_free(&connection->backlog);
+  connection->backlog = kept;
+  return kept.failed ? wc_no_memory(status) : WEFT_OK;
+}
+
+/* Send buffers; what the deadline cuts becomes the backlog. Other errors lose the connection. */
+static weft_code send_buffers(wc_connection *connection, struct iovec *buffers, int count,
+                              int64_t deadline, weft_status *status) {
+  weft_code code = wc_stream_send(connection->stream, buffers, count, deadline, status);
+  if (code != WEFT_DEADLINE_EXCEEDED) return code;
+  pthread_mutex_lock(&connection->lock);
+  weft_code failure = keep(connection, buffers, count, status);
+  pthread_mutex_unlock(&connection->lock);
+  return failure ? failure : code;
+}
+
+static weft_code send_backlog(wc_connection *connection, int64_t deadline, weft_status *status) {
+  weft_code code = WEFT_OK;
+  while (!code) {
+    pthread_mutex_lock(&connection->lock);
+    wc_buffer backlog = connection->backlog;
+    connection->backlog = (wc_buffer){0};
+    pthread_mutex_unlock(&connection->lock);
+    if (!backlog.size) return WEFT_OK;
+    struct iovec buffer = {backlog.data, backlog.size};
+    code = send_buffers(connection, &buffer, 1, deadline, status);
+    wc_buffer_free(&backlog);
+  }
+  return code;
+}
+
+/* Let other threads send. After an error the reader may know why the connection ended. */
 static weft_code end_sending(wc_connection *connection, weft_code code, weft_status *status) {
   int64_t deadline = wc_now() + LINGER_MS;
+  bool is_blocked = code != WEFT_OK;
   pthread_mutex_lock(&connection->lock);
+  while (connection->backlog.size && !is_blocked && !connection->is_lost) {
+    pthread_mutex_unlock(&connection->lock);
+    is_blocked = send_backlog(connection, wc_now(), NULL) != WEFT_OK;
+    pthread_mutex_lock(&connection->lock);
+  }
   connection->is_sending = false;
-  if (code == WEFT_UNAVAILABLE)
-    while (!connection->is_lost &&
+  pthread_cond_broadcast(&connection->changed);
+  if (code && code != WEFT_DEADLINE_EXCEEDED) {
+    while (code == WEFT_UNAVAILABLE && !connection->is_lost &&
            wc_wait_until(&connection->changed, &connection->lock, deadline))
       continue;
-  if (code && connection->is_lost && code != WEFT_DEADLINE_EXCEEDED)
+    if (!connection->is_lost) {
+      weft_status why = {0};
+      wc_fail(&why, code, "the connection is lost, as a message was cut: %s",
+              weft_status_message(status));
+      set_lost(connection, &why);
+      wc_status_clear(&why);
+    }
     code = lost_error(connection, status);
-  if (code) {
-    weft_status why = {0};
-    wc_fail(&why, WEFT_UNAVAILABLE, "the connection to the server is lost: a message was cut");
-    set_lost(connection, &why);
-    wc_status_clear(&why);
   }
-  pthread_cond_broadcast(&connection->changed);
   pthread_mutex_unlock(&connection->lock);
   return code;
 }
@@ -145,9 +187,9 @@ static weft_code pack(wc_buffer *head, unsigned method, const wc_buffer *meta,
   if (num_values > MAX_VALUES)
     return wc_fail(status, WEFT_INVALID_ARGUMENT, "a call has at most %d values, got %zu",
                    MAX_VALUES, num_values);
-  put_number(fixed, method, 2);
-  put_number(fixed + 2, num_values, 2);
-  put_number(fixed + 4, meta->size, 4);
+  wc_store(fixed, method, 2);
+  wc_store(fixed + 2, num_values, 2);
+  wc_store(fixed + 4, meta->size, 4);
   wc_put(head, fixed, 8);
   wc_put(head, meta->data, meta->size);
   for (size_t i = 0; i < num_values; i++) {
@@ -163,10 +205,10 @@ static weft_code pack(wc_buffer *head, unsigned method, const wc_buffer *meta,
     fixed[0] = (uint8_t)value->dtype;
     fixed[1] = (uint8_t)value->rank;
     fixed[2] = is_inline ? FLAG_INLINE : 0;
-    put_number(fixed + 8, value->size_bytes, 8);
+    wc_store(fixed + 8, value->size_bytes, 8);
     wc_put(head, fixed, 16);
     for (int j = 0; j < value->rank; j++) {
-      put_number(fixed, (uint64_t)value->dims[j], 8);
+      wc_store(fixed, (uint64_t)value->dims[j], 8);
       wc_put(head, fixed, 8);
     }
   }
@@ -183,30 +225,33 @@ static weft_code pack(wc_buffer *head, unsigned method, const wc_buffer *meta,
   return WEFT_OK;
 }
 
+static weft_code send_frame(wc_connection *connection, int kind, uint64_t number,
+                            const void *payload, size_t size, int64_t deadline,
+                            weft_status *status) {
+  uint8_t frame[FRAME_BYTES];
+  weft_code code = send_backlog(connection, deadline, status);
+  if (code) return code;
+  put_frame(frame, kind, size, number);
+  struct iovec buffers[] = {{frame, FRAME_BYTES}, {(void *)(uintptr_t)payload, size}};
+  return send_buffers(connection, buffers, 2, deadline, status);
+}
+
 static weft_code send_value(wc_connection *connection, uint64_t number, const weft_tensor *value,
                             int64_t deadline, weft_status *status) {
   weft_code code = WEFT_OK;
-  for (size_t offset = 0; !code && offset < value->size_bytes;) {
-    uint8_t frame[FRAME_BYTES];
+  for (size_t offset = 0; !code && offset < value->size_bytes; offset += CHUNK_BYTES) {
     size_t left = value->size_bytes - offset, size = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-    put_frame(frame, DATA, size, number);
-    struct iovec buffers[] = {{frame, FRAME_BYTES}, {value->data + offset, size}};
-    code = wc_stream_send(connection->stream, buffers, 2, deadline, status);
-    offset += size;
+    code = send_frame(connection, DATA, number, value->data + offset, size, deadline, status);
   }
   return code;
 }
 
-static weft_code send_call(wc_connection *connection, uint64_t number, const wc_buffer *head,
-                           weft_tensor *const *values, size_t num_values, int64_t deadline,
-                           weft_status *status) {
-  uint8_t frame[FRAME_BYTES];
-  weft_code code = begin_sending(connection, deadline, status);
-  if (code) return code;
-  put_frame(frame, HEAD, head->size, number);
-  struct iovec buffers[] = {{frame, FRAME_BYTES}, {head->data, head->size}};
-  code = wc_stream_send(connection->stream, buffers, 2, deadline, status);
+static weft_code send_message(wc_connection *connection, uint64_t number, const wc_buffer *head,
+                              weft_tensor *const *values, size_t num_values, int64_t deadline,
+                              weft_status *status) {
   size_t left = MAX_INLINE_BYTES;
+  weft_code code =
+      send_frame(connection, HEAD, number, head->data, head->size, deadline, status);
   for (size_t i = 0; !code && i < num_values; i++) {
     bool is_inline = values[i]->size_bytes <= INLINE_BYTES && values[i]->size_bytes <= left;
     if (is_inline)
@@ -214,27 +259,38 @@ static weft_code send_call(wc_connection *connection, uint64_t number, const wc_
     else
       code = send_value(connection, number, values[i], deadline, status);
   }
-  return end_sending(connection, code, status);
+  return code;
 }
 
-/* Send a frame without payload, unless another thread sends, which is a sign of life as well. */
-static void send_small(wc_connection *connection, int kind, uint64_t number, int64_t deadline) {
-  weft_status status = {0};
+/* Queue a frame without payload, and send it if the connection accepts it now. */
+static void send_small(wc_connection *connection, int kind, uint64_t number) {
   uint8_t frame[FRAME_BYTES];
+  put_frame(frame, kind, 0, number);
   pthread_mutex_lock(&connection->lock);
+  wc_put(&connection->backlog, frame, sizeof frame);
   bool is_free = !connection->is_sending && !connection->is_lost;
   if (is_free) connection->is_sending = true;
   pthread_mutex_unlock(&connection->lock);
-  if (!is_free) return;
-  put_frame(frame, kind, 0, number);
-  struct iovec buffer = {frame, FRAME_BYTES};
-  weft_code code = wc_stream_send(connection->stream, &buffer, 1, deadline, &status);
-  pthread_mutex_lock(&connection->lock);
-  connection->is_sending = false;
-  if (code) set_lost(connection, &status);
-  pthread_cond_broadcast(&connection->changed);
-  pthread_mutex_unlock(&connection->lock);
-  wc_status_clear(&status);
+  if (is_free) end_sending(connection, WEFT_OK, NULL);
+}
+
+static weft_code send_call(wc_connection *connection, uint64_t number, const wc_buffer *head,
+                           weft_tensor *const *values, size_t num_values, int64_t deadline,
+                           weft_status *status) {
+  weft_code code = begin_sending(connection, deadline, status);
+  if (code) return code;
+  code = send_backlog(connection, deadline, status);
+  if (!code) {
+    code = send_message(connection, number, head, values, num_values, deadline, status);
+    if (code == WEFT_DEADLINE_EXCEEDED) { /* the server has a part of the message */
+      uint8_t frame[FRAME_BYTES];
+      put_frame(frame, CANCEL, 0, number);
+      pthread_mutex_lock(&connection->lock);
+      wc_put(&connection->backlog, frame, sizeof frame);
+      pthread_mutex_unlock(&connection->lock);
+    }
+  }
+  return end_sending(connection, code, status);
 }
 
 /* ---------------------------------------------------------------------------- receiving */
@@ -270,18 +326,29 @@ static weft_code receive(wc_connection *connection, void *data, size_t size, wef
   return WEFT_OK;
 }
 
+/* Read bytes that nobody needs. */
+static weft_code skip(wc_connection *connection, size_t size, weft_status *status) {
+  uint8_t bytes[SKIP_BYTES];
+  weft_code code = WEFT_OK;
+  for (size_t count; !code && size; size -= count) {
+    count = size < sizeof bytes ? size : sizeof bytes;
+    code = receive(connection, bytes, count, status);
+  }
+  return code;
+}
+
 /* Parse the description of a value at `*place`. */
 static weft_code read_value(wc_incoming *incoming, size_t index, const uint8_t *head, size_t size,
                             size_t *place, uint64_t *total, weft_status *status) {
   if (size - *place < 16) return damaged(status, "the description of a value is cut");
   const uint8_t *at = head + *place;
   int rank = at[1], flags = at[2];
-  uint64_t bytes = get_number(at + 8, 8);
+  uint64_t bytes = wc_load(at + 8, 8);
   *place += 16;
   if (rank > WEFT_MAX_RANK || size - *place < 8 * (size_t)rank)
     return damaged(status, "the shape of a value is cut");
   int64_t dims[WEFT_MAX_RANK];
-  for (int i = 0; i < rank; i++) dims[i] = (int64_t)get_number(at + 16 + 8 * i, 8);
+  for (int i = 0; i < rank; i++) dims[i] = (int64_t)wc_load(at + 16 + 8 * i, 8);
   *place += 8 * (size_t)rank;
   if (flags & FLAG_DEAD) return WEFT_OK;
   *total += bytes;
@@ -289,6 +356,10 @@ static weft_code read_value(wc_incoming *incoming, size_t index, const uint8_t *
     return wc_fail(status, WEFT_RESOURCE_EXHAUSTED, "a reply has values of more than %llu bytes",
                    (unsigned long long)MAX_VALUES_BYTES);
   incoming->is_inline[index] = flags & FLAG_INLINE;
+  if (incoming->is_dropped) {
+    if (!(flags & FLAG_INLINE)) incoming->num_left_bytes += bytes;
+    return WEFT_OK;
+  }
   incoming->reply.values[index] =
       wc_tensor_with_size((weft_dtype)at[0], dims, rank, bytes, status);
   return incoming->reply.values[index] ? WEFT_OK : WEFT_DATA_LOSS;
@@ -296,9 +367,9 @@ static weft_code read_value(wc_incoming *incoming, size_t index, const uint8_t *
 
 static weft_code read_head(wc_incoming *incoming, const uint8_t *head, size_t size,
                            weft_status *status) {
-  size_t count = get_number(head + 2, 2), meta_size = get_number(head + 4, 4), place = 8;
+  size_t count = wc_load(head + 2, 2), meta_size = wc_load(head + 4, 4), place = 8;
   uint64_t total = 0;
-  incoming->code = (int)get_number(head, 2);
+  incoming->code = (int)wc_load(head, 2);
   if (meta_size > size - place) return damaged(status, "the meta of a reply is cut");
   incoming->reply.meta = malloc(meta_size ? meta_size : 1);
   incoming->reply.values = calloc(count ? count : 1, sizeof *incoming->reply.values);
@@ -319,10 +390,11 @@ static weft_code read_head(wc_incoming *incoming, const uint8_t *head, size_t si
     memcpy(value->data, head + place, value->size_bytes);
     place += value->size_bytes;
   }
+  if (incoming->is_dropped) return WEFT_OK; /* with the values in the head */
   return place == size ? WEFT_OK : damaged(status, "a head has more bytes than its values");
 }
 
-/* The value that receives the next bytes; NULL if the reply is complete. */
+/* The value that receives the next bytes; NULL if there is none. */
 static weft_tensor *target_of(wc_incoming *incoming) {
   for (; incoming->index < incoming->reply.num_values; incoming->index++, incoming->filled = 0) {
     weft_tensor *value = incoming->reply.values[incoming->index];
@@ -330,6 +402,10 @@ static weft_tensor *target_of(wc_incoming *incoming) {
     if (is_outside && incoming->filled < value->size_bytes) return value;
   }
   return NULL;
+}
+
+static bool is_complete(wc_incoming *incoming) {
+  return incoming->is_dropped ? !incoming->num_left_bytes : !target_of(incoming);
 }
 
 static void free_incoming(wc_incoming *incoming) {
@@ -370,15 +446,29 @@ static wc_incoming **find_incoming(wc_connection *connection, uint64_t number) {
   return link;
 }
 
+/* Return true if a thread waits for the reply to a call. */
+static bool is_awaited(wc_connection *connection, uint64_t number, bool *was_made) {
+  bool is_found = false;
+  pthread_mutex_lock(&connection->lock);
+  *was_made = number && number < connection->next_number;
+  for (wc_waiter *waiter = connection->waiters; waiter && !is_found; waiter = waiter->next)
+    is_found = waiter->number == number;
+  pthread_mutex_unlock(&connection->lock);
+  return is_found;
+}
+
 static weft_code receive_head(wc_connection *connection, size_t size, uint64_t number,
                               weft_status *status) {
   if (size < 8 || size > MAX_HEAD_BYTES) return damaged(status, "a head of an invalid size");
   if (*find_incoming(connection, number)) return damaged(status, "two replies to one call");
+  bool was_made, is_dropped = !is_awaited(connection, number, &was_made);
+  if (!was_made) return damaged(status, "a reply to a call that was not made");
   uint8_t *head = malloc(size);
   wc_incoming *incoming = calloc(1, sizeof *incoming);
   weft_code code = head && incoming ? receive(connection, head, size, status) : wc_no_memory(status);
   if (!code) {
     incoming->number = number;
+    incoming->is_dropped = is_dropped;
     code = read_head(incoming, head, size, status);
   }
   free(head);
@@ -386,7 +476,7 @@ static weft_code receive_head(wc_connection *connection, size_t size, uint64_t n
     if (incoming) free_incoming(incoming);
     return code;
   }
-  if (!target_of(incoming)) return deliver(connection, incoming, status);
+  if (is_complete(incoming)) return deliver(connection, incoming, status);
   incoming->next = connection->incoming;
   connection->incoming = incoming;
   return WEFT_OK;
@@ -396,6 +486,13 @@ static weft_code receive_data(wc_connection *connection, size_t size, uint64_t n
                               weft_status *status) {
   wc_incoming **link = find_incoming(connection, number), *incoming = *link;
   if (!incoming || !size || size > CHUNK_BYTES) return damaged(status, "data out of place");
+  if (incoming->is_dropped) {
+    if (size > incoming->num_left_bytes) return damaged(status, "more data than a reply has");
+    incoming->num_left_bytes -= size;
+    weft_code code = skip(connection, size, status);
+    if (code) return code;
+    size = 0;
+  }
   while (size) {
     weft_tensor *value = target_of(incoming);
     if (!value) return damaged(status, "more data than a reply has");
@@ -405,7 +502,7 @@ static weft_code receive_data(wc_connection *connection, size_t size, uint64_t n
     incoming->filled += count;
     size -= count;
   }
-  if (target_of(incoming)) return WEFT_OK;
+  if (!is_complete(incoming)) return WEFT_OK;
   *link = incoming->next;
   return deliver(connection, incoming, status);
 }
@@ -414,12 +511,12 @@ static weft_code receive_frame(wc_connection *connection, weft_status *status) {
   uint8_t frame[FRAME_BYTES];
   weft_code code = receive(connection, frame, sizeof frame, status);
   if (code) return code;
-  size_t size = get_number(frame + 4, 4);
-  uint64_t number = get_number(frame + 8, 8);
+  size_t size = wc_load(frame + 4, 4);
+  uint64_t number = wc_load(frame + 8, 8);
   if (frame[0] == HEAD && frame[1] == 1) return receive_head(connection, size, number, status);
   if (frame[0] == DATA && frame[1] == 1) return receive_data(connection, size, number, status);
   if (frame[0] == PING && !size)
-    send_small(connection, PONG, number, wc_now() + LINGER_MS);
+    send_small(connection, PONG, number);
   else if (size || (frame[0] != PONG && frame[0] != CANCEL))
     return damaged(status, "a frame of an unknown kind");
   return WEFT_OK;
@@ -470,7 +567,7 @@ static weft_code wait_for_reply(wc_connection *connection, wc_waiter *waiter, in
                                          "the server did not answer before the deadline");
   }
   pthread_mutex_unlock(&connection->lock);
-  if (code == WEFT_DEADLINE_EXCEEDED) send_small(connection, CANCEL, waiter->number, wc_now());
+  if (code == WEFT_DEADLINE_EXCEEDED) send_small(connection, CANCEL, waiter->number);
   return code;
 }
 
@@ -509,9 +606,9 @@ static weft_code greet(wc_connection *connection, const wc_credentials *credenti
   uint8_t fixed[24] = {0};
   wc_buffer hello = {0};
   wc_reply reply = {0};
-  put_number(fixed, WC_PROTOCOL_VERSION, 8);
+  wc_store(fixed, WC_PROTOCOL_VERSION, 8);
   fixed[16] = CLIENT_ROLE; /* the incarnation before it is 0: any */
-  put_number(fixed + 18, credentials->token_size, 2);
+  wc_store(fixed + 18, credentials->token_size, 2);
   wc_put(&hello, fixed, sizeof fixed);
   wc_put(&hello, credentials->token, credentials->token_size);
   weft_code code = wc_call(connection, WC_HELLO, &hello, NULL, 0, deadline, &reply, status);
@@ -527,6 +624,7 @@ static void destroy(wc_connection *connection) {
     connection->incoming = next;
   }
   wc_stream_free(connection->stream);
+  wc_buffer_free(&connection->backlog);
   wc_status_clear(&connection->why);
   pthread_cond_destroy(&connection->changed);
   pthread_mutex_destroy(&connection->lock);

@@ -1,72 +1,21 @@
-/* Calls about the graph of a session: gradients, shapes and functions. */
+/* Calls about the graph of a session: shapes and functions. */
 #include "internal.h"
 #include "session.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static weft_code bad_reply(weft_status *status) {
-  return wc_fail(status, WEFT_DATA_LOSS, "the reply of the server cannot be read");
-}
-
-weft_names *weft_session_gradients(weft_session *session, const char *const *ys, size_t num_ys,
-                                   const char *const *xs, size_t num_xs,
-                                   const char *const *grad_ys, weft_names **indices,
-                                   int64_t timeout_ms, weft_status *status) {
-  int64_t deadline = wc_session_deadline(session, timeout_ms);
-  wc_reply reply = {0};
-  wc_table table;
-  weft_names *gradients = NULL;
-  if (indices) *indices = NULL;
-  if (wc_session_extend(session, deadline, status)) return NULL;
-  const char *scope = weft_graph_unique_name(wc_session_graph(session), "gradients");
-  char **y_names = wc_with_ports(ys, num_ys), **x_names = wc_with_ports(xs, num_xs);
-  char **grad_names = wc_with_ports(grad_ys, grad_ys ? num_ys : 0);
-  weft_code code = WEFT_RESOURCE_EXHAUSTED;
-  if (scope && y_names && x_names && grad_names) {
-    const wc_field fields[] = {
-        wc_number_field(wc_session_number(session)),
-        wc_texts_field((const char *const *)y_names, num_ys),
-        wc_texts_field((const char *const *)x_names, num_xs),
-        wc_texts_field((const char *const *)grad_names, grad_ys ? num_ys : 0),
-        {.kind = WC_TEXT, .data = scope, .size = strlen(scope)},
-        {.kind = WC_FLAG, .number = !indices},
-        {.kind = WC_FLAG},
-        wc_number_field(wc_milliseconds_until(deadline))};
-    code = wc_session_call(session, WC_DIFFERENTIATE, fields, 8, deadline, &reply, status);
-  } else {
-    wc_no_memory(status);
-  }
-  if (!code && wc_read_table(&table, reply.meta, reply.meta_size)) {
-    gradients = wc_read_names(&table, 0);
-    if (indices) *indices = wc_read_names(&table, 1);
-  }
-  bool is_complete = gradients && gradients->count == num_xs &&
-                     (!indices || (*indices && (*indices)->count == num_xs));
-  if (!code && !is_complete) {
-    weft_names_free(gradients);
-    gradients = NULL;
-    if (indices) weft_names_free(*indices);
-    if (indices) *indices = NULL;
-    bad_reply(status);
-  }
-  wc_reply_free(&reply);
-  wc_free_ports(y_names, num_ys);
-  wc_free_ports(x_names, num_xs);
-  wc_free_ports(grad_names, grad_ys ? num_ys : 0);
-  return gradients;
-}
-
 /* Send a request with names, after extending the graph. */
 static weft_code ask(weft_session *session, unsigned method, const char *const *names,
                      size_t count, int64_t timeout_ms, wc_reply *reply, weft_status *status) {
   int64_t deadline = wc_session_deadline(session, timeout_ms);
+  if (!wc_has_names(names, count)) return wc_null_argument(status);
   weft_code code = wc_session_extend(session, deadline, status);
   if (code) return code;
   const wc_field fields[] = {wc_number_field(wc_session_number(session)),
                              wc_texts_field(names, count),
                              wc_number_field(wc_milliseconds_until(deadline))};
-  return wc_session_call(session, method, fields, 3, deadline, reply, status);
+  return wc_session_call(session, method, fields, 3, NULL, 0, deadline, reply, status);
 }
 
 static bool has_vector(const wc_reply *reply, size_t index, weft_dtype dtype, int64_t least) {
@@ -77,11 +26,12 @@ static bool has_vector(const wc_reply *reply, size_t index, weft_dtype dtype, in
 weft_code weft_session_shape(weft_session *session, const char *output, weft_dtype *dtype,
                              int *rank, int64_t *dims, int64_t timeout_ms, weft_status *status) {
   wc_reply reply = {0};
+  if (!output) return wc_null_argument(status);
   char **names = wc_with_ports(&output, 1);
   weft_code code = names ? ask(session, WC_SHAPES, (const char *const *)names, 1, timeout_ms,
                                &reply, status)
                          : wc_no_memory(status);
-  wc_free_ports(names, 1);
+  wc_free_texts(names, 1);
   if (!code) {
     int32_t type = 0, count = -2;
     bool is_valid = has_vector(&reply, 0, WEFT_INT32, 1) && has_vector(&reply, 1, WEFT_INT32, 1) &&
@@ -91,11 +41,11 @@ weft_code weft_session_shape(weft_session *session, const char *output, weft_dty
       memcpy(&count, reply.values[1]->data, sizeof count);
     }
     if (count < -1 || count > WEFT_MAX_RANK || (count > 0 && !has_vector(&reply, 2, WEFT_INT64, count))) {
-      code = bad_reply(status);
+      code = wc_bad_reply(status);
     } else {
-      *dtype = (weft_dtype)type;
-      *rank = count;
-      if (count > 0) memcpy(dims, reply.values[2]->data, (size_t)count * sizeof *dims);
+      if (dtype) *dtype = (weft_dtype)type;
+      if (rank) *rank = count;
+      if (dims && count > 0) memcpy(dims, reply.values[2]->data, (size_t)count * sizeof *dims);
     }
   }
   wc_reply_free(&reply);
@@ -109,7 +59,7 @@ weft_names *weft_session_functions(weft_session *session, int64_t timeout_ms,
   weft_names *names = NULL;
   if (!ask(session, WC_FUNCTIONS, NULL, 0, timeout_ms, &reply, status)) {
     if (wc_read_table(&table, reply.meta, reply.meta_size)) names = wc_read_names(&table, 1);
-    if (!names) bad_reply(status);
+    if (!names) wc_bad_reply(status);
   }
   wc_reply_free(&reply);
   return names;
@@ -125,7 +75,7 @@ weft_tensor *weft_session_function_defs(weft_session *session, const char *const
   }
   if (!ask(session, WC_FUNCTIONS, names, count, timeout_ms, &reply, status)) {
     if (has_vector(&reply, 0, WEFT_UINT8, 0)) definitions = weft_tensor_retain(reply.values[0]);
-    if (!definitions) bad_reply(status);
+    if (!definitions) wc_bad_reply(status);
   }
   wc_reply_free(&reply);
   return definitions;

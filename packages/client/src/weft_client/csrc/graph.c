@@ -1,11 +1,13 @@
-/* Graphs: the names of nodes, and the GraphDefs that sessions send. */
+/* Graphs: the parts that sessions send, and the names in them. */
 #include "internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAPH_NODE = 1, GRAPH_VERSIONS = 4, VERSIONS_PRODUCER = 1, GRAPH_DEF_VERSION = 134 };
+/* Numbers of protobuf fields. */
+enum { GRAPH_NODE = 1, GRAPH_LIBRARY = 2, GRAPH_VERSIONS = 4, NODE_NAME = 1 };
+enum { LIBRARY_FUNCTION = 1, FUNCTION_SIGNATURE = 1, SIGNATURE_NAME = 1, VERSIONS_PRODUCER = 1 };
+enum { GRAPH_DEF_VERSION = 134 };
 
 weft_graph *weft_graph_new(void) {
   weft_graph *graph = calloc(1, sizeof *graph);
@@ -13,103 +15,74 @@ weft_graph *weft_graph_new(void) {
   return graph;
 }
 
-static void free_texts(char **texts, size_t count) {
+char **wc_copy_texts(const char *const *texts, size_t count) {
+  char **copies = calloc(count + 1, sizeof *copies);
+  for (size_t i = 0; copies && i < count; i++) {
+    copies[i] = wc_copy_string(texts[i], strlen(texts[i]));
+    if (copies[i]) continue;
+    wc_free_texts(copies, count);
+    return NULL;
+  }
+  return copies;
+}
+
+void wc_free_texts(char **texts, size_t count) {
   for (size_t i = 0; texts && i < count; i++) free(texts[i]);
   free(texts);
 }
 
-static void free_part(wc_part *part) {
+void wc_part_clear(wc_part *part) {
   wc_buffer_free(&part->graph_def);
-  free_texts(part->constants, part->num_constants);
-  free_texts(part->devices, part->num_constants);
+  wc_free_texts(part->constants, part->num_constants);
+  wc_free_texts(part->devices, part->num_constants);
   for (size_t i = 0; i < part->num_constants; i++) weft_tensor_free(part->values[i]);
   free(part->values);
   free(part->name);
-  free_texts(part->inputs, part->num_inputs);
-  free_texts(part->outputs, part->num_outputs);
-  free_texts(part->results, part->num_results);
-  free(part);
+  wc_free_texts(part->inputs, part->num_inputs);
+  wc_free_texts(part->outputs, part->num_outputs);
+  wc_free_texts(part->results, part->num_results);
+  weft_names_free(part->gradients);
+  weft_names_free(part->indices);
+  *part = (wc_part){0};
 }
 
 void weft_graph_free(weft_graph *graph) {
   if (!graph) return;
-  for (size_t i = 0; i < graph->num_parts; i++)
-    free_part(graph->parts[i]);
+  for (size_t i = 0; i < graph->num_parts; i++) {
+    wc_part_clear(graph->parts[i]);
+    free(graph->parts[i]);
+  }
   free(graph->parts);
-  for (size_t i = 0; i < graph->names_capacity; i++) free(graph->names[i].text);
-  free(graph->names);
+  wc_name_set_free(&graph->names);
+  wc_name_set_free(&graph->functions);
   pthread_mutex_destroy(&graph->lock);
   free(graph);
 }
 
-/* -------------------------------------------------------------------------------- names */
-
-static size_t hash(const char *text) { /* FNV-1a */
-  uint64_t value = 14695981039346656037u;
-  for (; *text; text++) value = (value ^ (uint8_t)*text) * 1099511628211u;
-  return (size_t)value;
-}
-
-static wc_name *slot_of(wc_name *table, size_t capacity, const char *name) {
-  size_t index = hash(name) & (capacity - 1);
-  while (table[index].text && strcmp(table[index].text, name)) index = (index + 1) & (capacity - 1);
-  return &table[index];
-}
-
-static bool grow_names(weft_graph *graph) {
-  size_t capacity = graph->names_capacity ? 2 * graph->names_capacity : 64;
-  wc_name *table = calloc(capacity, sizeof *table);
-  if (!table) return false;
-  for (size_t i = 0; i < graph->names_capacity; i++)
-    if (graph->names[i].text)
-      *slot_of(table, capacity, graph->names[i].text) = graph->names[i];
-  free(graph->names);
-  graph->names = table;
-  graph->names_capacity = capacity;
-  return true;
-}
-
-/* Add a name; returns the graph's copy, or NULL if it is taken or there is no memory. */
-static const char *add_name(weft_graph *graph, const char *name, bool *is_taken) {
-  *is_taken = false;
-  if (2 * (graph->num_names + 1) > graph->names_capacity && !grow_names(graph)) return NULL;
-  wc_name *slot = slot_of(graph->names, graph->names_capacity, name);
-  *is_taken = slot->text != NULL;
-  if (*is_taken) return NULL;
-  slot->text = wc_copy_string(name, strlen(name));
-  slot->next = 1;
-  graph->num_names += slot->text != NULL;
-  return slot->text;
-}
-
-/* The number of the next suffix to try for a name that is taken. */
-static uint64_t next_suffix(weft_graph *graph, const char *name) {
-  return slot_of(graph->names, graph->names_capacity, name)->next++;
-}
-
-static const char *unique_name(weft_graph *graph, const char *name) {
-  bool is_taken;
-  const char *result = add_name(graph, name, &is_taken);
-  size_t size = strlen(name) + 24;
-  char *candidate = is_taken ? malloc(size) : NULL;
-  while (candidate && is_taken) {
-    unsigned long long number = next_suffix(graph, name);
-    snprintf(candidate, size, "%s_%llu", name, number);
-    result = add_name(graph, candidate, &is_taken);
-  }
-  free(candidate);
-  return result;
-}
-
 const char *weft_graph_unique_name(weft_graph *graph, const char *name) {
   pthread_mutex_lock(&graph->lock);
-  const char *result = unique_name(graph, name);
+  const char *result = wc_name_set_add_unique(&graph->names, name);
   pthread_mutex_unlock(&graph->lock);
   return result;
 }
 
+bool wc_graph_reserve(weft_graph *graph, const weft_tensor *names) {
+  bool is_complete = true, is_taken;
+  pthread_mutex_lock(&graph->lock);
+  for (int64_t i = 0; is_complete && i < names->num_elements; i++) {
+    size_t size;
+    const char *text = weft_tensor_string(names, i, &size);
+    char *name = wc_copy_string(text, size);
+    is_complete = name && (wc_name_set_add(&graph->names, name, &is_taken) || is_taken);
+    free(name);
+  }
+  pthread_mutex_unlock(&graph->lock);
+  return is_complete;
+}
+
 /* -------------------------------------------------------------------------------- parts */
 
+/* With the lock held. */
 static wc_part *add_part(weft_graph *graph, int kind) {
   if (graph->num_parts == graph->parts_capacity) {
     size_t capacity = graph->parts_capacity ? 2 * graph->parts_capacity : 8;
@@ -136,6 +109,18 @@ static wc_part *current_part(weft_graph *graph) {
   return part;
 }
 
+wc_part *wc_graph_add_part(weft_graph *graph, wc_part *part) {
+  pthread_mutex_lock(&graph->lock);
+  wc_part *added = add_part(graph, part->kind);
+  if (added) {
+    *added = *part;
+    added->is_sealed = true;
+    *part = (wc_part){0};
+  }
+  pthread_mutex_unlock(&graph->lock);
+  return added;
+}
+
 size_t wc_graph_seal(weft_graph *graph) {
   pthread_mutex_lock(&graph->lock);
   size_t count = graph->num_parts;
@@ -153,10 +138,9 @@ wc_part *wc_graph_part(weft_graph *graph, size_t index) {
 
 const char *wc_graph_add(weft_graph *graph, const char *name, const char *op,
                          const wc_buffer *definition, weft_status *status) {
-  enum { NODE_NAME = 1 };
   pthread_mutex_lock(&graph->lock);
   wc_part *part = current_part(graph);
-  const char *result = part ? unique_name(graph, name ? name : op) : NULL;
+  const char *result = part ? wc_name_set_add_unique(&graph->names, name ? name : op) : NULL;
   if (result) {
     wc_buffer node = {0};
     wc_put_text(&node, NODE_NAME, result);
@@ -207,7 +191,7 @@ const char *weft_graph_constant(weft_graph *graph, const char *name, weft_tensor
   }
   pthread_mutex_lock(&graph->lock);
   wc_part *part = current_part(graph);
-  const char *result = part ? unique_name(graph, name ? name : "Const") : NULL;
+  const char *result = part ? wc_name_set_add_unique(&graph->names, name ? name : "Const") : NULL;
   if (result && !add_constant(part, result, value, device)) result = NULL;
   pthread_mutex_unlock(&graph->lock);
   if (!result) wc_no_memory(status);
@@ -215,17 +199,6 @@ const char *weft_graph_constant(weft_graph *graph, const char *name, weft_tensor
 }
 
 /* ---------------------------------------------------------------------------- functions */
-
-static char **copy_texts(const char *const *texts, size_t count) {
-  char **copies = calloc(count + 1, sizeof *copies);
-  for (size_t i = 0; copies && i < count; i++) {
-    copies[i] = wc_copy_string(texts[i], strlen(texts[i]));
-    if (copies[i]) continue;
-    free_texts(copies, count);
-    return NULL;
-  }
-  return copies;
-}
 
 static bool copy_body(wc_part *part, weft_graph *body) {
   bool is_copied = true;
@@ -238,54 +211,163 @@ static bool copy_body(wc_part *part, weft_graph *body) {
   return is_copied && !part->graph_def.failed;
 }
 
-static bool has_nested_functions(const weft_graph *body) {
+/* Return true if a graph has parts that are not nodes. */
+static bool has_other_parts(const weft_graph *body) {
   for (size_t i = 0; i < body->num_parts; i++)
-    if (body->parts[i]->kind == WC_FUNCTION) return true;
+    if (body->parts[i]->kind == WC_FUNCTION || body->parts[i]->kind == WC_GRADIENTS) return true;
   return false;
+}
+
+static weft_code already_exists(weft_status *status, const char *kind, const char *name) {
+  wc_fail(status, WEFT_ALREADY_EXISTS,
+          "the graph already has a %s named '%s'; names that differ only in case are equal", kind,
+          name);
+  if (status) status->node = wc_copy_string(name, strlen(name));
+  return WEFT_ALREADY_EXISTS;
+}
+
+static bool fill_function(wc_part *part, const char *name, weft_graph *body,
+                          const char *const *inputs, size_t num_inputs,
+                          const char *const *outputs, size_t num_outputs,
+                          const char *const *results) {
+  *part = (wc_part){.kind = WC_FUNCTION};
+  part->name = wc_copy_string(name, strlen(name));
+  part->inputs = wc_copy_texts(inputs, num_inputs);
+  part->num_inputs = part->inputs ? num_inputs : 0;
+  part->outputs = wc_copy_texts(outputs, num_outputs);
+  part->num_outputs = part->outputs ? num_outputs : 0;
+  part->results = results ? wc_copy_texts(results, num_outputs) : NULL;
+  part->num_results = part->results ? num_outputs : 0;
+  bool is_complete = part->name && part->inputs && part->outputs && (part->results || !results);
+  pthread_mutex_lock(&body->lock);
+  is_complete = is_complete && copy_body(part, body);
+  pthread_mutex_unlock(&body->lock);
+  return is_complete;
 }
 
 weft_code weft_graph_function(weft_graph *graph, const char *name, weft_graph *body,
                               const char *const *inputs, size_t num_inputs,
                               const char *const *outputs, size_t num_outputs,
                               const char *const *results, weft_status *status) {
-  if (has_nested_functions(body))
+  bool is_taken;
+  wc_part part;
+  if (has_other_parts(body))
     return wc_fail(status, WEFT_INVALID_ARGUMENT,
-                   "the body of the function '%s' defines functions: define them in the graph",
+                   "the body of the function '%s' defines functions or has gradients that a "
+                   "session added: define functions in the graph",
                    name);
-  wc_part part = {.kind = WC_FUNCTION};
-  part.name = wc_copy_string(name, strlen(name));
-  part.inputs = copy_texts(inputs, num_inputs);
-  part.num_inputs = part.inputs ? num_inputs : 0;
-  part.outputs = copy_texts(outputs, num_outputs);
-  part.num_outputs = part.outputs ? num_outputs : 0;
-  part.results = results ? copy_texts(results, num_outputs) : NULL;
-  part.num_results = part.results ? num_outputs : 0;
-  bool is_complete = part.name && part.inputs && part.outputs && (part.results || !results);
-  pthread_mutex_lock(&body->lock);
-  is_complete = is_complete && copy_body(&part, body);
-  pthread_mutex_unlock(&body->lock);
-  pthread_mutex_lock(&graph->lock);
-  wc_part *added = is_complete ? add_part(graph, WC_FUNCTION) : NULL;
-  if (added) *added = part;
-  pthread_mutex_unlock(&graph->lock);
-  if (added) return WEFT_OK;
-  wc_part *lost = malloc(sizeof *lost);
-  if (lost) {
-    *lost = part;
-    free_part(lost);
+  if (!fill_function(&part, name, body, inputs, num_inputs, outputs, num_outputs, results)) {
+    wc_part_clear(&part);
+    return wc_no_memory(status);
   }
-  return wc_no_memory(status);
+  pthread_mutex_lock(&graph->lock);
+  bool is_named = wc_name_set_add(&graph->functions, name, &is_taken) != NULL;
+  pthread_mutex_unlock(&graph->lock);
+  weft_code code = WEFT_OK;
+  if (is_taken)
+    code = already_exists(status, "function", name);
+  else if (!is_named || !wc_graph_add_part(graph, &part))
+    code = wc_no_memory(status);
+  wc_part_clear(&part);
+  return code;
+}
+
+/* ------------------------------------------------------------------------------ imports */
+
+static weft_code not_a_graph_def(weft_status *status) {
+  return wc_fail(status, WEFT_DATA_LOSS, "the bytes are not a serialized GraphDef");
+}
+
+/* Find the field that has a number and bytes; its name if it is found. */
+static bool find_bytes(const wc_message_field *message, unsigned number, wc_message_field *found) {
+  const uint8_t *data = message->data;
+  size_t size = message->size;
+  while (wc_next_field(&data, &size, found))
+    if (found->number == number && found->has_bytes) return true;
+  return false;
+}
+
+/* Add the name in the field `number` of a message to a set. */
+static weft_code collect_name(wc_name_set *set, const wc_message_field *message, unsigned number,
+                              weft_status *status) {
+  wc_message_field field;
+  bool is_taken;
+  if (!find_bytes(message, number, &field)) return not_a_graph_def(status);
+  char *name = wc_copy_string((const char *)field.data, field.size);
+  weft_code code = WEFT_OK;
+  if (!name || (!wc_name_set_add(set, name, &is_taken) && !is_taken))
+    code = wc_no_memory(status);
+  else if (is_taken)
+    code = wc_fail(status, WEFT_INVALID_ARGUMENT, "the name '%s' is not unique in the GraphDef",
+                   name);
+  free(name);
+  return code;
+}
+
+static weft_code collect_functions(wc_name_set *set, const wc_message_field *library,
+                                   weft_status *status) {
+  const uint8_t *data = library->data;
+  size_t size = library->size;
+  wc_message_field field, signature;
+  weft_code code = WEFT_OK;
+  while (!code && wc_next_field(&data, &size, &field)) {
+    if (field.number != LIBRARY_FUNCTION || !field.has_bytes) continue;
+    code = find_bytes(&field, FUNCTION_SIGNATURE, &signature)
+               ? collect_name(set, &signature, SIGNATURE_NAME, status)
+               : not_a_graph_def(status);
+  }
+  return code || data ? code : not_a_graph_def(status);
+}
+
+/* Collect the names of the nodes and functions of a GraphDef. */
+static weft_code collect_names(const void *graph_def, size_t size, wc_name_set *nodes,
+                               wc_name_set *functions, weft_status *status) {
+  const uint8_t *data = graph_def;
+  wc_message_field field;
+  weft_code code = WEFT_OK;
+  if (!size) return WEFT_OK;
+  while (!code && wc_next_field(&data, &size, &field)) {
+    if (!field.has_bytes) continue;
+    if (field.number == GRAPH_NODE) code = collect_name(nodes, &field, NODE_NAME, status);
+    if (field.number == GRAPH_LIBRARY) code = collect_functions(functions, &field, status);
+  }
+  return code || data ? code : not_a_graph_def(status);
+}
+
+/* Add the names of `added` to `set`; with the lock held. */
+static bool join_names(wc_name_set *set, const wc_name_set *added) {
+  bool is_complete = true, is_taken;
+  for (size_t i = 0; is_complete && i < added->capacity; i++)
+    if (added->slots[i].text)
+      is_complete = wc_name_set_add(set, added->slots[i].text, &is_taken) || is_taken;
+  return is_complete;
+}
+
+/* Add the names of an imported GraphDef to those of a graph, unless a node has one of them. */
+static weft_code take_names(weft_graph *graph, const wc_name_set *nodes,
+                            const wc_name_set *functions, weft_status *status) {
+  weft_code code = WEFT_OK;
+  pthread_mutex_lock(&graph->lock);
+  for (size_t i = 0; !code && i < nodes->capacity; i++)
+    if (nodes->slots[i].text && wc_name_set_has(&graph->names, nodes->slots[i].text))
+      code = already_exists(status, "node", nodes->slots[i].text);
+  if (!code && !(join_names(&graph->names, nodes) && join_names(&graph->functions, functions)))
+    code = wc_no_memory(status);
+  pthread_mutex_unlock(&graph->lock);
+  return code;
 }
 
 weft_code weft_graph_import(weft_graph *graph, const void *graph_def, size_t size,
                             weft_status *status) {
-  wc_buffer copy = {0};
-  wc_put(&copy, graph_def, size);
-  pthread_mutex_lock(&graph->lock);
-  wc_part *part = copy.failed ? NULL : add_part(graph, WC_IMPORT);
-  if (part) part->graph_def = copy;
-  pthread_mutex_unlock(&graph->lock);
-  if (part) return WEFT_OK;
-  wc_buffer_free(&copy);
-  return wc_no_memory(status);
+  wc_name_set nodes = {0}, functions = {0};
+  wc_part part = {.kind = WC_IMPORT};
+  weft_code code = collect_names(graph_def, size, &nodes, &functions, status);
+  wc_put(&part.graph_def, graph_def, size);
+  if (!code && part.graph_def.failed) code = wc_no_memory(status);
+  if (!code) code = take_names(graph, &nodes, &functions, status);
+  if (!code && !wc_graph_add_part(graph, &part)) code = wc_no_memory(status);
+  wc_part_clear(&part);
+  wc_name_set_free(&nodes);
+  wc_name_set_free(&functions);
+  return code;
 }

@@ -28,7 +28,17 @@ void wc_status_copy(weft_status *to, const weft_status *from);
 /* Fill a status from the JSON of an error, which is untrusted. */
 weft_code wc_status_from_json(weft_status *, int code, const char *json, size_t size);
 
-/* ------------------------------------------------------------------------------ buffers */
+/* --------------------------------------------------------------------------- bytes, buffers */
+
+/* Little-endian numbers of up to 8 bytes. */
+static inline void wc_store(uint8_t *place, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; i++) place[i] = (uint8_t)(value >> 8 * i);
+}
+static inline uint64_t wc_load(const uint8_t *place, size_t size) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < size; i++) value |= (uint64_t)place[i] << 8 * i;
+  return value;
+}
 
 /* Bytes that grow. After a failed allocation `failed` is set and nothing more is added. */
 typedef struct wc_buffer {
@@ -40,6 +50,7 @@ typedef struct wc_buffer {
 void wc_buffer_free(wc_buffer *);
 void wc_put(wc_buffer *, const void *data, size_t size);
 void wc_put_zeros(wc_buffer *, size_t size);
+void wc_put_integer(wc_buffer *, uint64_t value, size_t size); /* little-endian */
 char *wc_copy_string(const char *text, size_t size);
 
 /* Fields of protobuf. */
@@ -49,6 +60,17 @@ void wc_put_number(wc_buffer *, unsigned field, uint64_t value);
 void wc_put_bytes(wc_buffer *, unsigned field, const void *data, size_t size);
 void wc_put_text(wc_buffer *, unsigned field, const char *text);
 void wc_put_message(wc_buffer *, unsigned field, wc_buffer *message); /* frees it */
+
+/* A field of a protobuf message: its bytes, or its number. */
+typedef struct wc_message_field {
+  unsigned number;
+  bool has_bytes;
+  const uint8_t *data;
+  size_t size;
+} wc_message_field;
+
+/* Read the next field of a message; false at its end, and with `*data` NULL if it is damaged. */
+bool wc_next_field(const uint8_t **data, size_t *size, wc_message_field *);
 
 /* --------------------------------------------------------------------- tables (flatbuffers) */
 
@@ -110,17 +132,21 @@ weft_names *wc_names_new(size_t count);
 
 /* ------------------------------------------------------------------------------- graphs */
 
-/* What is sent by one call: nodes with constants, a function, or a GraphDef from elsewhere. */
+/* A part of a graph that is sent by one call: nodes with constants, a function, a GraphDef from
+ * elsewhere, or a request for gradients. */
 typedef struct wc_part {
-  enum { WC_NODES, WC_FUNCTION, WC_IMPORT } kind;
+  enum { WC_NODES, WC_FUNCTION, WC_IMPORT, WC_GRADIENTS } kind;
   bool is_sealed;
   wc_buffer graph_def;
   char **constants, **devices;
   weft_tensor **values;
   size_t num_constants, constants_capacity;
-  char *name; /* of a function */
-  char **inputs, **outputs, **results;
+  char *name; /* of a function, or the scope of gradients */
+  char **inputs, **outputs, **results; /* of a function; xs, ys and grad_ys of gradients */
   size_t num_inputs, num_outputs, num_results;
+  bool is_dense;                   /* of gradients, as all below */
+  weft_names *gradients, *indices; /* that the server returned */
+  uint64_t origin;                 /* the session that added them */
 } wc_part;
 
 /* A name that is taken, and the number of the next suffix to try for another one. */
@@ -129,13 +155,33 @@ typedef struct wc_name {
   uint64_t next;
 } wc_name;
 
+/* A set of names, whose letters are equal in both cases; a hash table. */
+typedef struct wc_name_set {
+  wc_name *slots;
+  size_t count, capacity;
+} wc_name_set;
+
+void wc_name_set_free(wc_name_set *);
+/* Add a name; returns the set's copy, or NULL if it is taken or there is no memory. */
+const char *wc_name_set_add(wc_name_set *, const char *name, bool *is_taken);
+bool wc_name_set_has(const wc_name_set *, const char *name);
+/* Add a name, with a suffix if it is taken; NULL if there is no memory. */
+const char *wc_name_set_add_unique(wc_name_set *, const char *name);
+
 struct weft_graph {
   pthread_mutex_t lock;
   wc_part **parts;
   size_t num_parts, parts_capacity;
-  wc_name *names; /* a hash table */
-  size_t num_names, names_capacity;
+  wc_name_set names, functions;
 };
+
+char **wc_copy_texts(const char *const *texts, size_t count);
+void wc_free_texts(char **texts, size_t count);
+void wc_part_clear(wc_part *);
+/* Add a sealed part, whose content moves to the graph; NULL if there is no memory. */
+wc_part *wc_graph_add_part(weft_graph *, wc_part *);
+/* Take names that the server has given to nodes. */
+bool wc_graph_reserve(weft_graph *, const weft_tensor *names);
 
 /* The number of parts after which new nodes begin another one, so that these stay as they are. */
 size_t wc_graph_seal(weft_graph *);
@@ -153,6 +199,8 @@ int64_t wc_deadline(int64_t timeout_ms, int64_t default_ms);
 void wc_condition_init(pthread_cond_t *);
 /* Wait for a condition; returns false once the deadline has passed. */
 bool wc_wait_until(pthread_cond_t *, pthread_mutex_t *, int64_t deadline);
+/* Wait for events of poll() on a file; an error, or DEADLINE_EXCEEDED. */
+weft_code wc_wait_for(int file, short events, int64_t deadline, weft_status *);
 
 typedef struct wc_credentials {
   char *certificate, *key, *authority;
@@ -170,7 +218,8 @@ typedef struct wc_stream wc_stream;
 
 wc_stream *wc_stream_open(const char *host, const char *port, const wc_credentials *,
                           int64_t deadline, weft_status *);
-/* Send all bytes; on an error the stream is unusable. The buffers are changed. */
+/* Send all bytes. After DEADLINE_EXCEEDED the buffers have the bytes that were not sent, and the
+ * stream can be used further if these are sent next; after other errors it is unusable. */
 weft_code wc_stream_send(wc_stream *, struct iovec *buffers, int count, int64_t deadline,
                          weft_status *);
 /* Receive some bytes; 0 at the end. */
@@ -226,6 +275,7 @@ struct weft_client {
   char *target;
   int64_t timeout_ms;
   int process; /* of a server that was started for the client; 0 for none */
+  int input;   /* a pipe to its standard input, at whose end it stops */
 };
 
 #endif

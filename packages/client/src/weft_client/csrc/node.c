@@ -105,10 +105,8 @@ static void put_float(wc_buffer *buffer, unsigned field, double number) {
   float value = (float)number;
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
-  uint8_t bytes[4] = {(uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16),
-                      (uint8_t)(bits >> 24)};
   wc_put_tag(buffer, field, WIRE_FIXED32);
-  wc_put(buffer, bytes, sizeof bytes);
+  wc_put_integer(buffer, bits, sizeof bits);
 }
 
 static void put_shape(wc_buffer *buffer, unsigned field, const int64_t *dims, int rank) {

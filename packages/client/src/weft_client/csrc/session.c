@@ -2,7 +2,7 @@
 #include "internal.h"
 #include "session.h"
 
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,12 +21,15 @@ enum { BUCKETS = 256 };
 struct weft_session {
   weft_client *client;
   weft_graph *graph;
-  uint64_t number;
+  uint64_t number, id; /* of the server, and in this process */
   weft_names *devices;
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool is_extending;
-  size_t num_sent; /* parts of the graph */
+  /* Of the thread that extends: */
+  size_t num_sent;          /* parts of the graph */
+  size_t num_begun;         /* parts that were sent at least once, perhaps without a reply */
+  uint64_t definition;      /* number of the last definition */
   wc_signature *signatures[BUCKETS];
 };
 
@@ -40,9 +43,9 @@ static int64_t with_grace(int64_t deadline) {
   return deadline == WC_NEVER ? WC_NEVER : deadline + GRACE_MS;
 }
 
-static weft_code call(weft_session *session, unsigned method, const wc_field *fields,
-                      size_t num_fields, weft_tensor *const *values, size_t num_values,
-                      int64_t deadline, wc_reply *reply, weft_status *status) {
+weft_code wc_session_call(weft_session *session, unsigned method, const wc_field *fields,
+                          size_t num_fields, weft_tensor *const *values, size_t num_values,
+                          int64_t deadline, wc_reply *reply, weft_status *status) {
   wc_buffer meta = {0};
   wc_write_table(&meta, fields, num_fields);
   weft_code code = wc_call(session->client->connection, method, &meta, values, num_values,
@@ -51,7 +54,7 @@ static weft_code call(weft_session *session, unsigned method, const wc_field *fi
   return code;
 }
 
-static weft_code bad_reply(weft_status *status) {
+weft_code wc_bad_reply(weft_status *status) {
   return wc_fail(status, WEFT_DATA_LOSS, "the reply of the server cannot be read");
 }
 
@@ -64,12 +67,12 @@ static weft_code create(weft_session *session, const void *config, size_t config
   wc_reply reply = {0};
   wc_table table;
   weft_code code =
-      call(session, WC_CREATE_SESSION, fields, 2, NULL, 0, deadline, &reply, status);
+      wc_session_call(session, WC_CREATE_SESSION, fields, 2, NULL, 0, deadline, &reply, status);
   if (!code && wc_read_table(&table, reply.meta, reply.meta_size)) {
     session->number = wc_read_number(&table, 0);
     session->devices = wc_read_names(&table, 1);
   }
-  if (!code && !session->devices) code = bad_reply(status);
+  if (!code && !session->devices) code = wc_bad_reply(status);
   wc_reply_free(&reply);
   return code;
 }
@@ -89,6 +92,12 @@ static void keep_names(weft_names *devices) {
 
 weft_session *weft_session_new(weft_client *client, weft_graph *graph, const void *config,
                                size_t config_size, int64_t timeout_ms, weft_status *status) {
+  static atomic_uint_fast64_t last_id;
+  if (!client || !graph) {
+    wc_fail(status, WEFT_INVALID_ARGUMENT, "a session needs a client and a graph, got no %s",
+            client ? "graph" : "client");
+    return NULL;
+  }
   weft_session *session = calloc(1, sizeof *session);
   if (!session) {
     wc_no_memory(status);
@@ -96,6 +105,7 @@ weft_session *weft_session_new(weft_client *client, weft_graph *graph, const voi
   }
   session->client = client;
   session->graph = graph;
+  session->id = atomic_fetch_add(&last_id, 1) + 1;
   pthread_mutex_init(&session->lock, NULL);
   wc_condition_init(&session->changed);
   int64_t deadline = wc_deadline(timeout_ms, client->timeout_ms);
@@ -112,7 +122,7 @@ void weft_session_close(weft_session *session) {
   if (session->number) {
     const wc_field fields[] = {wc_number_field(session->number)};
     wc_reply reply = {0};
-    call(session, WC_CLOSE_SESSION, fields, 1, NULL, 0, wc_deadline(CLOSE_MS, 0), &reply, NULL);
+    wc_session_call(session, WC_CLOSE_SESSION, fields, 1, NULL, 0, wc_deadline(CLOSE_MS, 0), &reply, NULL);
     wc_reply_free(&reply);
   }
   for (size_t i = 0; i < BUCKETS; i++)
@@ -137,31 +147,14 @@ const char *weft_session_device(const weft_session *session, size_t index) {
 
 /* ---------------------------------------------------------------------------- extending */
 
-static weft_code send_part(weft_session *session, wc_part *part, int64_t deadline,
-                           weft_status *status) {
-  int64_t size = (int64_t)part->graph_def.size;
-  size_t count = part->num_constants;
-  uint8_t nothing;
-  wc_reply reply = {0};
-  void *data = size ? part->graph_def.data : &nothing;
-  weft_tensor **values = malloc((count + 1) * sizeof *values);
-  const char **types = malloc((count + 1) * sizeof *types);
-  weft_tensor *nodes =
-      weft_tensor_borrow(WEFT_UINT8, &size, 1, data, (size_t)size, NULL, NULL, status);
-  if (!values || !types || !nodes) {
-    free(values);
-    free(types);
-    weft_tensor_free(nodes);
-    return wc_no_memory(status);
-  }
-  values[0] = nodes;
-  for (size_t i = 0; i < count; i++) {
-    values[i + 1] = part->values[i];
-    types[i] = weft_dtype_name(part->values[i]->dtype);
-  }
+static weft_code define(weft_session *session, const wc_part *part, uint64_t number,
+                        weft_tensor *const *values, const char *const *types, int64_t deadline,
+                        weft_status *status) {
   const wc_field session_field = wc_number_field(session->number);
   const wc_field timeout = wc_number_field(wc_milliseconds_until(deadline));
+  size_t count = part->num_constants;
   const wc_field constants = wc_texts_field((const char *const *)part->constants, count);
+  wc_reply reply = {0};
   weft_code code;
   if (part->kind == WC_FUNCTION) {
     const wc_field fields[] = {
@@ -172,23 +165,52 @@ static weft_code send_part(weft_session *session, wc_part *part, int64_t deadlin
         wc_texts_field((const char *const *)part->results, part->num_results),
         constants,
         timeout,
-        wc_texts_field(types, count)};
-    code = call(session, WC_DEFINE_FUNCTION, fields, 8, values, count + 1, deadline, &reply,
-                status);
+        wc_texts_field(types, count),
+        wc_number_field(number)};
+    code = wc_session_call(session, WC_DEFINE_FUNCTION, fields, 9, values, count + 1, deadline,
+                           &reply, status);
   } else {
     const wc_field fields[] = {session_field, constants,
                                wc_texts_field((const char *const *)part->devices, count), timeout,
-                               wc_texts_field(types, count)};
-    code = call(session, WC_DEFINE, fields, 5, values, count + 1, deadline, &reply, status);
+                               wc_texts_field(types, count), wc_number_field(number)};
+    code = wc_session_call(session, WC_DEFINE, fields, 6, values, count + 1, deadline, &reply,
+                           status);
   }
   wc_reply_free(&reply);
+  return code;
+}
+
+static weft_code send_part(weft_session *session, const wc_part *part, uint64_t number,
+                           int64_t deadline, weft_status *status) {
+  if (part->kind == WC_GRADIENTS)
+    return wc_session_repeat_gradients(session, part, number, deadline, status);
+  int64_t size = (int64_t)part->graph_def.size;
+  size_t count = part->num_constants;
+  uint8_t nothing;
+  void *data = size ? part->graph_def.data : &nothing;
+  weft_tensor **values = malloc((count + 1) * sizeof *values);
+  const char **types = malloc((count + 1) * sizeof *types);
+  weft_tensor *nodes =
+      weft_tensor_borrow(WEFT_UINT8, &size, 1, data, (size_t)size, NULL, NULL, status);
+  weft_code code = WEFT_RESOURCE_EXHAUSTED;
+  if (values && types && nodes) {
+    values[0] = nodes;
+    for (size_t i = 0; i < count; i++) {
+      values[i + 1] = part->values[i];
+      types[i] = weft_dtype_name(part->values[i]->dtype);
+    }
+    code = define(session, part, number, values, types, deadline, status);
+  } else {
+    wc_no_memory(status);
+  }
   weft_tensor_free(nodes);
   free(values);
   free(types);
   return code;
 }
 
-static weft_code begin_extending(weft_session *session, int64_t deadline, weft_status *status) {
+weft_code wc_session_begin_extending(weft_session *session, int64_t deadline,
+                                     weft_status *status) {
   weft_code code = WEFT_OK;
   pthread_mutex_lock(&session->lock);
   while (session->is_extending && !code)
@@ -200,22 +222,36 @@ static weft_code begin_extending(weft_session *session, int64_t deadline, weft_s
   return code;
 }
 
-static void end_extending(weft_session *session) {
+void wc_session_end_extending(weft_session *session) {
   pthread_mutex_lock(&session->lock);
   session->is_extending = false;
   pthread_cond_broadcast(&session->changed);
   pthread_mutex_unlock(&session->lock);
 }
 
-weft_code wc_session_extend(weft_session *session, int64_t deadline, weft_status *status) {
-  weft_code code = begin_extending(session, deadline, status);
-  if (code) return code;
+weft_code wc_session_send_parts(weft_session *session, int64_t deadline, weft_status *status) {
+  weft_code code = WEFT_OK;
   size_t count = wc_graph_seal(session->graph);
   while (!code && session->num_sent < count) {
-    code = send_part(session, wc_graph_part(session->graph, session->num_sent), deadline, status);
+    const wc_part *part = wc_graph_part(session->graph, session->num_sent);
+    if (session->num_begun == session->num_sent) { /* else it is sent again, with its number */
+      session->num_begun++;
+      session->definition++;
+    }
+    if (part->origin != session->id)
+      code = send_part(session, part, session->definition, deadline, status);
     if (!code) session->num_sent++;
   }
-  end_extending(session);
+  return code;
+}
+
+uint64_t wc_session_next_definition(weft_session *session) { return ++session->definition; }
+
+weft_code wc_session_extend(weft_session *session, int64_t deadline, weft_status *status) {
+  weft_code code = wc_session_begin_extending(session, deadline, status);
+  if (code) return code;
+  code = wc_session_send_parts(session, deadline, status);
+  wc_session_end_extending(session);
   return code;
 }
 
@@ -224,15 +260,10 @@ int64_t wc_session_deadline(const weft_session *session, int64_t timeout_ms) {
 }
 weft_graph *wc_session_graph(const weft_session *session) { return session->graph; }
 uint64_t wc_session_number(const weft_session *session) { return session->number; }
-
-weft_code wc_session_call(weft_session *session, unsigned method, const wc_field *fields,
-                          size_t num_fields, int64_t deadline, wc_reply *reply,
-                          weft_status *status) {
-  return call(session, method, fields, num_fields, NULL, 0, deadline, reply, status);
-}
+uint64_t wc_session_id(const weft_session *session) { return session->id; }
 
 weft_code weft_session_extend(weft_session *session, int64_t timeout_ms, weft_status *status) {
-  return wc_session_extend(session, wc_deadline(timeout_ms, session->client->timeout_ms), status);
+  return wc_session_extend(session, wc_session_deadline(session, timeout_ms), status);
 }
 
 /* ------------------------------------------------------------------------------- running */
@@ -251,8 +282,9 @@ static wc_signature **bucket_of(weft_session *session, const wc_buffer *key) {
 static uint64_t find_signature(weft_session *session, const wc_buffer *key) {
   uint64_t number = 0;
   pthread_mutex_lock(&session->lock);
-  for (wc_signature *each = *bucket_of(session, key); each && !number; each = each->next)
-    if (each->size == key->size && !memcmp(each->key, key->data, key->size)) number = each->number;
+  for (wc_signature *known = *bucket_of(session, key); known && !number; known = known->next)
+    if (known->size == key->size && !memcmp(known->key, key->data, key->size))
+      number = known->number;
   pthread_mutex_unlock(&session->lock);
   return number;
 }
@@ -270,25 +302,29 @@ static void keep_signature(weft_session *session, const wc_buffer *key, uint64_t
   pthread_mutex_unlock(&session->lock);
 }
 
+bool wc_has_names(const char *const *names, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!names || !names[i]) return false;
+  return true;
+}
+
+weft_code wc_null_argument(weft_status *status) {
+  return wc_fail(status, WEFT_INVALID_ARGUMENT, "a name or an array of a call is NULL");
+}
+
 char **wc_with_ports(const char *const *names, size_t count) {
   char **outputs = calloc(count + 1, sizeof *outputs);
   for (size_t i = 0; outputs && i < count; i++) {
     size_t size = strlen(names[i]);
     outputs[i] = malloc(size + 3);
     if (!outputs[i]) {
-      for (size_t j = 0; j < i; j++) free(outputs[j]);
-      free(outputs);
+      wc_free_texts(outputs, count);
       return NULL;
     }
     memcpy(outputs[i], names[i], size + 1);
     if (size && !strchr(names[i], ':')) memcpy(outputs[i] + size, ":0", 3);
   }
   return outputs;
-}
-
-void wc_free_ports(char **outputs, size_t count) {
-  for (size_t i = 0; outputs && i < count; i++) free(outputs[i]);
-  free(outputs);
 }
 
 /* The number of the signature, planned if it is new. */
@@ -315,10 +351,10 @@ static weft_code plan(weft_session *session, char **feeds, size_t num_feeds, cha
                                wc_number_field(wc_milliseconds_until(deadline))};
     wc_reply reply = {0};
     wc_table table;
-    code = call(session, WC_PLAN, fields, 7, NULL, 0, deadline, &reply, status);
+    code = wc_session_call(session, WC_PLAN, fields, 7, NULL, 0, deadline, &reply, status);
     if (!code && wc_read_table(&table, reply.meta, reply.meta_size))
       *number = wc_read_number(&table, 0);
-    if (!code && !*number) code = bad_reply(status);
+    if (!code && !*number) code = wc_bad_reply(status);
     if (!code) keep_signature(session, &key, *number);
     wc_reply_free(&reply);
   }
@@ -326,21 +362,15 @@ static weft_code plan(weft_session *session, char **feeds, size_t num_feeds, cha
   return code;
 }
 
-static void put_u64(wc_buffer *meta, uint64_t value) {
-  uint8_t bytes[8];
-  for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> 8 * i);
-  wc_put(meta, bytes, sizeof bytes);
-}
-
 static weft_code run_step(weft_session *session, uint64_t signature, weft_tensor *const *fed,
                           size_t num_feeds, int64_t deadline, wc_reply *reply,
                           weft_status *status) {
   wc_buffer meta = {0};
   uint64_t timeout = deadline == WC_NEVER ? 0 : wc_milliseconds_until(deadline);
-  put_u64(&meta, WC_STEP_VERSION);
-  put_u64(&meta, session->number);
-  put_u64(&meta, signature);
-  put_u64(&meta, timeout);
+  wc_put_integer(&meta, WC_STEP_VERSION, 8);
+  wc_put_integer(&meta, session->number, 8);
+  wc_put_integer(&meta, signature, 8);
+  wc_put_integer(&meta, timeout, 8);
   wc_put_zeros(&meta, 1); /* not traced */
   weft_code code = wc_call(session->client->connection, WC_RUN_STEP, &meta, fed, num_feeds,
                            with_grace(deadline), reply, status);
@@ -350,7 +380,7 @@ static weft_code run_step(weft_session *session, uint64_t signature, weft_tensor
 
 static weft_code take_fetches(wc_reply *reply, char **fetches, weft_tensor **fetched,
                               size_t num_fetches, weft_status *status) {
-  if (reply->num_values != num_fetches) return bad_reply(status);
+  if (reply->num_values != num_fetches) return wc_bad_reply(status);
   for (size_t i = 0; i < num_fetches; i++)
     if (!reply->values[i])
       return wc_fail(status, WEFT_INVALID_ARGUMENT, "%s has no value: its branch was not taken",
@@ -366,10 +396,13 @@ weft_code weft_session_run(weft_session *session, const char *const *feeds,
                            weft_tensor *const *fed, size_t num_feeds, const char *const *fetches,
                            weft_tensor **fetched, size_t num_fetches, const char *const *targets,
                            size_t num_targets, int64_t timeout_ms, weft_status *status) {
-  int64_t deadline = wc_deadline(timeout_ms, session->client->timeout_ms);
+  int64_t deadline = wc_session_deadline(session, timeout_ms);
   uint64_t signature = 0;
   wc_reply reply = {0};
-  for (size_t i = 0; i < num_fetches; i++) fetched[i] = NULL;
+  for (size_t i = 0; fetched && i < num_fetches; i++) fetched[i] = NULL;
+  if ((num_feeds && !fed) || (num_fetches && !fetched) || !wc_has_names(feeds, num_feeds) ||
+      !wc_has_names(fetches, num_fetches) || !wc_has_names(targets, num_targets))
+    return wc_null_argument(status);
   for (size_t i = 0; i < num_feeds; i++)
     if (!fed[i]) return wc_fail(status, WEFT_INVALID_ARGUMENT, "%s is fed no value", feeds[i]);
   char **feed_names = wc_with_ports(feeds, num_feeds);
@@ -382,7 +415,7 @@ weft_code weft_session_run(weft_session *session, const char *const *feeds,
   if (!code) code = run_step(session, signature, fed, num_feeds, deadline, &reply, status);
   if (!code) code = take_fetches(&reply, fetch_names, fetched, num_fetches, status);
   wc_reply_free(&reply);
-  wc_free_ports(feed_names, num_feeds);
-  wc_free_ports(fetch_names, num_fetches);
+  wc_free_texts(feed_names, num_feeds);
+  wc_free_texts(fetch_names, num_fetches);
   return code;
 }

@@ -53,12 +53,11 @@ bool wc_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t dea
   return pthread_cond_timedwait(condition, lock, &end) != ETIMEDOUT;
 }
 
-/* Wait for events on a socket; an error, or DEADLINE_EXCEEDED. */
-static weft_code wait_for(int socket, short events, int64_t deadline, weft_status *status) {
+weft_code wc_wait_for(int file, short events, int64_t deadline, weft_status *status) {
   for (;;) {
     int64_t left = deadline == WC_NEVER ? -1 : deadline - wc_now();
     if (deadline != WC_NEVER && left < 0) left = 0;
-    struct pollfd wait = {.fd = socket, .events = events};
+    struct pollfd wait = {.fd = file, .events = events};
     int count = poll(&wait, 1, left > 1000000000 ? 1000000000 : (int)left);
     if (count > 0) return WEFT_OK;
     if (count < 0 && errno != EINTR)
@@ -79,7 +78,7 @@ static int connect_to(const struct addrinfo *address, int64_t deadline, weft_sta
   int error = connect(fd, address->ai_addr, address->ai_addrlen) ? errno : 0;
   if (error == EINPROGRESS) {
     socklen_t size = sizeof error;
-    if (wait_for(fd, POLLOUT, deadline, status)) {
+    if (wc_wait_for(fd, POLLOUT, deadline, status)) {
       close(fd);
       return -1;
     }
@@ -104,8 +103,8 @@ static int connect_any(const char *host, const char *port, int64_t deadline, wef
     return -1;
   }
   int fd = -1;
-  for (struct addrinfo *each = found; each && fd < 0; each = each->ai_next)
-    fd = connect_to(each, deadline, status);
+  for (struct addrinfo *address = found; address && fd < 0; address = address->ai_next)
+    fd = connect_to(address, deadline, status);
   freeaddrinfo(found);
   return fd;
 }
@@ -118,7 +117,7 @@ static weft_code begin_tls(wc_stream *stream, const char *host, const wc_credent
     short events = 0;
     weft_code code = wc_tls_handshake(stream->tls, &events, status);
     if (code || !events) return code;
-    code = wait_for(stream->socket, events, deadline, status);
+    code = wc_wait_for(stream->socket, events, deadline, status);
     if (code) return code;
   }
 }
@@ -155,6 +154,7 @@ void wc_stream_shutdown(wc_stream *stream) { shutdown(stream->socket, SHUT_RDWR)
 static void advance(struct iovec **buffers, int *count, size_t sent) {
   while (*count && sent >= (*buffers)->iov_len) {
     sent -= (*buffers)->iov_len;
+    (*buffers)->iov_len = 0;
     ++*buffers;
     --*count;
   }
@@ -189,7 +189,7 @@ weft_code wc_stream_send(wc_stream *stream, struct iovec *buffers, int count, in
         return lost(status, strerror(errno));
     }
     advance(&buffers, &count, sent);
-    weft_code code = events ? wait_for(stream->socket, events, deadline, status) : WEFT_OK;
+    weft_code code = events ? wc_wait_for(stream->socket, events, deadline, status) : WEFT_OK;
     if (code) return code;
   }
   return WEFT_OK;
@@ -213,7 +213,7 @@ weft_code wc_stream_receive(wc_stream *stream, void *data, size_t size, size_t *
       else if (errno != EINTR)
         return lost(status, strerror(errno));
     }
-    weft_code code = events ? wait_for(stream->socket, events, deadline, status) : WEFT_OK;
+    weft_code code = events ? wc_wait_for(stream->socket, events, deadline, status) : WEFT_OK;
     if (code) return code;
   }
 }

@@ -148,16 +148,6 @@ weft_tensor *weft_tensor_borrow(weft_dtype dtype, const int64_t *dims, int rank,
   return tensor;
 }
 
-static void put_offset(uint8_t *place, uint64_t value) {
-  for (int i = 0; i < 8; i++) place[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get_offset(const uint8_t *place) {
-  uint64_t value = 0;
-  for (int i = 0; i < 8; i++) value |= (uint64_t)place[i] << 8 * i;
-  return value;
-}
-
 weft_tensor *weft_tensor_strings(const char *const *items, const size_t *sizes,
                                  const int64_t *dims, int rank, weft_status *status) {
   uint64_t start;
@@ -168,12 +158,12 @@ weft_tensor *weft_tensor_strings(const char *const *items, const size_t *sizes,
     total += sizes ? sizes[i] : strlen(items[i]);
   if (!with_memory(tensor, total, status)) return NULL;
   uint64_t offset = 0;
-  put_offset(tensor->data, 0);
+  wc_store(tensor->data, 0, 8);
   for (int64_t i = 0; i < tensor->num_elements; i++) {
     size_t size = sizes ? sizes[i] : strlen(items[i]);
     if (size) memcpy(tensor->data + start + offset, items[i], size);
     offset += size;
-    put_offset(tensor->data + 8 * (i + 1), offset);
+    wc_store(tensor->data + 8 * (i + 1), offset, 8);
   }
   return tensor;
 }
@@ -196,7 +186,7 @@ bool wc_has_valid_strings(const weft_tensor *tensor) {
   if (tensor->dtype != WEFT_STRING) return true;
   uint64_t before = 0, count = (uint64_t)tensor->num_elements;
   for (uint64_t i = 0; i <= count; i++) {
-    uint64_t offset = get_offset(tensor->data + 8 * i);
+    uint64_t offset = wc_load(tensor->data + 8 * i, 8);
     if (offset < before || (!i && offset)) return false;
     before = offset;
   }
@@ -207,7 +197,7 @@ const char *weft_tensor_string(const weft_tensor *tensor, int64_t index, size_t 
   if (!tensor || tensor->dtype != WEFT_STRING || index < 0 || index >= tensor->num_elements)
     return NULL;
   const uint8_t *offsets = tensor->data + 8 * index;
-  uint64_t begin = get_offset(offsets), end = get_offset(offsets + 8);
+  uint64_t begin = wc_load(offsets, 8), end = wc_load(offsets + 8, 8);
   if (size) *size = (size_t)(end - begin);
   return (const char *)tensor->data + 8 * (tensor->num_elements + 1) + begin;
 }
@@ -224,11 +214,15 @@ void weft_tensor_free(weft_tensor *tensor) {
   free(tensor);
 }
 
-weft_dtype weft_tensor_dtype(const weft_tensor *tensor) { return tensor->dtype; }
-int weft_tensor_rank(const weft_tensor *tensor) { return tensor->rank; }
-int64_t weft_tensor_dim(const weft_tensor *tensor, int axis) {
-  return axis >= 0 && axis < tensor->rank ? tensor->dims[axis] : -1;
+weft_dtype weft_tensor_dtype(const weft_tensor *tensor) {
+  return tensor ? tensor->dtype : (weft_dtype)0;
 }
-int64_t weft_tensor_num_elements(const weft_tensor *tensor) { return tensor->num_elements; }
-size_t weft_tensor_size_bytes(const weft_tensor *tensor) { return tensor->size_bytes; }
-void *weft_tensor_data(const weft_tensor *tensor) { return tensor->data; }
+int weft_tensor_rank(const weft_tensor *tensor) { return tensor ? tensor->rank : -1; }
+int64_t weft_tensor_dim(const weft_tensor *tensor, int axis) {
+  return tensor && axis >= 0 && axis < tensor->rank ? tensor->dims[axis] : -1;
+}
+int64_t weft_tensor_num_elements(const weft_tensor *tensor) {
+  return tensor ? tensor->num_elements : 0;
+}
+size_t weft_tensor_size_bytes(const weft_tensor *tensor) { return tensor ? tensor->size_bytes : 0; }
+void *weft_tensor_data(const weft_tensor *tensor) { return tensor ? tensor->data : NULL; }

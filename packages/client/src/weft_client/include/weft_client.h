@@ -228,8 +228,8 @@ typedef struct weft_launch_options {
   int64_t timeout_ms; /* as above, of calls, and of the start */
 } weft_launch_options;
 
-/* Start a server of one task for this program, and connect to it. It ends with the client, or with
- * the thread that called this. */
+/* Start a server of one task for this program, and connect to it. It ends with the client, or when
+ * the program ends, in whichever way: its standard input is a pipe from the program. */
 weft_client *weft_client_launch_local(const weft_launch_options *, weft_status *);
 /* The target of a client, for others that connect to the same server. */
 const char *weft_client_target(const weft_client *);

@@ -217,7 +217,11 @@ class Input {
   Input(const std::vector<std::string>& texts) : value_(texts) {}
 
   std::string Name(const Scope& scope) const {
-    return value_ ? ops::Const(scope, value_).name() : scope.state()->NameOf(output_);
+    if (value_) return ops::Const(scope, value_).name();
+    if (!output_)
+      throw Error(WEFT_INVALID_ARGUMENT,
+                  "an input of '" + scope.NameFor("a node") + "' is an empty output or tensor");
+    return scope.state()->NameOf(output_);
   }
 
  private:
@@ -347,20 +351,21 @@ class Attributes {
   std::vector<std::pair<std::string, detail::AttrValue>> values_;
 };
 
-/// Adds one node to a graph.
+/// Adds one node to a graph. All calls throw Error (FAILED_PRECONDITION) after `Finish`.
 class NodeBuilder {
  public:
   NodeBuilder(const Scope& scope, const char* op)
       : scope_(scope), name_(scope.NameFor(op)),
         node_(weft_node_new(scope.graph(), op, name_.c_str()), weft_node_cancel) {
+    if (!node_) throw Error(WEFT_RESOURCE_EXHAUSTED, "the client has no more memory");
     for (const Operation& control : scope.controls())
-      weft_node_control(node_.get(), scope.state()->NameOf(control).c_str());
-    if (!scope.device().empty()) weft_node_device(node_.get(), scope.device().c_str());
-    if (!scope.colocation().empty()) weft_node_colocate(node_.get(), scope.colocation().c_str());
+      weft_node_control(node(), scope.state()->NameOf(control).c_str());
+    if (!scope.device().empty()) weft_node_device(node(), scope.device().c_str());
+    if (!scope.colocation().empty()) weft_node_colocate(node(), scope.colocation().c_str());
   }
 
   NodeBuilder& Add(const Input& input) {
-    weft_node_input(node_.get(), input.Name(constants()).c_str());
+    weft_node_input(node(), input.Name(constants()).c_str());
     return *this;
   }
   NodeBuilder& Add(const InputList& inputs) {
@@ -368,11 +373,11 @@ class NodeBuilder {
     for (const Input& input : inputs) names.push_back(input.Name(constants()));
     std::vector<const char*> items;
     for (const std::string& name : names) items.push_back(name.c_str());
-    weft_node_input_list(node_.get(), items.data(), items.size());
+    weft_node_input_list(node(), items.data(), items.size());
     return *this;
   }
   NodeBuilder& Attr(const char* name, const detail::AttrValue& value) {
-    std::visit(detail::AttrSetter{node_.get(), name}, value);
+    std::visit(detail::AttrSetter{node(), name}, value);
     return *this;
   }
   NodeBuilder& Attrs(const Attributes& attributes) {
@@ -380,12 +385,18 @@ class NodeBuilder {
     return *this;
   }
   Operation Finish() {
+    node();
     detail::Status status;
     const char* name = status.check(weft_node_finish(node_.release(), status));
     return Operation(name, scope_.state()->id);
   }
 
  private:
+  weft_node* node() const {
+    if (!node_)
+      throw Error(WEFT_FAILED_PRECONDITION, "the node '" + name_ + "' was finished already");
+    return node_.get();
+  }
   /// Constants are named after the node.
   Scope constants() const { return scope_.WithoutPrefix().WithOpName(name_ + "/Const"); }
 

@@ -177,16 +177,17 @@ class Tensor {
   weft_tensor* get() const { return tensor_.get(); }
   explicit operator bool() const { return tensor_ != nullptr; }
 
-  DataType dtype() const { return weft_tensor_dtype(get()); }
+  /// All below throw Error (FAILED_PRECONDITION) for an empty tensor, which has no element type.
+  DataType dtype() const { return weft_tensor_dtype(checked()); }
   Shape shape() const {
-    Shape shape(static_cast<std::size_t>(weft_tensor_rank(get())));
+    Shape shape(static_cast<std::size_t>(weft_tensor_rank(checked())));
     for (std::size_t i = 0; i < shape.size(); i++)
       shape[i] = weft_tensor_dim(get(), static_cast<int>(i));
     return shape;
   }
-  std::int64_t num_elements() const { return weft_tensor_num_elements(get()); }
-  std::size_t size_bytes() const { return weft_tensor_size_bytes(get()); }
-  void* raw() const { return weft_tensor_data(get()); }
+  std::int64_t num_elements() const { return weft_tensor_num_elements(checked()); }
+  std::size_t size_bytes() const { return weft_tensor_size_bytes(checked()); }
+  void* raw() const { return weft_tensor_data(checked()); }
 
   /// The elements, whose type must be the tensor's.
   template <typename T>
@@ -200,7 +201,9 @@ class Tensor {
   /// The only element.
   template <typename T>
   T scalar() const {
-    check_count(1, num_elements());
+    if (num_elements() != 1)
+      throw Error(WEFT_INVALID_ARGUMENT, "a scalar is a tensor of one element, this one has " +
+                                             std::to_string(num_elements()));
     return *data<T>();
   }
   template <typename T>
@@ -210,12 +213,20 @@ class Tensor {
   }
   std::string string(std::int64_t index = 0) const {
     std::size_t size = 0;
-    const char* text = weft_tensor_string(get(), index, &size);
-    if (!text) throw Error(WEFT_INVALID_ARGUMENT, "the tensor has no such string");
+    const char* text = weft_tensor_string(checked(), index, &size);
+    if (!text)
+      throw Error(WEFT_INVALID_ARGUMENT,
+                  "the tensor has " + std::to_string(num_elements()) + " elements of type " +
+                      weft_dtype_name(dtype()) + ", and no string " + std::to_string(index));
     return std::string(text, size);
   }
 
  private:
+  weft_tensor* checked() const {
+    if (!tensor_) throw Error(WEFT_FAILED_PRECONDITION, "the tensor is empty");
+    return tensor_.get();
+  }
+
   void own(weft_tensor* tensor) { tensor_ = std::shared_ptr<weft_tensor>(tensor, weft_tensor_free); }
 
   template <typename Iterator, typename T>
@@ -227,7 +238,7 @@ class Tensor {
 
   static void check_count(std::size_t count, std::int64_t expected) {
     if (static_cast<std::int64_t>(count) != expected)
-      throw Error(WEFT_INVALID_ARGUMENT, "a tensor of " + std::to_string(expected) +
+      throw Error(WEFT_INVALID_ARGUMENT, "the shape of a tensor has " + std::to_string(expected) +
                                              " elements, got " + std::to_string(count));
   }
 

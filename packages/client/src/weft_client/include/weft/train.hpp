@@ -2,7 +2,9 @@
 #ifndef WEFT_TRAIN_HPP
 #define WEFT_TRAIN_HPP
 
+#include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,9 @@ inline Operation InitializeVariables(const Scope& scope) {
 }
 
 /// The base of optimizers, which add update ops to the graph.
+///
+/// Slots have the names that Python's optimizers give them, so that either can restore the other's
+/// checkpoints. Gradients of gathers change the rows that they have, except by Adam.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -78,29 +83,28 @@ class Optimizer {
   /// Add updates of variables by their gradients; variables without a gradient are left alone.
   Operation Apply(const Scope& scope, const std::vector<Gradient>& gradients,
                   const std::vector<Variable>& variables) {
+    if (gradients.size() != variables.size())
+      throw Error(WEFT_INVALID_ARGUMENT,
+                  "Apply needs a gradient for each variable, got " +
+                      std::to_string(gradients.size()) + " gradients of " +
+                      std::to_string(variables.size()) + " variables");
     std::vector<Operation> updates;
     const Scope inner = scope.NewSubScope(name());
     begin(inner, variables);
-    for (std::size_t i = 0; i < variables.size(); i++) {
-      const Scope place = inner.ColocateWith(variables[i].ref().operation());
-      if (!gradients[i].values) continue;
-      updates.push_back(gradients[i].indices ? update_rows(place, gradients[i], variables[i])
-                                             : update(place, gradients[i].values, variables[i]));
-    }
+    for (std::size_t i = 0; i < variables.size(); i++)
+      if (gradients[i].values)
+        updates.push_back(update(inner.ColocateWith(variables[i].ref().operation()), gradients[i],
+                                 variables[i]));
     return finish(inner, updates);
   }
 
+  /// The state of the optimizer: the variables that it has added, to save and restore.
+  const std::vector<Variable>& variables() const { return state_; }
+
  protected:
   virtual const char* name() const = 0;
-  virtual Operation update(const Scope& scope, const Output& gradient, const Variable& variable) = 0;
-  /// The gradient of a gather has rows; by default they are added to zeros.
-  virtual Operation update_rows(const Scope& scope, const Gradient& gradient,
-                                const Variable& variable) {
-    NodeBuilder builder(scope, "UnsortedSegmentSum");
-    builder.Add(gradient.values).Add(gradient.indices);
-    builder.Add(Input(static_cast<std::int32_t>(variable.shape()[0])));
-    return update(scope, Output(builder.Finish(), 0), variable);
-  }
+  virtual Operation update(const Scope& scope, const Gradient& gradient,
+                           const Variable& variable) = 0;
   virtual void begin(const Scope&, const std::vector<Variable>&) {}
   virtual Operation finish(const Scope& scope, const std::vector<Operation>& updates) {
     return Group(scope.WithOpName("step"), updates);
@@ -112,6 +116,52 @@ class Optimizer {
     builder.Add(Input(value)).Attr("DstT", variable.dtype());
     return Output(builder.Finish(), 0);
   }
+  /// The slot number `index` of a variable: a variable of the same shape, which `value` fills.
+  const Variable& slot(const Scope& scope, const Variable& variable, int index, double value) {
+    return keep({variable.ref().graph_id(), variable.name(), index}, [&] {
+      return variable.Slot(scope, name(), number(scope, value, variable));
+    });
+  }
+  /// A variable of the optimizer itself, without a name scope; it is added once for each graph.
+  const Variable& scalar(const Scope& scope, const std::string& title, double value,
+                         const Variable& like) {
+    return keep({like.ref().graph_id(), title, -1}, [&] {
+      const Scope place = scope.WithoutPrefix().ColocateWith(like.ref().operation());
+      return Variable(place.WithOpName(title), Shape{}, like.dtype(), number(scope, value, like));
+    });
+  }
+  /// The node of an update rule: "ApplyX", or "SparseApplyX" for the gradient of a gather.
+  static NodeBuilder rule(const Scope& scope, const std::string& title, const Gradient& gradient) {
+    return NodeBuilder(scope, ((gradient.indices ? "SparseApply" : "Apply") + title).c_str());
+  }
+  static void add_gradient(NodeBuilder& builder, const Gradient& gradient) {
+    builder.Add(gradient.values);
+    if (gradient.indices) builder.Add(gradient.indices);
+  }
+  /// A gradient in which no index occurs twice: the rows of equal indices are added.
+  static Gradient unique_rows(const Scope& scope, const Gradient& gradient) {
+    if (!gradient.indices) return gradient;
+    NodeBuilder unique(scope, "Unique"), size(scope, "Size"), sum(scope, "UnsortedSegmentSum");
+    const Operation rows = unique.Add(gradient.indices).Finish();
+    const Output count(size.Add(Output(rows, 0)).Finish(), 0);
+    sum.Add(gradient.values).Add(Output(rows, 1)).Add(count);
+    return {Output(sum.Finish(), 0), Output(rows, 0)};
+  }
+
+ private:
+  using Key = std::tuple<std::uint64_t, std::string, int>;
+
+  template <typename Create>
+  const Variable& keep(const Key& key, Create create) {
+    const auto known = indices_.find(key);
+    if (known != indices_.end()) return state_[known->second];
+    state_.push_back(create());
+    indices_[key] = state_.size() - 1;
+    return state_.back();
+  }
+
+  std::vector<Variable> state_;
+  std::map<Key, std::size_t> indices_;
 };
 
 /// variable -= rate * gradient
@@ -121,22 +171,23 @@ class GradientDescent : public Optimizer {
 
  protected:
   const char* name() const override { return "GradientDescent"; }
-  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
-    NodeBuilder builder(scope, "ApplyGradientDescent");
-    return builder.Add(variable).Add(number(scope, rate_, variable)).Add(gradient).Finish();
-  }
-  Operation update_rows(const Scope& scope, const Gradient& gradient,
-                        const Variable& variable) override {
+  Operation update(const Scope& scope, const Gradient& gradient,
+                   const Variable& variable) override {
+    const Input rate = number(scope, rate_, variable);
+    if (!gradient.indices) {
+      NodeBuilder builder(scope, "ApplyGradientDescent");
+      return builder.Add(variable).Add(rate).Add(gradient.values).Finish();
+    }
     NodeBuilder scaled(scope, "Mul"), builder(scope, "ScatterSub");
-    scaled.Add(gradient.values).Add(number(scope, rate_, variable));
-    return builder.Add(variable).Add(gradient.indices).Add(Output(scaled.Finish(), 0)).Finish();
+    const Output change(scaled.Add(gradient.values).Add(rate).Finish(), 0);
+    return builder.Add(variable).Add(gradient.indices).Add(change).Finish();
   }
 
  private:
   double rate_;
 };
 
-/// Gradient descent with a momentum, or with Nesterov's.
+/// Gradient descent with a momentum, or with Nesterov's. Sutskever et al. 2013.
 class Momentum : public Optimizer {
  public:
   Momentum(double rate, double momentum, bool use_nesterov = false)
@@ -144,10 +195,12 @@ class Momentum : public Optimizer {
 
  protected:
   const char* name() const override { return "Momentum"; }
-  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
-    NodeBuilder builder(scope, "ApplyMomentum");
-    builder.Add(variable).Add(variable.Slot(scope, "Momentum", number(scope, 0, variable)));
-    builder.Add(number(scope, rate_, variable)).Add(gradient);
+  Operation update(const Scope& scope, const Gradient& gradient,
+                   const Variable& variable) override {
+    const Gradient rows = unique_rows(scope, gradient);
+    NodeBuilder builder = rule(scope, "Momentum", rows);
+    builder.Add(variable).Add(slot(scope, variable, 0, 0)).Add(number(scope, rate_, variable));
+    add_gradient(builder, rows);
     builder.Add(number(scope, momentum_, variable)).Attr("use_nesterov", use_nesterov_);
     return builder.Finish();
   }
@@ -165,10 +218,14 @@ class Adagrad : public Optimizer {
 
  protected:
   const char* name() const override { return "Adagrad"; }
-  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
-    NodeBuilder builder(scope, "ApplyAdagrad");
-    builder.Add(variable).Add(variable.Slot(scope, "Adagrad", number(scope, initial_, variable)));
-    return builder.Add(number(scope, rate_, variable)).Add(gradient).Finish();
+  Operation update(const Scope& scope, const Gradient& gradient,
+                   const Variable& variable) override {
+    const Gradient rows = unique_rows(scope, gradient);
+    NodeBuilder builder = rule(scope, "Adagrad", rows);
+    builder.Add(variable).Add(slot(scope, variable, 0, initial_));
+    builder.Add(number(scope, rate_, variable));
+    add_gradient(builder, rows);
+    return builder.Finish();
   }
 
  private:
@@ -183,20 +240,22 @@ class RMSProp : public Optimizer {
 
  protected:
   const char* name() const override { return "RMSProp"; }
-  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
-    NodeBuilder builder(scope, "ApplyRMSProp");
-    builder.Add(variable).Add(variable.Slot(scope, "RMSProp", number(scope, 1, variable)));
-    builder.Add(variable.Slot(scope, "Momentum", number(scope, 0, variable)));
+  Operation update(const Scope& scope, const Gradient& gradient,
+                   const Variable& variable) override {
+    const Gradient rows = unique_rows(scope, gradient);
+    NodeBuilder builder = rule(scope, "RMSProp", rows);
+    builder.Add(variable).Add(slot(scope, variable, 0, 1)).Add(slot(scope, variable, 1, 0));
     for (double value : {rate_, decay_, momentum_, epsilon_})
       builder.Add(number(scope, value, variable));
-    return builder.Add(gradient).Finish();
+    add_gradient(builder, rows);
+    return builder.Finish();
   }
 
  private:
   double rate_, decay_, momentum_, epsilon_;
 };
 
-/// Kingma & Ba 2015.
+/// Kingma & Ba 2015. All rows of a variable move, also those that a gradient lacks.
 class Adam : public Optimizer {
  public:
   explicit Adam(double rate = 0.001, double beta1 = 0.9, double beta2 = 0.999,
@@ -208,19 +267,17 @@ class Adam : public Optimizer {
   void begin(const Scope& scope, const std::vector<Variable>& variables) override {
     powers_.clear();
     if (variables.empty()) return;
-    const Scope place = scope.ColocateWith(variables[0].ref().operation());
-    for (int i = 0; i < 2; i++)
-      powers_.emplace_back(place.WithOpName(i ? "beta2_power" : "beta1_power"), Shape{},
-                           variables[0].dtype(), number(scope, betas_[i], variables[0]));
+    powers_.push_back(scalar(scope, "beta1_power", betas_[0], variables[0]));
+    powers_.push_back(scalar(scope, "beta2_power", betas_[1], variables[0]));
   }
-  Operation update(const Scope& scope, const Output& gradient, const Variable& variable) override {
+  Operation update(const Scope& scope, const Gradient& gradient,
+                   const Variable& variable) override {
     NodeBuilder builder(scope, "ApplyAdam");
-    builder.Add(variable).Add(variable.Slot(scope, "Adam", number(scope, 0, variable)));
-    builder.Add(variable.Slot(scope, "Adam_1", number(scope, 0, variable)));
-    builder.Add(powers_[0]).Add(powers_[1]);
+    builder.Add(variable).Add(slot(scope, variable, 0, 0)).Add(slot(scope, variable, 1, 0));
+    for (const Variable& power : powers_) builder.Add(in_type_of(scope, power, variable));
     for (double value : {rate_, betas_[0], betas_[1], epsilon_})
       builder.Add(number(scope, value, variable));
-    return builder.Add(gradient).Finish();
+    return builder.Add(dense(scope, gradient, variable)).Finish();
   }
   Operation finish(const Scope& scope, const std::vector<Operation>& updates) override {
     std::vector<Operation> last = updates;
@@ -234,15 +291,33 @@ class Adam : public Optimizer {
   }
 
  private:
+  static Output dense(const Scope& scope, const Gradient& gradient, const Variable& variable) {
+    if (!gradient.indices) return gradient.values;
+    NodeBuilder sum(scope, "UnsortedSegmentSum");
+    sum.Add(gradient.values).Add(gradient.indices);
+    return Output(sum.Add(static_cast<std::int32_t>(variable.shape()[0])).Finish(), 0);
+  }
+  static Output in_type_of(const Scope& scope, const Variable& power, const Variable& variable) {
+    if (power.dtype() == variable.dtype()) return power;
+    NodeBuilder cast(scope, "Cast");
+    return Output(cast.Add(power).Attr("DstT", variable.dtype()).Finish(), 0);
+  }
+
   double rate_, betas_[2], epsilon_;
   std::vector<Variable> powers_;
 };
 
 /// Saves variables to checkpoints, which Python's `Saver` reads and writes too. The paths are those
-/// of the server, below its file roots.
+/// of the server, below its file roots. The state of optimizers is saved if it is named:
+///
+///     Saver saver(root, {weights, bias}, {&adam});
 class Saver {
  public:
-  Saver(const Scope& scope, const std::vector<Variable>& variables) {
+  Saver(const Scope& scope, std::vector<Variable> variables,
+        const std::vector<const Optimizer*>& optimizers = {}) {
+    for (const Optimizer* optimizer : optimizers)
+      variables.insert(variables.end(), optimizer->variables().begin(),
+                       optimizer->variables().end());
     const Scope inner = scope.NewSubScope("save");
     path_ = placeholder(inner);
     std::vector<std::string> names, slices(variables.size());

@@ -1,0 +1,78 @@
+/* Sets of the names of a graph. Names are unique without regard to case, as in Python. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 64, SUFFIX_BYTES = 24 };
+
+static uint8_t lower(char letter) {
+  return (uint8_t)(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
+}
+
+static size_t hash(const char *text) { /* FNV-1a */
+  uint64_t value = 14695981039346656037u;
+  for (; *text; text++) value = (value ^ lower(*text)) * 1099511628211u;
+  return (size_t)value;
+}
+
+static bool is_same(const char *a, const char *b) {
+  for (; *a && lower(*a) == lower(*b); a++) b++;
+  return lower(*a) == lower(*b);
+}
+
+static wc_name *slot_of(const wc_name_set *set, const char *name) {
+  size_t index = hash(name) & (set->capacity - 1);
+  while (set->slots[index].text && !is_same(set->slots[index].text, name))
+    index = (index + 1) & (set->capacity - 1);
+  return &set->slots[index];
+}
+
+static bool grow(wc_name_set *set) {
+  wc_name_set larger = {.count = set->count};
+  larger.capacity = set->capacity ? 2 * set->capacity : FIRST_CAPACITY;
+  larger.slots = calloc(larger.capacity, sizeof *larger.slots);
+  if (!larger.slots) return false;
+  for (size_t i = 0; i < set->capacity; i++)
+    if (set->slots[i].text) *slot_of(&larger, set->slots[i].text) = set->slots[i];
+  free(set->slots);
+  *set = larger;
+  return true;
+}
+
+void wc_name_set_free(wc_name_set *set) {
+  for (size_t i = 0; i < set->capacity; i++) free(set->slots[i].text);
+  free(set->slots);
+  *set = (wc_name_set){0};
+}
+
+bool wc_name_set_has(const wc_name_set *set, const char *name) {
+  return set->capacity && slot_of(set, name)->text;
+}
+
+const char *wc_name_set_add(wc_name_set *set, const char *name, bool *is_taken) {
+  *is_taken = false;
+  if (2 * (set->count + 1) > set->capacity && !grow(set)) return NULL;
+  wc_name *slot = slot_of(set, name);
+  *is_taken = slot->text != NULL;
+  if (*is_taken) return NULL;
+  slot->text = wc_copy_string(name, strlen(name));
+  slot->next = 1;
+  set->count += slot->text != NULL;
+  return slot->text;
+}
+
+const char *wc_name_set_add_unique(wc_name_set *set, const char *name) {
+  bool is_taken;
+  const char *result = wc_name_set_add(set, name, &is_taken);
+  size_t size = strlen(name) + SUFFIX_BYTES;
+  char *candidate = is_taken ? malloc(size) : NULL;
+  while (candidate && is_taken) {
+    unsigned long long number = slot_of(set, name)->next++;
+    snprintf(candidate, size, "%s_%llu", name, number);
+    result = wc_name_set_add(set, candidate, &is_taken);
+  }
+  free(candidate);
+  return result;
+}

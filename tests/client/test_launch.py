@@ -1,0 +1,42 @@
+"""Servers that programs start for themselves end with them, however they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from weft_testing.waiting import wait_until
+
+from tests.client.conftest import PROGRAMS, command
+
+
+@pytest.mark.parametrize("language", ["cpp", "js"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_server_ends_with_its_program(
+    request: pytest.FixtureRequest,
+    language: str,
+    number: signal.Signals,
+    target: str,
+    tmp_path: Path,
+) -> None:
+    server = {"WEFT_COMMAND": str(PROGRAMS / "server.sh"), "WEFT_TARGET": target}
+    process = subprocess.Popen(
+        [*command(request, language, "lines"), "launch"],
+        env=os.environ | server | {"WEFT_ENDED": str(tmp_path / "ended")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "launched\n"
+        process.send_signal(number)
+        assert process.wait(30) == -number
+    finally:
+        process.kill()
+        process.communicate()
+    wait_until(lambda: (tmp_path / "ended").exists())
+    assert (tmp_path / "ended").read_text() == "server --stop-at-eof\n"
