@@ -5,7 +5,7 @@ import type { DType, Operation, Output, Scope, Shape, Tensor, Value } from "./in
 export { constant } from "./index.mjs";
 
 /**
- * Fail the step with a message.
+ * Fails the step with a message.
  */
 export function abort(
   scope: Scope,
@@ -20,7 +20,7 @@ export function abort(
 export function abs(scope: Scope, x: Value): Output;
 
 /**
- * The sum of N tensors of one shape.
+ * The sum of N tensors of the same shape.
  * Inputs: inputs: list of T.
  * Outputs: sum: T.
  */
@@ -102,7 +102,7 @@ export function addManySparseToTensorsMap(
 ): Output;
 
 /**
- * The sum of N tensors of one shape.
+ * The sum of N tensors of the same shape.
  * Inputs: inputs: list of T.
  * Outputs: sum: T.
  */
@@ -448,7 +448,7 @@ export function argMin(
 ): Output;
 
 /**
- * Return numbers in decimal notation.
+ * Format numbers in decimal notation.
  * Inputs: input: T.
  * Outputs: output: string.
  */
@@ -473,7 +473,7 @@ export function asin(scope: Scope, x: Value): Output;
 export function asinh(scope: Scope, x: Value): Output;
 
 /**
- * Fail with the data unless the condition holds.
+ * Fails with the data unless the condition is true.
  * Inputs: condition: bool; data: T.
  */
 export function assert(
@@ -573,7 +573,7 @@ export function atanh(scope: Scope, x: Value): Output;
 
 /**
  * Magnitudes of the spectra of frames under a Hann window. From shape (samples, channels) to
- *     (channels, frames, bins); a frame is filled up with zeros to a power of two.
+ *     (channels, frames, bins); frames are padded with zeros to a power of two.
  * Inputs: input: float32.
  * Outputs: spectrogram: float32.
  */
@@ -599,7 +599,7 @@ export function audioSummaryV2(
 ): Output;
 
 /**
- * Mean of each window; padding does not count.
+ * Mean of each window; padding is ignored.
  * Inputs: value: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -614,7 +614,7 @@ export function avgPool(
 ): Output;
 
 /**
- * Mean of each window; padding does not count.
+ * Mean of each window; padding is ignored.
  * Inputs: input: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -629,7 +629,7 @@ export function avgPool3D(
 ): Output;
 
 /**
- * Gradient of a mean pool.
+ * Gradient of average pooling.
  * Inputs: orig_input_shape: int32; grad: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -645,7 +645,7 @@ export function avgPool3DGrad(
 ): Output;
 
 /**
- * Gradient of a mean pool.
+ * Gradient of average pooling.
  * Inputs: orig_input_shape: int32; grad: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -759,7 +759,7 @@ export function batchMatMulV2(
 ): Output;
 
 /**
- * Return the inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+ * Return the inverse of `space_to_batch_nd`, cropping the inner axes by `crops`.
  * Inputs: input: T; block_shape: int32 or int64; crops: int32 or int64.
  * Outputs: output: T.
  */
@@ -869,7 +869,7 @@ export function biasAdd(
 ): Output;
 
 /**
- * The sum over all axes but the channels.
+ * The sum over all axes except the channel axis.
  * Inputs: out_backprop: T.
  * Outputs: output: T.
  */
@@ -880,7 +880,7 @@ export function biasAddGrad(
 ): Output;
 
 /**
- * How often each integer occurs, or the sum of its weights.
+ * The count of each integer, or the sum of its weights.
  * Inputs: arr: int32; size: int32; weights: T.
  * Outputs: bins: T.
  */
@@ -1025,7 +1025,7 @@ export function blockLSTMV2(
 export function broadcastArgs(scope: Scope, s0: Value, s1: Value): Output;
 
 /**
- * The axes to sum over for the gradients of two inputs of shapes s0 and s1.
+ * The reduction axes for the gradients of two inputs of shapes s0 and s1.
  * Inputs: s0: int32 or int64; s1: int32 or int64.
  * Outputs: r0: int32 or int64; r1: int32 or int64.
  */
@@ -1036,14 +1036,14 @@ export function broadcastGradientArgs(
 ): { operation: Operation; r0: Output; r1: Output };
 
 /**
- * `input` repeated to `shape` by NumPy's rule of broadcasting.
+ * Broadcast `input` to `shape` by NumPy's rule.
  * Inputs: input: T; shape: int32 or int64.
  * Outputs: output: T.
  */
 export function broadcastTo(scope: Scope, input: Value, shape: Value): Output;
 
 /**
- * How many of the boundaries, which ascend, are not above each element.
+ * The number of ascending boundaries that are not above each element.
  * Inputs: input: T.
  * Outputs: output: int32.
  */
@@ -1095,7 +1095,7 @@ export function ctcGreedyDecoder(
 ): { operation: Operation; decodedIndices: Output; decodedValues: Output; decodedShape: Output; logProbability: Output };
 
 /**
- * -log of the probability of the labels, and its gradient by the logits.
+ * -log of the probability of the labels, and its gradient with respect to the logits.
  * Inputs: inputs: float32 or float64; labels_indices: int64; labels_values: int32; sequence_length: int32.
  * Outputs: loss: float32 or float64; gradient: float32 or float64.
  */
@@ -1109,7 +1109,7 @@ export function ctcLoss(
 ): { operation: Operation; loss: Output; gradient: Output };
 
 /**
- * -log of the probability of the labels, and its gradient by the logits.
+ * -log of the probability of the labels, and its gradient with respect to the logits.
  * Inputs: inputs: float32; labels_indices: int64; labels_values: int32; sequence_length: int32.
  * Outputs: loss: float32; gradient: float32.
  */
@@ -1136,7 +1136,7 @@ export function cacheDataset(
 ): Output;
 
 /**
- * x as another element type; floats become integers by dropping the fraction.
+ * x cast to another element type; conversion from floats to integers truncates.
  * Inputs: x: SrcT.
  * Outputs: y: DstT.
  * DstT: One of bfloat16, bool, complex128, complex64, float16, float32, float4_e2m1fn, float64, float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, int16, int2, int32, int4, int64, int8, qint16, qint32, qint8, quint16, quint8, uint16, uint2, uint32, uint4, uint64, uint8.
@@ -1151,7 +1151,7 @@ export function cast(scope: Scope, x: Value, DstT: DType, attrs?: { Truncate?: b
 export function ceil(scope: Scope, x: Value): Output;
 
 /**
- * The input, with an error if an element is infinite or not a number.
+ * The input; an error if an element is infinite or NaN.
  * Inputs: tensor: T.
  * Outputs: output: T.
  */
@@ -1165,7 +1165,7 @@ export function checkNumerics(scope: Scope, tensor: Value, message: string | Uin
 export function cholesky(scope: Scope, input: Value): Output;
 
 /**
- * t, at least clip_value_min and at most clip_value_max.
+ * t clipped to the range from clip_value_min to clip_value_max.
  * Inputs: t: T; clip_value_min: T; clip_value_max: T.
  * Outputs: output: T.
  */
@@ -1271,7 +1271,7 @@ export function complex(scope: Scope, real: Value, imag: Value, attrs?: { Tout?:
 export function complexAbs(scope: Scope, x: Value, attrs?: { Tout?: DType }): Output;
 
 /**
- * Where a sampled class is a true one: row, position among the sampled, and -FLT_MAX.
+ * The sampled classes that are true classes: row, index among the samples, and -FLT_MAX.
  * Inputs: true_classes: int64; sampled_candidates: int64.
  * Outputs: indices: int32; ids: int64; weights: float32.
  */
@@ -1284,14 +1284,14 @@ export function computeAccidentalHits(
 ): { operation: Operation; indices: Output; ids: Output; weights: Output };
 
 /**
- * Return tensors joined along an axis that they have.
+ * Concatenate tensors along an existing axis.
  * Inputs: concat_dim: int32; values: list of T.
  * Outputs: output: T.
  */
 export function concat(scope: Scope, concatDim: Value, values: readonly Value[]): Output;
 
 /**
- * Where each part of the given shape starts in the concatenation.
+ * The start of each part in the concatenation, from the parts' shapes.
  * Inputs: concat_dim: int32; shape: list of int32.
  * Outputs: offset: list of int32.
  */
@@ -1302,7 +1302,7 @@ export function concatOffset(
 ): { operation: Operation; offset: Output[] };
 
 /**
- * Return tensors joined along an axis that they have.
+ * Concatenate tensors along an existing axis.
  * Inputs: values: list of T; axis: int32 or int64.
  * Outputs: output: T.
  */
@@ -1348,13 +1348,13 @@ export function conj(scope: Scope, input: Value): Output;
 export function conjugateTranspose(scope: Scope, x: Value, perm: Value): Output;
 
 /**
- * Gives the mutex back. A lock that nobody releases ends with its step.
+ * Releases the mutex. A lock that is not released ends with its step.
  * Inputs: mutex_lock: variant.
  */
 export function consumeMutexLock(scope: Scope, mutexLock: Value): Operation;
 
 /**
- * Nothing; runs even where it is dead.
+ * Does nothing; runs even if its control inputs are dead.
  */
 export function controlTrigger(scope: Scope): Operation;
 
@@ -1374,7 +1374,7 @@ export function conv2D(
 ): Output;
 
 /**
- * Gradient of a convolution by its filter.
+ * Gradient of a convolution with respect to its filter.
  * Inputs: input: T; filter_sizes: int32; out_backprop: T.
  * Outputs: output: T.
  * padding: One of EXPLICIT, SAME, VALID.
@@ -1390,7 +1390,7 @@ export function conv2DBackpropFilter(
 ): Output;
 
 /**
- * Gradient of a convolution by its input.
+ * Gradient of a convolution with respect to its input.
  * Inputs: input_sizes: int32; filter: T; out_backprop: T.
  * Outputs: output: T.
  * padding: One of EXPLICIT, SAME, VALID.
@@ -1438,7 +1438,7 @@ export function conv3D(
 ): Output;
 
 /**
- * Gradient of a convolution by its filter.
+ * Gradient of a convolution with respect to its filter.
  * Inputs: input: T; filter_sizes: int32; out_backprop: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -1454,7 +1454,7 @@ export function conv3DBackpropFilterV2(
 ): Output;
 
 /**
- * Gradient of a convolution by its input.
+ * Gradient of a convolution with respect to its input.
  * Inputs: input_sizes: int32 or int64; filter: T; out_backprop: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -1704,7 +1704,7 @@ export function decodeJpeg(
 ): Output;
 
 /**
- * The bytes of strings as numbers, cut or filled with zeros to one length.
+ * The bytes of strings as numbers, truncated or padded with zeros to the same length.
  * Inputs: input_bytes: string; fixed_length: int32.
  * Outputs: output: out_type.
  * out_type: One of float16, float32, float64, int16, int32, int64, int8, uint16, uint8.
@@ -1729,7 +1729,7 @@ export function decodePng(
 ): Output;
 
 /**
- * Return the bytes of strings as numbers: a last axis of (length / size of the type) elements.
+ * Convert the bytes of strings to numbers, along a new last axis.
  * Inputs: bytes: string.
  * Outputs: output: out_type.
  * out_type: One of bfloat16, bool, complex128, complex64, float16, float32, float64, int16, int32, int64, int8, uint16, uint8.
@@ -1764,13 +1764,13 @@ export function decodeWebP(
 ): Output;
 
 /**
- * Drop a value that the session keeps.
+ * Deletes a value stored in the session.
  * Inputs: handle: string.
  */
 export function deleteSessionTensor(scope: Scope, handle: Value): Operation;
 
 /**
- * How often each integer occurs in each row.
+ * The count of each integer in each row.
  * Inputs: values: int32 or int64; weights: output_type.
  * Outputs: output_indices: int64; output_values: output_type; output_dense_shape: int64.
  */
@@ -1783,7 +1783,7 @@ export function denseCountSparseOutput(
 ): { operation: Operation; outputIndices: Output; outputValues: Output; outputDenseShape: Output };
 
 /**
- * An operation on the sets of two tensors; `set_operation` says which.
+ * A set operation on the sets of two tensors, selected by `set_operation`.
  * Inputs: set1: T; set2: T.
  * Outputs: result_indices: int64; result_values: T; result_shape: int64.
  */
@@ -1810,7 +1810,7 @@ export function denseToSparseBatchDataset(
 ): Output;
 
 /**
- * An operation on the sets of two tensors; `set_operation` says which.
+ * A set operation on the sets of two tensors, selected by `set_operation`.
  * Inputs: set1: T; set2_indices: int64; set2_values: T; set2_shape: int64.
  * Outputs: result_indices: int64; result_values: T; result_shape: int64.
  */
@@ -1869,7 +1869,7 @@ export function depthwiseConv2dNative(
 ): Output;
 
 /**
- * Gradient of a convolution by its filter.
+ * Gradient of a convolution with respect to its filter.
  * Inputs: input: T; filter_sizes: int32; out_backprop: T.
  * Outputs: output: T.
  * padding: One of EXPLICIT, SAME, VALID.
@@ -1885,7 +1885,7 @@ export function depthwiseConv2dNativeBackpropFilter(
 ): Output;
 
 /**
- * Gradient of a convolution by its input.
+ * Gradient of a convolution with respect to its input.
  * Inputs: input_sizes: int32; filter: T; out_backprop: T.
  * Outputs: output: T.
  * padding: One of EXPLICIT, SAME, VALID.
@@ -1901,7 +1901,7 @@ export function depthwiseConv2dNativeBackpropInput(
 ): Output;
 
 /**
- * The numbers that integers stand for.
+ * The numbers represented by quantized integers.
  * Inputs: input: T; min_range: float32; max_range: float32.
  * Outputs: output: bfloat16 or float32.
  */
@@ -1936,7 +1936,7 @@ export function deserializeSparse(
 ): { operation: Operation; sparseIndices: Output; sparseValues: Output; sparseShape: Output };
 
 /**
- * Deletes the resource; later uses find it uninitialized.
+ * Deletes the resource; it is uninitialized afterwards.
  * Inputs: resource: resource.
  */
 export function destroyResourceOp(
@@ -1946,7 +1946,7 @@ export function destroyResourceOp(
 ): Operation;
 
 /**
- * Return a tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
+ * Return a tensor with a diagonal, and 0 elsewhere; numeric, shape (D...) to (D..., D...).
  * Inputs: diagonal: T.
  * Outputs: output: T.
  */
@@ -1967,7 +1967,7 @@ export function diagPart(scope: Scope, input: Value): Output;
 export function digamma(scope: Scope, x: Value): Output;
 
 /**
- * The maximum of each window plus the filter.
+ * The maximum of the sum of each window and the filter.
  * Inputs: input: T; filter: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -1982,7 +1982,7 @@ export function dilation2D(
 ): Output;
 
 /**
- * The gradient, to the first maximum of each window.
+ * The gradient of Dilation2D, for the first maximum of each window.
  * Inputs: input: T; filter: T; out_backprop: T.
  * Outputs: filter_backprop: T.
  * padding: One of SAME, VALID.
@@ -1998,7 +1998,7 @@ export function dilation2DBackpropFilter(
 ): Output;
 
 /**
- * The gradient, to the first maximum of each window.
+ * The gradient of Dilation2D, for the first maximum of each window.
  * Inputs: input: T; filter: T; out_backprop: T.
  * Outputs: in_backprop: T.
  * padding: One of SAME, VALID.
@@ -2067,7 +2067,7 @@ export function drawBoundingBoxesV2(
 ): Output;
 
 /**
- * Return slices of `data` sorted into tensors by number.
+ * Split the slices of `data` into `num_partitions` tensors.
  * Inputs: data: T; partitions: int32.
  * Outputs: outputs: list of T.
  */
@@ -2079,7 +2079,7 @@ export function dynamicPartition(
 ): { operation: Operation; outputs: Output[] };
 
 /**
- * Return slices scattered to their indices in one tensor; for duplicates the last one wins.
+ * Merge slices into one tensor by their indices; for repeated indices the last one wins.
  * Inputs: indices: list of int32; data: list of T.
  * Outputs: merged: T.
  */
@@ -2090,7 +2090,7 @@ export function dynamicStitch(
 ): Output;
 
 /**
- * Call a Python function of tensors that have values, known by its token.
+ * Calls a Python function with eager tensors, identified by its token.
  * Inputs: input: Tin.
  * Outputs: output: Tout.
  */
@@ -2119,7 +2119,7 @@ export function editDistance(
 ): Output;
 
 /**
- * Sums of products by Einstein's convention; a letter twice in the result is a diagonal.
+ * Sums of products in Einstein's convention; a letter twice in the result is a diagonal.
  * Inputs: inputs: list of T.
  * Outputs: output: T.
  */
@@ -2187,14 +2187,14 @@ export function encodePng(
 export function encodeWav(scope: Scope, audio: Value, sampleRate: Value): Output;
 
 /**
- * The input, with an error if its shape does not fit the attribute.
+ * The input; an error if its shape is incompatible with the attribute.
  * Inputs: input: T.
  * Outputs: output: T.
  */
 export function ensureShape(scope: Scope, input: Value, shape: Shape): Output;
 
 /**
- * `data` in iteration 0 of a frame; in all of them when it is constant.
+ * `data` in iteration 0 of a frame; in all iterations if it is constant.
  * Inputs: data: T.
  * Outputs: output: T.
  */
@@ -2246,7 +2246,7 @@ export function euclideanNorm(
 ): Output;
 
 /**
- * `data` in the frame around; the paper's Leave.
+ * `data` in the enclosing frame; the paper's Leave.
  * Inputs: data: T.
  * Outputs: output: T.
  */
@@ -2260,7 +2260,7 @@ export function exit(scope: Scope, data: Value): Output;
 export function exp(scope: Scope, x: Value): Output;
 
 /**
- * An axis of size 1 inserted before `axis`; negative ones count from the end of the result.
+ * Insert an axis of size 1 at index `axis` of the result; negative ones count from its end.
  * Inputs: input: T; dim: int32 or int64.
  * Outputs: output: T.
  */
@@ -2385,7 +2385,7 @@ export function fifoQueueV2(
 ): Output;
 
 /**
- * The nearest of 2 ** num_bits values from min to max, one of which is 0.
+ * The input rounded to one of 2 ** num_bits values from min to max, one of which is 0.
  * Inputs: inputs: float32.
  * Outputs: outputs: float32.
  */
@@ -2408,7 +2408,7 @@ export function fakeQuantWithMinMaxArgsGradient(
 ): Output;
 
 /**
- * As FakeQuantWithMinMaxArgs, by a range that is computed.
+ * Like FakeQuantWithMinMaxArgs, with the range as inputs.
  * Inputs: inputs: float32; min: float32; max: float32.
  * Outputs: outputs: float32.
  */
@@ -2421,7 +2421,7 @@ export function fakeQuantWithMinMaxVars(
 ): Output;
 
 /**
- * The gradients, to the input in the range and to its ends outside.
+ * The gradients of the input inside the range, and of the bounds outside.
  * Inputs: gradients: float32; inputs: float32; min: float32; max: float32.
  * Outputs: backprops_wrt_input: float32; backprop_wrt_min: float32; backprop_wrt_max: float32.
  */
@@ -2435,7 +2435,7 @@ export function fakeQuantWithMinMaxVarsGradient(
 ): { operation: Operation; backpropsWrtInput: Output; backpropWrtMin: Output; backpropWrtMax: Output };
 
 /**
- * As FakeQuantWithMinMaxArgs, by a range that is computed.
+ * Like FakeQuantWithMinMaxArgs, with the range as inputs.
  * Inputs: inputs: float32; min: float32; max: float32.
  * Outputs: outputs: float32.
  */
@@ -2448,7 +2448,7 @@ export function fakeQuantWithMinMaxVarsPerChannel(
 ): Output;
 
 /**
- * The gradients, to the input in the range and to its ends outside.
+ * The gradients of the input inside the range, and of the bounds outside.
  * Inputs: gradients: float32; inputs: float32; min: float32; max: float32.
  * Outputs: backprops_wrt_input: float32; backprop_wrt_min: float32; backprop_wrt_max: float32.
  */
@@ -2565,7 +2565,7 @@ export function floorDiv(scope: Scope, x: Value, y: Value): Output;
 export function floorMod(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * The mean or the maximum of regions whose sizes are drawn.
+ * The mean or the maximum of regions of random sizes.
  * Inputs: value: T.
  * Outputs: output: T; row_pooling_sequence: int64; col_pooling_sequence: int64.
  */
@@ -2577,7 +2577,7 @@ export function fractionalAvgPool(
 ): { operation: Operation; output: Output; rowPoolingSequence: Output; colPoolingSequence: Output };
 
 /**
- * The gradient, spread over each region.
+ * The gradient of FractionalAvgPool, spread over each region.
  * Inputs: orig_input_tensor_shape: int64; out_backprop: T; row_pooling_sequence: int64; col_pooling_sequence: int64.
  * Outputs: output: T.
  */
@@ -2591,7 +2591,7 @@ export function fractionalAvgPoolGrad(
 ): Output;
 
 /**
- * The mean or the maximum of regions whose sizes are drawn.
+ * The mean or the maximum of regions of random sizes.
  * Inputs: value: T.
  * Outputs: output: T; row_pooling_sequence: int64; col_pooling_sequence: int64.
  */
@@ -2603,7 +2603,7 @@ export function fractionalMaxPool(
 ): { operation: Operation; output: Output; rowPoolingSequence: Output; colPoolingSequence: Output };
 
 /**
- * The gradient, to the first maximum of each region.
+ * The gradient of FractionalMaxPool, for the first maximum of each region.
  * Inputs: orig_input: T; orig_output: T; out_backprop: T; row_pooling_sequence: int64; col_pooling_sequence: int64.
  * Outputs: output: T.
  */
@@ -2790,14 +2790,14 @@ export function gatherV2(
 ): Output;
 
 /**
- * Keep a value in the session, and give the handle that it is found by.
+ * Stores a value in the session, and returns its handle.
  * Inputs: value: T.
  * Outputs: handle: string.
  */
 export function getSessionHandle(scope: Scope, value: Value): Output;
 
 /**
- * A value that the session keeps.
+ * A value stored in the session.
  * Inputs: handle: string.
  * Outputs: value: dtype.
  */
@@ -2892,7 +2892,7 @@ export function hashTableV2(
 ): Output;
 
 /**
- * How many values fall into each of nbins equal parts of a range.
+ * The number of values in each of nbins equal parts of a range.
  * Inputs: values: T; value_range: T; nbins: int32.
  * Outputs: out: int32 or int64.
  */
@@ -3080,7 +3080,7 @@ export function imageSummary(
 ): Output;
 
 /**
- * Return True where the target's prediction is among the k largest of its row.
+ * Return True where the prediction of the target class is among the k largest of its row.
  * Inputs: predictions: float32; targets: int32 or int64.
  * Outputs: precision: bool.
  */
@@ -3092,7 +3092,7 @@ export function inTopK(
 ): Output;
 
 /**
- * Return True where the target's prediction is among the k largest of its row.
+ * Return True where the prediction of the target class is among the k largest of its row.
  * Inputs: predictions: float32; targets: int32 or int64; k: int32 or int64.
  * Outputs: precision: bool.
  */
@@ -3157,7 +3157,7 @@ export function initializeTableV2(
 ): Operation;
 
 /**
- * The variable's value, or `initial` where it has none yet.
+ * The variable's value, or `initial` if it has none.
  * Inputs: ref: variable of T; initial: T.
  * Outputs: value: T.
  */
@@ -3229,7 +3229,7 @@ export function isInf(scope: Scope, x: Value): Output;
 export function isNan(scope: Scope, x: Value): Output;
 
 /**
- * Whether the variable has a value.
+ * True if the variable has a value.
  * Inputs: ref: variable of dtype.
  * Outputs: is_initialized: bool.
  */
@@ -3642,7 +3642,7 @@ export function lookupTableSize(scope: Scope, tableHandle: Value): Output;
 export function lookupTableSizeV2(scope: Scope, tableHandle: Value): Output;
 
 /**
- * The input, which decides whether the loop goes on.
+ * The input, as the condition of the loop.
  * Inputs: input: bool.
  * Outputs: output: bool.
  */
@@ -3661,7 +3661,7 @@ export function lowerBound(
 ): Output;
 
 /**
- * Factors L, of unit diagonal, and U in one matrix, with input[p] = L @ U.
+ * Factors L, with unit diagonal, and U in one matrix, with input[p] = L @ U.
  * Inputs: input: T.
  * Outputs: lu: T; p: int32 or int64.
  */
@@ -3773,7 +3773,7 @@ export function mapUnstageNoKey(
 ): { operation: Operation; key: Output; values: Output[] };
 
 /**
- * The product of two matrices, each transposed first if asked for.
+ * The product of two matrices, each optionally transposed.
  * Inputs: a: T; b: T.
  * Outputs: product: T.
  */
@@ -3800,7 +3800,7 @@ export function matMulInteger(scope: Scope, a: Value, b: Value, aZero: Value, bZ
 export function matchingFiles(scope: Scope, pattern: Value): Output;
 
 /**
- * Return matrices with 0 outside a band around the diagonal.
+ * Set the elements of matrices outside a band around the diagonal to 0.
  * Inputs: input: T; num_lower: int32 or int64; num_upper: int32 or int64.
  * Outputs: band: T.
  */
@@ -3819,7 +3819,7 @@ export function matrixBandPart(
 export function matrixDeterminant(scope: Scope, input: Value): Output;
 
 /**
- * Return matrices with given diagonals, `padding_value` elsewhere.
+ * Return matrices with some diagonals, and `padding_value` elsewhere.
  * Inputs: diagonal: T.
  * Outputs: output: T.
  */
@@ -3853,7 +3853,7 @@ export function matrixDiagPartV3(
 ): Output;
 
 /**
- * Return matrices with given diagonals, `padding_value` elsewhere.
+ * Return matrices with some diagonals, and `padding_value` elsewhere.
  * Inputs: diagonal: T; k: int32; num_rows: int32; num_cols: int32; padding_value: T.
  * Outputs: output: T.
  */
@@ -3903,14 +3903,14 @@ export function matrixInverse(scope: Scope, input: Value, attrs?: { adjoint?: bo
 export function matrixLogarithm(scope: Scope, input: Value): Output;
 
 /**
- * Return matrices with other diagonals.
+ * Replace diagonals of matrices.
  * Inputs: input: T; diagonal: T.
  * Outputs: output: T.
  */
 export function matrixSetDiag(scope: Scope, input: Value, diagonal: Value): Output;
 
 /**
- * Return matrices with other diagonals.
+ * Replace diagonals of matrices.
  * Inputs: input: T; diagonal: T; k: int32.
  * Outputs: output: T.
  */
@@ -3942,7 +3942,7 @@ export function matrixSolve(
 ): Output;
 
 /**
- * x of least squares |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
+ * x that minimizes |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
  * Inputs: matrix: T; rhs: T; l2_regularizer: float64.
  * Outputs: output: T.
  */
@@ -4016,7 +4016,7 @@ export function maxPool3D(
 ): Output;
 
 /**
- * Gradient of a maximum pool: to the first maximum of each window.
+ * Gradient of max pooling, for the first maximum of each window.
  * Inputs: orig_input: T; orig_output: T; grad: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -4033,7 +4033,7 @@ export function maxPool3DGrad(
 ): Output;
 
 /**
- * Second gradient of a maximum pool: `grad` at the first maximum of each window.
+ * Second gradient of max pooling: `grad` at the first maximum of each window.
  * Inputs: orig_input: T; orig_output: T; grad: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -4050,7 +4050,7 @@ export function maxPool3DGradGrad(
 ): Output;
 
 /**
- * Gradient of a maximum pool: to the first maximum of each window.
+ * Gradient of max pooling, for the first maximum of each window.
  * Inputs: orig_input: T; orig_output: T; grad: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -4067,7 +4067,7 @@ export function maxPoolGrad(
 ): Output;
 
 /**
- * Second gradient of a maximum pool: `grad` at the first maximum of each window.
+ * Second gradient of max pooling: `grad` at the first maximum of each window.
  * Inputs: orig_input: T; orig_output: T; grad: T.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -4101,7 +4101,7 @@ export function maxPoolGradGradV2(
 ): Output;
 
 /**
- * Gradient of MaxPoolV2: to the first maximum of each window.
+ * Gradient of MaxPoolV2, for the first maximum of each window.
  * Inputs: orig_input: T; orig_output: T; grad: T; ksize: int32; strides: int32.
  * Outputs: output: T.
  * padding: One of SAME, VALID.
@@ -4150,7 +4150,7 @@ export function maxPoolV2(
 ): Output;
 
 /**
- * Maximum of each window, and its flat position in the image.
+ * Maximum of each window, and its flat index in the image.
  * Inputs: input: T.
  * Outputs: output: T; argmax: int32 or int64.
  * padding: One of SAME, VALID.
@@ -4184,7 +4184,7 @@ export function mean(
 ): Output;
 
 /**
- * The first input that is available and not dead, and which it is.
+ * The first input that is available and not dead, and its index.
  * Inputs: inputs: list of T.
  * Outputs: output: T; value_index: int32.
  */
@@ -4257,7 +4257,7 @@ export function mirrorPad(
 ): Output;
 
 /**
- * The transpose of MirrorPad: margins are added back to where they were copied from.
+ * The gradient of MirrorPad: the padding is added to the elements it was copied from.
  * Inputs: input: T; paddings: int32 or int64.
  * Outputs: output: T.
  * mode: One of REFLECT, SYMMETRIC.
@@ -4291,7 +4291,7 @@ export function mul(scope: Scope, x: Value, y: Value): Output;
 export function mulNoNan(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * Class numbers drawn with the probabilities softmax(logits), per row.
+ * Class indices sampled with the probabilities softmax(logits), per row.
  * Inputs: logits: T; num_samples: int32.
  * Outputs: output: int32 or int64.
  */
@@ -4373,27 +4373,27 @@ export function mutableHashTableV2(
 ): Output;
 
 /**
- * Waits for the mutex, first come, first served, without holding a thread.
+ * Waits for the mutex, first come, first served, without blocking a thread.
  * Inputs: mutex: resource.
  * Outputs: mutex_lock: variant.
  */
 export function mutexAcquire(scope: Scope, mutex: Value): Output;
 
 /**
- * Waits for the mutex, first come, first served, without holding a thread.
+ * Waits for the mutex, first come, first served, without blocking a thread.
  * Inputs: mutex: resource.
  * Outputs: mutex_lock: variant.
  */
 export function mutexLock(scope: Scope, mutex: Value): Output;
 
 /**
- * Gives the mutex back. A lock that nobody releases ends with its step.
+ * Releases the mutex. A lock that is not released ends with its step.
  * Inputs: mutex_lock: variant.
  */
 export function mutexRelease(scope: Scope, mutexLock: Value): Operation;
 
 /**
- * A mutex, kept in a container.
+ * A mutex in a container.
  * Outputs: resource: resource.
  */
 export function mutexV2(
@@ -4430,12 +4430,12 @@ export function nextAfter(scope: Scope, x1: Value, x2: Value): Output;
 export function nextIteration(scope: Scope, data: Value): Output;
 
 /**
- * Nothing; nodes wait for each other through it.
+ * Does nothing; used for control dependencies.
  */
 export function noOp(scope: Scope): Operation;
 
 /**
- * Integers of the system's entropy, others in each run.
+ * Random integers from the system's entropy, which differ in each run.
  * Inputs: shape: int32 or int64.
  * Outputs: output: dtype.
  */
@@ -4534,7 +4534,7 @@ export function nonMaxSuppressionWithOverlaps(
 export function notEqual(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * The element of each row that has n smaller ones, or n larger ones where `reverse` is set.
+ * The n-th smallest element of each row, or the n-th largest with `reverse`.
  * Inputs: input: T; n: int32.
  * Outputs: values: T.
  */
@@ -4546,7 +4546,7 @@ export function nthElement(
 ): Output;
 
 /**
- * Return a new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
+ * Return one-hot vectors: `on_value` at the index and `off_value` elsewhere.
  * Inputs: indices: TI; depth: int32; on_value: T; off_value: T.
  * Outputs: output: T.
  */
@@ -4702,14 +4702,14 @@ export function pack(
 ): Output;
 
 /**
- * Return a tensor with margins.
+ * Pad a tensor.
  * Inputs: input: T; paddings: int32 or int64.
  * Outputs: output: T.
  */
 export function pad(scope: Scope, input: Value, paddings: Value): Output;
 
 /**
- * Return a tensor with margins.
+ * Pad a tensor.
  * Inputs: input: T; paddings: int32 or int64; constant_values: T.
  * Outputs: output: T.
  */
@@ -4886,19 +4886,19 @@ export function partitionedCall(
 ): { operation: Operation; output: Output[] };
 
 /**
- * A value that Run is fed; running it without is an error.
+ * A value that must be fed; running it without a feed is an error.
  * Outputs: output: dtype.
  */
 export function placeholder(scope: Scope, dtype: DType, attrs?: { shape?: Shape }): Output;
 
 /**
- * A value that Run is fed; running it without is an error.
+ * A value that must be fed; running it without a feed is an error.
  * Outputs: output: dtype.
  */
 export function placeholderV2(scope: Scope, dtype: DType, shape: Shape): Output;
 
 /**
- * A value that Run may be fed, else the input.
+ * The fed value, or the input if it is not fed.
  * Inputs: input: dtype.
  * Outputs: output: dtype.
  */
@@ -4940,7 +4940,7 @@ export function prefetchDataset(
 ): Output;
 
 /**
- * The input; asking for a gradient through it is an error.
+ * The input; computing a gradient through it is an error.
  * Inputs: input: T.
  * Outputs: output: T.
  */
@@ -4951,7 +4951,7 @@ export function preventGradient(
 ): Output;
 
 /**
- * The input; the data are printed.
+ * Returns the input and prints the data.
  * Inputs: input: T; data: U.
  * Outputs: output: T.
  */
@@ -4963,7 +4963,7 @@ export function print(
 ): Output;
 
 /**
- * Print a string.
+ * Prints a string.
  * Inputs: input: string.
  */
 export function printV2(
@@ -4995,7 +4995,7 @@ export function prod(
 ): Output;
 
 /**
- * Call a Python function of this process, known by its token.
+ * Calls a Python function of this process, identified by its token.
  * Inputs: input: Tin.
  * Outputs: output: Tout.
  */
@@ -5007,7 +5007,7 @@ export function pyFunc(
 ): { operation: Operation; output: Output[] };
 
 /**
- * Call a Python function of this process, known by its token.
+ * Calls a Python function of this process, identified by its token.
  * Inputs: input: Tin.
  * Outputs: output: Tout.
  */
@@ -5043,7 +5043,7 @@ export function qr(
 ): { operation: Operation; q: Output; r: Output };
 
 /**
- * The input rounded to what an integer of num_bits can stand for.
+ * The input rounded to values that integers of num_bits can represent.
  * Inputs: input: T.
  * Outputs: output: T.
  */
@@ -5054,7 +5054,7 @@ export function quantizeAndDequantize(
 ): Output;
 
 /**
- * The input rounded to what an integer of num_bits can stand for.
+ * The input rounded to values that integers of num_bits can represent.
  * Inputs: input: T; input_min: T; input_max: T.
  * Outputs: output: T.
  */
@@ -5067,7 +5067,7 @@ export function quantizeAndDequantizeV2(
 ): Output;
 
 /**
- * The input rounded to what an integer of num_bits can stand for.
+ * The input rounded to values that integers of num_bits can represent.
  * Inputs: input: T; input_min: T; input_max: T; num_bits: int32.
  * Outputs: output: T.
  */
@@ -5081,7 +5081,7 @@ export function quantizeAndDequantizeV3(
 ): Output;
 
 /**
- * The input rounded to what an integer of num_bits can stand for.
+ * The input rounded to values that integers of num_bits can represent.
  * Inputs: input: T; input_min: T; input_max: T.
  * Outputs: output: T.
  */
@@ -5122,7 +5122,7 @@ export function quantizeDownAndShrinkRange(
 ): { operation: Operation; output: Output; outputMin: Output; outputMax: Output };
 
 /**
- * Numbers of a range as integers that stand for them.
+ * Numbers of a range quantized to integers.
  * Inputs: input: float32; min_range: float32; max_range: float32.
  * Outputs: output: T; output_min: float32; output_max: float32.
  * T: One of qint16, qint32, qint8, quint16, quint8.
@@ -5186,7 +5186,7 @@ export function quantizedBiasAdd(
 ): { operation: Operation; output: Output; minOut: Output; maxOut: Output };
 
 /**
- * Quantized tensors joined, over a range that holds those of all.
+ * The concatenation of quantized tensors, in a range that contains all their ranges.
  * Inputs: concat_dim: int32; values: list of T; input_mins: list of float32; input_maxes: list of float32.
  * Outputs: output: T; output_min: float32; output_max: float32.
  */
@@ -5446,7 +5446,7 @@ export function rfftnd(
 export function rgbToHSV(scope: Scope, images: Value): Output;
 
 /**
- * How often each number is in each row.
+ * The count of each number in each row.
  * Inputs: splits: int64; values: int32 or int64; size: int32 or int64; weights: T.
  * Outputs: output: T.
  */
@@ -5483,7 +5483,7 @@ export function raggedCross(
 ): { operation: Operation; outputValues: Output; outputRowSplits: Output };
 
 /**
- * A value for each row that has none.
+ * The ragged tensor with a default value in each empty row.
  * Inputs: value_rowids: int64; values: T; nrows: int64; default_value: T.
  * Outputs: output_value_rowids: int64; output_values: T; empty_row_indicator: bool; reverse_index_map: int64.
  */
@@ -5520,7 +5520,7 @@ export function raggedGather(
 ): { operation: Operation; outputNestedSplits: Output[]; outputDenseValues: Output };
 
 /**
- * For each row the numbers from a start to a limit.
+ * A range of numbers from a start to a limit for each row.
  * Inputs: starts: T; limits: T; deltas: T.
  * Outputs: rt_nested_splits: int32 or int64; rt_dense_values: T.
  */
@@ -5533,7 +5533,7 @@ export function raggedRange(
 ): { operation: Operation; rtNestedSplits: Output; rtDenseValues: Output };
 
 /**
- * The ragged tensor of variants.
+ * The ragged tensor stored in variants.
  * Inputs: encoded_ragged: variant.
  * Outputs: output_nested_splits: list of int32 or int64; output_dense_values: Tvalues.
  */
@@ -5547,7 +5547,7 @@ export function raggedTensorFromVariant(
 ): { operation: Operation; outputNestedSplits: Output[]; outputDenseValues: Output };
 
 /**
- * The places and values of a ragged tensor.
+ * The indices and values of a ragged tensor.
  * Inputs: rt_nested_splits: list of int32 or int64; rt_dense_values: T.
  * Outputs: sparse_indices: int64; sparse_values: T; sparse_dense_shape: int64.
  */
@@ -5558,7 +5558,7 @@ export function raggedTensorToSparse(
 ): { operation: Operation; sparseIndices: Output; sparseValues: Output; sparseDenseShape: Output };
 
 /**
- * A ragged tensor padded.
+ * A ragged tensor padded to a dense tensor.
  * Inputs: shape: int32 or int64; values: T; default_value: T; row_partition_tensors: list of int32 or int64.
  * Outputs: result: T.
  */
@@ -5572,7 +5572,7 @@ export function raggedTensorToTensor(
 ): Output;
 
 /**
- * A ragged tensor as one variant, or as one for each row.
+ * A ragged tensor as one variant, or as one variant per row.
  * Inputs: rt_nested_splits: list of int32 or int64; rt_dense_values: Tvalues.
  * Outputs: encoded_ragged: variant.
  */
@@ -5616,7 +5616,7 @@ export function randomGamma(
 export function randomGammaGrad(scope: Scope, alpha: Value, sample: Value): Output;
 
 /**
- * Where a permutation of 0 .. max_index, one for each seed, has index.
+ * The position of index in a permutation of 0 .. max_index determined by the seed.
  * Inputs: index: dtype; seed: Tseed; max_index: dtype.
  * Outputs: output: dtype.
  */
@@ -5629,7 +5629,7 @@ export function randomIndexShuffle(
 ): Output;
 
 /**
- * Poisson-distributed numbers, of the type of the rate.
+ * Poisson-distributed numbers with the type of the rate.
  * Inputs: shape: int32 or int64; rate: float16 or float32 or float64.
  * Outputs: output: float16 or float32 or float64.
  */
@@ -5719,7 +5719,7 @@ export function randomUniformInt(
 ): Output;
 
 /**
- * start, start + delta, …, up to but without limit.
+ * start, start + delta, …, up to but excluding limit.
  * Inputs: start: Tidx; limit: Tidx; delta: Tidx.
  * Outputs: output: Tidx.
  */
@@ -5740,7 +5740,7 @@ export function rangeDataset(
 ): Output;
 
 /**
- * Return the rank: int32, rank 0, a constant where it is static.
+ * Return the rank: int32, rank 0, a constant if it is static.
  * Inputs: input: T.
  * Outputs: output: int32.
  */
@@ -5861,7 +5861,7 @@ export function reduceDataset(
 ): { operation: Operation; components: Output[] };
 
 /**
- * Return strings joined along axes, in the order in which the axes are given.
+ * Join strings along axes, in the order of `axis`.
  * Inputs: inputs: string; reduction_indices: int32.
  * Outputs: output: string.
  */
@@ -5873,7 +5873,7 @@ export function reduceJoin(
 ): Output;
 
 /**
- * `data` in iteration 0 of a frame; in all of them when it is constant.
+ * `data` in iteration 0 of a frame; in all iterations if it is constant.
  * Inputs: data: variable of T.
  * Outputs: output: variable of T.
  */
@@ -5885,21 +5885,21 @@ export function refEnter(
 ): Output;
 
 /**
- * `data` in the frame around; the paper's Leave.
+ * `data` in the enclosing frame; the paper's Leave.
  * Inputs: data: variable of T.
  * Outputs: output: variable of T.
  */
 export function refExit(scope: Scope, data: Value): Output;
 
 /**
- * The same reference.
+ * Returns the reference unchanged.
  * Inputs: input: variable of T.
  * Outputs: output: variable of T.
  */
 export function refIdentity(scope: Scope, input: Value): Output;
 
 /**
- * The first input that is available and not dead, and which it is.
+ * The first input that is available and not dead, and its index.
  * Inputs: inputs: variable of list of T.
  * Outputs: output: variable of T; value_index: int32.
  */
@@ -5916,7 +5916,7 @@ export function refMerge(
 export function refNextIteration(scope: Scope, data: Value): Output;
 
 /**
- * `data` on the output that `pred` chooses; the other output is dead.
+ * `data` on the output selected by `pred`; the other output is dead.
  * Inputs: data: variable of T; pred: bool.
  * Outputs: output_false: variable of T; output_true: variable of T.
  */
@@ -5927,14 +5927,14 @@ export function refSwitch(
 ): { operation: Operation; outputFalse: Output; outputTrue: Output };
 
 /**
- * Return True where a string matches a regular expression as a whole.
+ * Return True where a whole string matches a regular expression.
  * Inputs: input: string; pattern: string.
  * Outputs: output: bool.
  */
 export function regexFullMatch(scope: Scope, input: Value, pattern: Value): Output;
 
 /**
- * Return matches of a regular expression replaced.
+ * Replace matches of a regular expression.
  * Inputs: input: string; pattern: string; rewrite: string.
  * Outputs: output: string.
  */
@@ -6377,7 +6377,7 @@ export function resourceCountUpTo(
 ): Output;
 
 /**
- * Rows of a variable, without reading it whole.
+ * Rows of a variable, without reading all of it.
  * Inputs: resource: resource; indices: int32 or int64.
  * Outputs: output: dtype.
  */
@@ -6390,7 +6390,7 @@ export function resourceGather(
 ): Output;
 
 /**
- * Slices of a variable, without reading it whole.
+ * Slices of a variable, without reading all of it.
  * Inputs: resource: resource; indices: int32 or int64.
  * Outputs: output: dtype.
  */
@@ -6402,7 +6402,7 @@ export function resourceGatherNd(
 ): Output;
 
 /**
- * The variable's value, or `initial` where it has none yet.
+ * The variable's value, or `initial` if it has none.
  * Inputs: resource: resource; initial: dtype.
  * Outputs: value: dtype.
  */
@@ -6706,7 +6706,7 @@ export function resourceSparseApplyRMSProp(
 ): Operation;
 
 /**
- * Assign `value` to a slice of a variable.
+ * Assigns `value` to a slice of a variable.
  * Inputs: ref: resource; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides: int16 or int32 or int64; value: T.
  */
 export function resourceStridedSliceAssign(
@@ -6743,14 +6743,14 @@ export function restoreV2(
 ): { operation: Operation; tensors: Output[] };
 
 /**
- * Return the order of elements reversed along the axes in `axis`, a vector of integers.
+ * Reverse the order of elements along the axes in `axis`, a vector of integers.
  * Inputs: tensor: T; dims: bool.
  * Outputs: output: T.
  */
 export function reverse(scope: Scope, tensor: Value, dims: Value): Output;
 
 /**
- * The first `seq_lengths[i]` elements along `seq_axis` reversed, for each i of `batch_axis`.
+ * Reverse the first `seq_lengths[i]` elements along `seq_axis`, for each i of `batch_axis`.
  * Inputs: input: T; seq_lengths: int32 or int64.
  * Outputs: output: T.
  */
@@ -6763,7 +6763,7 @@ export function reverseSequence(
 ): Output;
 
 /**
- * Return the order of elements reversed along the axes in `axis`, a vector of integers.
+ * Reverse the order of elements along the axes in `axis`, a vector of integers.
  * Inputs: tensor: T; axis: int32 or int64.
  * Outputs: output: T.
  */
@@ -6784,20 +6784,20 @@ export function rightShift(scope: Scope, x: Value, y: Value): Output;
 export function rint(scope: Scope, x: Value): Output;
 
 /**
- * The state before it moves on as drawing delta numbers does.
+ * Advances the state as if delta numbers were generated, and returns the previous state.
  * Inputs: resource: resource; alg: int32; delta: uint64.
  * Outputs: value: int64.
  */
 export function rngReadAndSkip(scope: Scope, resource: Value, alg: Value, delta: Value): Output;
 
 /**
- * Moves the state on as drawing delta numbers does.
+ * Advances the state as if delta numbers were generated.
  * Inputs: resource: resource; algorithm: int64; delta: int64.
  */
 export function rngSkip(scope: Scope, resource: Value, algorithm: Value, delta: Value): Operation;
 
 /**
- * Return elements shifted by `shift` along `axis`, wrapping around at the ends.
+ * Shift elements by `shift` along `axis`, wrapping around at the ends.
  * Inputs: input: T; shift: int32 or int64; axis: int32 or int64.
  * Outputs: output: T.
  */
@@ -7097,21 +7097,21 @@ export function segmentProd(scope: Scope, data: Value, segmentIds: Value): Outpu
 export function segmentSum(scope: Scope, data: Value, segmentIds: Value): Output;
 
 /**
- * t where the condition holds, else e; a vector condition chooses rows.
+ * t where the condition is true, else e; a vector condition selects rows.
  * Inputs: condition: bool; t: T; e: T.
  * Outputs: output: T.
  */
 export function select(scope: Scope, condition: Value, t: Value, e: Value): Output;
 
 /**
- * t where the condition holds, else e; all three broadcast.
+ * t where the condition is true, else e; all three inputs broadcast.
  * Inputs: condition: bool; t: T; e: T.
  * Outputs: output: T.
  */
 export function selectV2(scope: Scope, condition: Value, t: Value, e: Value): Output;
 
 /**
- * Eigenvalues, rising, and eigenvectors of self-adjoint matrices.
+ * Eigenvalues, in ascending order, and eigenvectors of self-adjoint matrices.
  * Inputs: input: T.
  * Outputs: e: T; v: T.
  */
@@ -7234,7 +7234,7 @@ export function serializeSparse(
 export function serializeTensor(scope: Scope, tensor: Value): Output;
 
 /**
- * How many different elements each set has.
+ * The number of distinct elements of each set.
  * Inputs: set_indices: int64; set_values: T; set_shape: int64.
  * Outputs: size: int32.
  */
@@ -7247,14 +7247,14 @@ export function setSize(
 ): Output;
 
 /**
- * Return the shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
+ * Return the shape of a tensor or SparseTensor: shape (rank,), a constant if it is static.
  * Inputs: input: T.
  * Outputs: output: int32 or int64.
  */
 export function shape(scope: Scope, input: Value, attrs?: { outType?: DType }): Output;
 
 /**
- * Return the shapes of tensors of one type.
+ * Return the shapes of tensors of the same type.
  * Inputs: input: list of T.
  * Outputs: output: list of int32 or int64.
  */
@@ -7350,7 +7350,7 @@ export function sin(scope: Scope, x: Value): Output;
 export function sinh(scope: Scope, x: Value): Output;
 
 /**
- * Return the number of elements: an integer of rank 0, a constant where the shape is static.
+ * Return the number of elements: an integer of rank 0, a constant if the shape is static.
  * Inputs: input: T.
  * Outputs: output: int32 or int64.
  */
@@ -7370,7 +7370,7 @@ export function skipDataset(
 ): Output;
 
 /**
- * The box of `size` at `begin`; -1 is all that is left of an axis.
+ * The slice of shape `size` at `begin`; a size of -1 extends to the end of the axis.
  * Inputs: input: T; begin: int32 or int64; size: int32 or int64.
  * Outputs: output: T.
  */
@@ -7430,7 +7430,7 @@ export function softsign(scope: Scope, features: Value): Output;
 export function softsignGrad(scope: Scope, gradients: Value, features: Value): Output;
 
 /**
- * Blocks of the padded inner axes moved to the batch: (B, S..., R) to (B·∏block, S'..., R).
+ * Move blocks of the padded inner axes to the batch: (B, S..., R) to (B·∏block, S'..., R).
  * Inputs: input: T; block_shape: int32 or int64; paddings: int32 or int64.
  * Outputs: output: T.
  */
@@ -7442,7 +7442,7 @@ export function spaceToBatchND(
 ): Output;
 
 /**
- * Square blocks moved to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
+ * Move square blocks to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
  * Inputs: input: T.
  * Outputs: output: T.
  */
@@ -7705,7 +7705,7 @@ export function sparseApplyRMSProp(
 ): Output;
 
 /**
- * Return sparse tensors one after the other along an axis.
+ * Concatenate sparse tensors along an axis.
  * Inputs: indices: list of int64; values: list of T; shapes: list of int64.
  * Outputs: output_indices: int64; output_values: T; output_shape: int64.
  */
@@ -7730,7 +7730,7 @@ export function sparseConditionalAccumulator(
 ): Output;
 
 /**
- * How often each integer occurs among the stored elements of each row.
+ * The count of each integer among the stored elements of each row.
  * Inputs: indices: int64; values: int32 or int64; dense_shape: int64; weights: output_type.
  * Outputs: output_indices: int64; output_values: output_type; output_dense_shape: int64.
  */
@@ -7745,7 +7745,7 @@ export function sparseCountSparseOutput(
 ): { operation: Operation; outputIndices: Output; outputValues: Output; outputDenseShape: Output };
 
 /**
- * All choices of one feature of each input, row by row.
+ * The cross of the features of all inputs, for each row.
  * Inputs: indices: list of int64; values: int64 or string; shapes: list of int64; dense_inputs: int64 or string.
  * Outputs: output_indices: int64; output_values: int64 or string; output_shape: int64.
  * out_type: One of int64, string.
@@ -7765,7 +7765,7 @@ export function sparseCross(
 ): { operation: Operation; outputIndices: Output; outputValues: Output; outputShape: Output };
 
 /**
- * As SparseCross, of texts joined by `sep`.
+ * Like SparseCross, as strings joined by `sep`.
  * Inputs: indices: list of int64; values: int64 or string; shapes: list of int64; dense_inputs: int64 or string; sep: string.
  * Outputs: output_indices: int64; output_values: string; output_shape: int64.
  */
@@ -7779,7 +7779,7 @@ export function sparseCrossV2(
 ): { operation: Operation; outputIndices: Output; outputValues: Output; outputShape: Output };
 
 /**
- * The sum of each stored element and that of the dense operand at its place.
+ * The sum of each stored element and the dense element at its index.
  * Inputs: sp_indices: int64; sp_values: T; sp_shape: int64; dense: T.
  * Outputs: output: T.
  */
@@ -7792,7 +7792,7 @@ export function sparseDenseCwiseAdd(
 ): Output;
 
 /**
- * The quotient of each stored element and that of the dense operand at its place.
+ * The quotient of each stored element and the dense element at its index.
  * Inputs: sp_indices: int64; sp_values: T; sp_shape: int64; dense: T.
  * Outputs: output: T.
  */
@@ -7805,7 +7805,7 @@ export function sparseDenseCwiseDiv(
 ): Output;
 
 /**
- * The product of each stored element and that of the dense operand at its place.
+ * The product of each stored element and the dense element at its index.
  * Inputs: sp_indices: int64; sp_values: T; sp_shape: int64; dense: T.
  * Outputs: output: T.
  */
@@ -7818,7 +7818,7 @@ export function sparseDenseCwiseMul(
 ): Output;
 
 /**
- * A sparse tensor with an element in each row: those without any get one in the first column.
+ * Add an element to each empty row of a sparse tensor, in the first column.
  * Inputs: indices: int64; values: T; dense_shape: int64; default_value: T.
  * Outputs: output_indices: int64; output_values: T; empty_row_indicator: bool; reverse_index_map: int64.
  */
@@ -7856,7 +7856,7 @@ export function sparseReduceMax(
 ): Output;
 
 /**
- * The max of stored elements over axes, where there are any.
+ * The max of stored elements over axes, as a sparse tensor.
  * Inputs: input_indices: int64; input_values: T; input_shape: int64; reduction_axes: int32.
  * Outputs: output_indices: int64; output_values: T; output_shape: int64.
  */
@@ -7884,7 +7884,7 @@ export function sparseReduceSum(
 ): Output;
 
 /**
- * The sum of stored elements over axes, where there are any.
+ * The sum of stored elements over axes, as a sparse tensor.
  * Inputs: input_indices: int64; input_values: T; input_shape: int64; reduction_axes: int32.
  * Outputs: output_indices: int64; output_values: T; output_shape: int64.
  */
@@ -7898,7 +7898,7 @@ export function sparseReduceSumSparse(
 ): { operation: Operation; outputIndices: Output; outputValues: Output; outputShape: Output };
 
 /**
- * Return the same elements with indices in row-major order, stable for equal ones.
+ * Sort the stored elements by index in row-major order; the sort is stable.
  * Inputs: input_indices: int64; input_values: T; input_shape: int64.
  * Outputs: output_indices: int64; output_values: T.
  */
@@ -7910,7 +7910,7 @@ export function sparseReorder(
 ): { operation: Operation; outputIndices: Output; outputValues: Output };
 
 /**
- * Return the same elements in the same row-major order, in another shape.
+ * Reshape a sparse tensor, keeping the row-major order of elements.
  * Inputs: input_indices: int64; input_shape: int64; new_shape: int64.
  * Outputs: output_indices: int64; output_shape: int64.
  */
@@ -7934,7 +7934,7 @@ export function sparseSegmentMean(
 ): Output;
 
 /**
- * The gradient of SparseSegmentMean for data.
+ * The gradient of SparseSegmentMean with respect to data.
  * Inputs: grad: T; indices: int32 or int64; segment_ids: int32; output_dim0: int32.
  * Outputs: output: T.
  */
@@ -7972,7 +7972,7 @@ export function sparseSegmentSqrtN(
 ): Output;
 
 /**
- * The gradient of SparseSegmentSqrtN for data.
+ * The gradient of SparseSegmentSqrtN with respect to data.
  * Inputs: grad: T; indices: int32 or int64; segment_ids: int32; output_dim0: int32.
  * Outputs: output: T.
  */
@@ -8023,7 +8023,7 @@ export function sparseSegmentSumWithNumSegments(
 ): Output;
 
 /**
- * Return a box of a sparse tensor.
+ * Slice a sparse tensor.
  * Inputs: indices: int64; values: T; shape: int64; start: int64; size: int64.
  * Outputs: output_indices: int64; output_values: T; output_shape: int64.
  */
@@ -8050,7 +8050,7 @@ export function sparseSliceGrad(
 ): Output;
 
 /**
- * Return the softmax over the last axis, among the stored elements alone.
+ * Return the softmax of the stored elements over the last axis.
  * Inputs: sp_indices: int64; sp_values: float16 or float32 or float64; sp_shape: int64.
  * Outputs: output: float16 or float32 or float64.
  */
@@ -8073,7 +8073,7 @@ export function sparseSoftmaxCrossEntropyWithLogits(
 ): { operation: Operation; loss: Output; backprop: Output };
 
 /**
- * The elementwise maximum of sparse tensors; what is not stored is 0.
+ * The elementwise maximum of sparse tensors; elements that are not stored are 0.
  * Inputs: a_indices: int64; a_values: T; a_shape: int64; b_indices: int64; b_values: T; b_shape: int64.
  * Outputs: output_indices: int64; output_values: T.
  */
@@ -8088,7 +8088,7 @@ export function sparseSparseMaximum(
 ): { operation: Operation; outputIndices: Output; outputValues: Output };
 
 /**
- * The elementwise minimum of sparse tensors; what is not stored is 0.
+ * The elementwise minimum of sparse tensors; elements that are not stored are 0.
  * Inputs: a_indices: int64; a_values: T; a_shape: int64; b_indices: int64; b_values: T; b_shape: int64.
  * Outputs: output_indices: int64; output_values: T.
  */
@@ -8103,7 +8103,7 @@ export function sparseSparseMinimum(
 ): { operation: Operation; outputIndices: Output; outputValues: Output };
 
 /**
- * Return a sparse tensor cut in parts along an axis; arguments are given by keyword only.
+ * Split a sparse tensor along an axis; arguments are keyword-only.
  * Inputs: split_dim: int64; indices: int64; values: T; shape: int64.
  * Outputs: output_indices: list of int64; output_values: list of T; output_shape: list of int64.
  */
@@ -8158,7 +8158,7 @@ export function sparseToDense(
 ): Output;
 
 /**
- * An operation on the sets of two tensors; `set_operation` says which.
+ * A set operation on the sets of two tensors, selected by `set_operation`.
  * Inputs: set1_indices: int64; set1_values: T; set1_shape: int64; set2_indices: int64; set2_values: T; set2_shape: int64.
  * Outputs: result_indices: int64; result_values: T; result_shape: int64.
  */
@@ -8182,7 +8182,7 @@ export function sparseToSparseSetOperation(
 export function spence(scope: Scope, x: Value): Output;
 
 /**
- * Return a tensor cut along an axis.
+ * Split a tensor along an axis.
  * Inputs: split_dim: int32; value: T.
  * Outputs: output: list of T.
  */
@@ -8249,7 +8249,7 @@ export function square(scope: Scope, x: Value): Output;
 export function squaredDifference(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * Return axes of size 1 removed: those in `axis`, by default all.
+ * Remove axes of size 1: those in `axis`, or all by default.
  * Inputs: input: T.
  * Outputs: output: T.
  */
@@ -8260,27 +8260,27 @@ export function squeeze(
 ): Output;
 
 /**
- * Drops what a stack holds.
+ * Releases the contents of a stack.
  * Inputs: handle: resource.
  */
 export function stackCloseV2(scope: Scope, handle: Value): Operation;
 
 /**
- * A new stack that holds what another one holds now.
+ * A new stack with the current contents of another one.
  * Inputs: handle: resource.
  * Outputs: copy: resource.
  */
 export function stackCopy(scope: Scope, handle: Value, elemType: DType): Output;
 
 /**
- * Takes the last value off a stack.
+ * Pops the last value of a stack.
  * Inputs: handle: resource.
  * Outputs: elem: elem_type.
  */
 export function stackPopV2(scope: Scope, handle: Value, elemType: DType): Output;
 
 /**
- * Puts a value onto a stack, and passes it on.
+ * Pushes a value onto a stack, and returns the value.
  * Inputs: handle: resource; elem: T.
  * Outputs: output: T.
  */
@@ -8292,7 +8292,7 @@ export function stackPushV2(
 ): Output;
 
 /**
- * A new stack, which lives as long as somebody holds its handle.
+ * A new stack, which exists as long as its handle.
  * Inputs: max_size: int32.
  * Outputs: handle: resource.
  */
@@ -8439,7 +8439,7 @@ export function statefulUniformInt(
 ): Output;
 
 /**
- * Class numbers drawn with the probabilities softmax(logits), per row.
+ * Class indices sampled with the probabilities softmax(logits), per row.
  * Inputs: logits: T; num_samples: int32; seed: int32 or int64.
  * Outputs: output: int32 or int64.
  */
@@ -8587,7 +8587,7 @@ export function staticRegexReplace(
 export function stopGradient(scope: Scope, input: Value): Output;
 
 /**
- * Basic indexing as in NumPy: ranges with steps, single indices, ellipsis, new axes.
+ * NumPy's basic indexing: ranges with steps, single indices, an ellipsis, new axes.
  * Inputs: input: T; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides: int16 or int32 or int64.
  * Outputs: output: T.
  */
@@ -8601,7 +8601,7 @@ export function stridedSlice(
 ): Output;
 
 /**
- * Assign `value` to a slice of a variable.
+ * Assigns `value` to a slice of a variable.
  * Inputs: ref: variable of T; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides: int16 or int32 or int64; value: T.
  * Outputs: output_ref: variable of T.
  */
@@ -8616,7 +8616,7 @@ export function stridedSliceAssign(
 ): Output;
 
 /**
- * Zeros of `shape` with `dy` at the slice.
+ * Zeros of shape `shape` with `dy` at the slice.
  * Inputs: shape: int16 or int32 or int64; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides: int16 or int32 or int64; dy: T.
  * Outputs: output: T.
  */
@@ -8631,7 +8631,7 @@ export function stridedSliceGrad(
 ): Output;
 
 /**
- * Return a template with its placeholders replaced by tensors: string, rank 0.
+ * Replace the placeholders of a template by tensors: string, rank 0.
  * Inputs: inputs: T.
  * Outputs: output: string.
  */
@@ -8642,7 +8642,7 @@ export function stringFormat(
 ): Output;
 
 /**
- * Return strings concatenated element by element.
+ * Concatenate strings elementwise.
  * Inputs: inputs: list of string.
  * Outputs: output: string.
  */
@@ -8653,7 +8653,7 @@ export function stringJoin(
 ): Output;
 
 /**
- * Return the number of bytes, or with unit "UTF8_CHAR" of code points: int32.
+ * Return the number of bytes, or of code points with unit "UTF8_CHAR": int32.
  * Inputs: input: string.
  * Outputs: output: int32.
  */
@@ -8664,7 +8664,7 @@ export function stringLength(
 ): Output;
 
 /**
- * Lower case: of ASCII letters, or with encoding "utf-8" of all.
+ * Convert ASCII letters, or all letters with encoding "utf-8", to lower case.
  * Inputs: input: string.
  * Outputs: output: string.
  */
@@ -8716,7 +8716,7 @@ export function stringSplitV2(
 ): { operation: Operation; indices: Output; values: Output; shape: Output };
 
 /**
- * Return whitespace removed at both ends.
+ * Remove whitespace at both ends.
  * Inputs: input: string.
  * Outputs: output: string.
  */
@@ -8757,7 +8757,7 @@ export function stringToHashBucketStrong(
 ): Output;
 
 /**
- * Return numbers from their decimal notation.
+ * Parse numbers in decimal notation.
  * Inputs: string_tensor: string.
  * Outputs: output: out_type.
  */
@@ -8768,7 +8768,7 @@ export function stringToNumber(
 ): Output;
 
 /**
- * Return upper case: of ASCII letters, or with encoding "utf-8" of all.
+ * Convert ASCII letters, or all letters with encoding "utf-8", to upper case.
  * Inputs: input: string.
  * Outputs: output: string.
  */
@@ -8786,7 +8786,7 @@ export function stringUpper(
 export function sub(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * `len` bytes (or code points) of each string from `pos` on; negative `pos` is from the end.
+ * Return `len` bytes or code points of each string from `pos` on; negative: from the end.
  * Inputs: input: string; pos: int32 or int64; len: int32 or int64.
  * Outputs: output: string.
  */
@@ -8811,7 +8811,7 @@ export function sum(
 ): Output;
 
 /**
- * Singular values, falling, and u, v with input = u @ diag(s) @ adjoint(v).
+ * Singular values s (descending), and u, v with input = u @ diag(s) @ adjoint(v).
  * Inputs: input: T.
  * Outputs: s: T; u: T; v: T.
  */
@@ -8822,7 +8822,7 @@ export function svd(
 ): { operation: Operation; s: Output; u: Output; v: Output };
 
 /**
- * `data` on the output that `pred` chooses; the other output is dead.
+ * `data` on the output selected by `pred`; the other output is dead.
  * Inputs: data: T; pred: bool.
  * Outputs: output_false: T; output_true: T.
  */
@@ -8914,13 +8914,13 @@ export function tanh(scope: Scope, x: Value): Output;
 export function tanhGrad(scope: Scope, y: Value, dy: Value): Output;
 
 /**
- * Drops what an array holds; later uses are errors.
+ * Releases the contents of an array; later uses are errors.
  * Inputs: handle: resource.
  */
 export function tensorArrayCloseV3(scope: Scope, handle: Value): Operation;
 
 /**
- * All elements joined along their first axis, and their sizes there.
+ * All elements concatenated along their first axis, and their sizes along it.
  * Inputs: handle: resource; flow_in: float32.
  * Outputs: value: dtype; lengths: int64.
  */
@@ -8947,7 +8947,7 @@ export function tensorArrayGatherV3(
 ): Output;
 
 /**
- * The array of gradients of an array's elements; one for each source. Writes to it add up.
+ * The gradient array of an array, one for each source. Writes to it are summed.
  * Inputs: handle: resource; flow_in: float32.
  * Outputs: grad_handle: resource; flow_out: float32.
  */
@@ -8959,7 +8959,7 @@ export function tensorArrayGradV3(
 ): { operation: Operation; gradHandle: Output; flowOut: Output };
 
 /**
- * As TensorArrayGradV3, for gradients that have more axes in front than the elements.
+ * Like TensorArrayGradV3, for gradients with additional leading axes.
  * Inputs: handle: resource; flow_in: float32; shape_to_prepend: int32.
  * Outputs: grad_handle: resource; flow_out: float32.
  */
@@ -8972,7 +8972,7 @@ export function tensorArrayGradWithShape(
 ): { operation: Operation; gradHandle: Output; flowOut: Output };
 
 /**
- * An element.
+ * Reads an element.
  * Inputs: handle: resource; index: int32; flow_in: float32.
  * Outputs: value: dtype.
  */
@@ -9005,7 +9005,7 @@ export function tensorArrayScatterV3(
 export function tensorArraySizeV3(scope: Scope, handle: Value, flowIn: Value): Output;
 
 /**
- * Stores pieces of a value, cut along its first axis, as elements.
+ * Splits a value along its first axis, and stores the pieces as elements.
  * Inputs: handle: resource; value: T; lengths: int64; flow_in: float32.
  * Outputs: flow_out: float32.
  */
@@ -9018,7 +9018,7 @@ export function tensorArraySplitV3(
 ): Output;
 
 /**
- * A new array, which lives as long as somebody holds its handle.
+ * A new array, which exists as long as its handle.
  * Inputs: size: int32.
  * Outputs: handle: resource; flow: float32.
  */
@@ -9132,7 +9132,7 @@ export function tensorSliceDataset(
 ): Output;
 
 /**
- * `input` with `value` at the slice.
+ * `input` with the slice replaced by `value`.
  * Inputs: input: T; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides: int16 or int32 or int64; value: T.
  * Outputs: output: T.
  */
@@ -9191,7 +9191,7 @@ export function textLineReaderV2(
 ): Output;
 
 /**
- * Return a tensor repeated `multiples[i]` times along axis i.
+ * Repeat a tensor `multiples[i]` times along axis i.
  * Inputs: input: T; multiples: int32 or int64.
  * Outputs: output: T.
  */
@@ -9204,7 +9204,7 @@ export function tile(scope: Scope, input: Value, multiples: Value): Output;
 export function timestamp(scope: Scope): Output;
 
 /**
- * Return the k largest elements along the last axis; among equal ones the first comes first.
+ * Return the k largest elements along the last axis; ties are in order of index.
  * Inputs: input: T.
  * Outputs: values: T; indices: int32.
  */
@@ -9216,7 +9216,7 @@ export function topK(
 ): { operation: Operation; values: Output; indices: Output };
 
 /**
- * Return the k largest elements along the last axis; among equal ones the first comes first.
+ * Return the k largest elements along the last axis; ties are in order of index.
  * Inputs: input: T; k: int32.
  * Outputs: values: T; indices: int32.
  */
@@ -9228,14 +9228,14 @@ export function topKV2(
 ): { operation: Operation; values: Output; indices: Output };
 
 /**
- * Return axes in another order: axis i of the result is axis `perm[i]` of `a`.
+ * Permute axes: axis i of the result is axis `perm[i]` of `a`.
  * Inputs: x: T; perm: int32 or int64.
  * Outputs: y: T.
  */
 export function transpose(scope: Scope, x: Value, perm: Value): Output;
 
 /**
- * The product of a tridiagonal matrix, by its diagonals of shape (..., 1, M), and rhs.
+ * The product of a tridiagonal matrix, passed as diagonals of shape (..., 1, M), and rhs.
  * Inputs: superdiag: T; maindiag: T; subdiag: T; rhs: T.
  * Outputs: output: T.
  */
@@ -9299,7 +9299,7 @@ export function unbatchDataset(
 ): Output;
 
 /**
- * Strings as rows of code points.
+ * Strings decoded to rows of code points.
  * Inputs: input: string.
  * Outputs: row_splits: int32 or int64; char_values: int32.
  */
@@ -9311,7 +9311,7 @@ export function unicodeDecode(
 ): { operation: Operation; rowSplits: Output; charValues: Output };
 
 /**
- * Strings as rows of code points.
+ * Strings decoded to rows of code points.
  * Inputs: input: string.
  * Outputs: row_splits: int32 or int64; char_values: int32; char_to_byte_starts: int64.
  */
@@ -9323,7 +9323,7 @@ export function unicodeDecodeWithOffsets(
 ): { operation: Operation; rowSplits: Output; charValues: Output; charToByteStarts: Output };
 
 /**
- * Rows of code points as strings.
+ * Rows of code points encoded as strings.
  * Inputs: input_values: int32; input_splits: int32 or int64.
  * Outputs: output: string.
  * output_encoding: One of UTF-16-BE, UTF-32-BE, UTF-8.
@@ -9337,14 +9337,14 @@ export function unicodeEncode(
 ): Output;
 
 /**
- * The script of each code point, as ICU numbers them.
+ * The ICU script number of each code point.
  * Inputs: input: int32.
  * Outputs: output: int32.
  */
 export function unicodeScript(scope: Scope, input: Value): Output;
 
 /**
- * Strings in another encoding.
+ * Strings transcoded to another encoding.
  * Inputs: input: string.
  * Outputs: output: string.
  * output_encoding: One of UTF-16-BE, UTF-32-BE, UTF-8.
@@ -9373,7 +9373,7 @@ export function uniformCandidateSampler(
 ): { operation: Operation; sampledCandidates: Output; trueExpectedCount: Output; sampledExpectedCount: Output };
 
 /**
- * Return the distinct values of a vector, in the order of first occurrence.
+ * Return the unique values of a vector, in the order of first occurrence.
  * Inputs: x: T.
  * Outputs: y: T; idx: int32 or int64.
  */
@@ -9396,7 +9396,7 @@ export function uniqueDataset(
 ): Output;
 
 /**
- * Like `unique`, with the number of occurrences of each value.
+ * Return the results of `unique`, and the count of each unique value.
  * Inputs: x: T.
  * Outputs: y: T; idx: int32 or int64; count: int32 or int64.
  */
@@ -9419,14 +9419,14 @@ export function unpack(
 ): { operation: Operation; output: Output[] };
 
 /**
- * Return coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
+ * Convert flat indices to coordinates in a tensor of shape `dims`: shape (rank, I).
  * Inputs: indices: int32 or int64; dims: int32 or int64.
  * Outputs: output: int32 or int64.
  */
 export function unravelIndex(scope: Scope, indices: Value, dims: Value): Output;
 
 /**
- * The strings of each segment as one.
+ * The joined strings of each segment.
  * Inputs: inputs: string; segment_ids: int32 or int64; num_segments: int32 or int64.
  * Outputs: output: string.
  */
@@ -9509,7 +9509,7 @@ export function upperBound(
 ): Output;
 
 /**
- * A handle to a variable that keeps its value between steps, in a container.
+ * A handle to a variable in a container, which keeps its value between steps.
  * Outputs: resource: resource.
  */
 export function varHandleOp(
@@ -9520,14 +9520,14 @@ export function varHandleOp(
 ): Output;
 
 /**
- * Whether the variable has a value.
+ * True if the variable has a value.
  * Inputs: resource: resource.
  * Outputs: is_initialized: bool.
  */
 export function varIsInitializedOp(scope: Scope, resource: Value): Output;
 
 /**
- * A variable that keeps its value between steps, in a container.
+ * A variable in a container, which keeps its value between steps.
  * Outputs: ref: variable of dtype.
  */
 export function variable(
@@ -9545,7 +9545,7 @@ export function variable(
 export function variableShape(scope: Scope, input: Value, attrs?: { outType?: DType }): Output;
 
 /**
- * A variable that keeps its value between steps, in a container.
+ * A variable in a container, which keeps its value between steps.
  * Outputs: ref: variable of dtype.
  */
 export function variableV2(

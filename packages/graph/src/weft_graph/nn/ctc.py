@@ -48,9 +48,9 @@ def ctc_loss(
       ignore_longer_outputs_than_inputs: use a loss of 0 for sequences with more labels than time
         steps; otherwise they are errors.
       time_major: True if the logits have the shape (T, B, C), False for (B, T, C).
-      Returns: shape (B,), dtype of the logits; infinite if the labels are impossible.
-      Raises: InvalidArgumentError: the shapes do not match, or there are more labels than time
-        steps.
+    Returns: shape (B,), dtype of the logits; infinite if the labels are impossible.
+    Raises: InvalidArgumentError: the shapes do not match, or there are more labels than time
+      steps.
 
     Examples:
       >>> labels = wf.SparseTensor([[0, 0], [0, 1]], [0, 1], [1, 2])
@@ -100,9 +100,9 @@ def ctc_loss_v2(
       unique: result of `ctc_unique_labels`; ignored.
       blank_index: class of the blank; negative values count from the end; 0 by default. Required
         for sparse labels.
-      Returns: shape (B,), dtype of the logits; infinite if the labels are impossible.
-      Raises: InvalidArgumentError: the shapes do not match, there are more labels than time steps,
-        or `blank_index` is missing for sparse labels.
+    Returns: shape (B,), dtype of the logits; infinite if the labels are impossible.
+    Raises: InvalidArgumentError: the shapes do not match, there are more labels than time steps,
+      or `blank_index` is missing for sparse labels.
 
     Examples:
       >>> logits = wf.zeros([2, 1, 4])
@@ -189,8 +189,8 @@ def collapse_repeated(
     Args:
       labels: integer, shape (B, U).
       seq_length: integer, shape (B,): number of labels of each row.
-      Returns: the remaining labels, shape (B, longest), padded with 0; and their number per row,
-        dtype of `seq_length`.
+    Returns: the remaining labels, shape (B, longest), padded with 0; and their number per row,
+      dtype of `seq_length`.
 
     Examples:
       >>> labels, lengths = wf.nn.collapse_repeated([[1, 1, 2, 1], [5, 5, 5, 0]], [4, 3])

@@ -175,8 +175,8 @@ def embedding_lookup_sparse(
       sp_weights: floating weights with the same indices, or None for ones.
       combiner: "sum", "mean" (the default; divides by the sum of weights) or "sqrtn" (divides by
         the root of the sum of squared weights).
-      Returns: shape (N, D...); rows without ids are zeros.
-      Raises: InvalidArgumentError: the combiner is unknown, or the weights are invalid.
+    Returns: shape (N, D...); rows without ids are zeros.
+    Raises: InvalidArgumentError: the combiner is unknown, or the weights are invalid.
 
     Examples:
       >>> table = wf.constant([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])

@@ -102,8 +102,8 @@ def with_space_to_batch(
       filter_shape: int32, the sizes of the window along the spatial axes; required for "SAME".
       spatial_dims: the spatial axes in increasing order; by default the first ones after the batch
         axis, or after the channels for a `data_format` such as "NCHW".
-      Returns: the result of `op`, with space moved back from the batch.
-      Raises: InvalidArgumentError: the axes, rates or padding are invalid.
+    Returns: the result of `op`, with space moved back from the batch.
+    Raises: InvalidArgumentError: the axes, rates or padding are invalid.
 
     Examples:
       >>> x = wf.reshape(wf.range(6.0), [1, 6, 1])

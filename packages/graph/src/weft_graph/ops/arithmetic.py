@@ -441,7 +441,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
       t: real, any shape; or indexed slices, whose values are clipped.
       clip_value_min: same dtype, shape that broadcasts to that of t.
       clip_value_max: same dtype, shape that broadcasts to that of t.
-      Raises: InvalidArgumentError: a bound does not broadcast to t.
+    Raises: InvalidArgumentError: a bound does not broadcast to t.
 
     Examples:
       >>> wf.Session().run(wf.clip_by_value([-5.0, 0.5, 5.0], -1.0, 1.0))

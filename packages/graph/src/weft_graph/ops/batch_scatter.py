@@ -22,7 +22,7 @@ def batch_scatter_update(
       indices: int32 or int64, shape (B, n), of known rank; each in [0, N).
       updates: shape (B, n, ...).
       use_locking: accepted and ignored; updates are always atomic.
-      Returns: the variable after the update.
+    Returns: the variable after the update.
     Raises:
       InvalidArgumentError: the rank of `indices` is unknown or 0; at run time, an index is out of
         range.

@@ -130,7 +130,7 @@ def uniform_candidate_sampler(
       num_sampled: number of classes to sample.
       unique: sample distinct classes.
       seed: seed of this op.
-      Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
+    Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
 
     Examples:
       >>> true = wf.constant([[0]], wf.int64)
@@ -166,7 +166,7 @@ def log_uniform_candidate_sampler(
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for
         `uniform_candidate_sampler`.
-      Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
+    Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
 
     Examples:
       >>> true = wf.constant([[0]], wf.int64)
@@ -200,7 +200,7 @@ def learned_unigram_candidate_sampler(
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for
         `uniform_candidate_sampler`.
-      Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
+    Raises: InvalidArgumentError: `num_sampled` exceeds the number of classes with `unique`.
 
     Examples:
       >>> true = wf.constant([[0]], wf.int64)

@@ -143,7 +143,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
       x: numeric or bool, any shape; or indexed slices, or a sparse tensor, whose values are cast.
       dtype: numeric or bool. Casts to integers drop the fraction, casts from complex the imaginary
         part.
-      Returns: x itself if it has the type already.
+    Returns: x itself if it has the type already.
     Raises: InvalidTypeError: one of the types is neither numeric nor bool.
 
     Examples:

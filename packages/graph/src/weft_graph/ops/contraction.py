@@ -178,7 +178,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
       equation: a letter per axis, "..." for broadcast axes, then "->" and the axes of the result.
         Without "->", the result has the letters that occur once, in alphabetical order.
       inputs: numeric tensors of the same dtype.
-      Raises: InvalidArgumentError: the equation is invalid or does not match the ranks or sizes.
+    Raises: InvalidArgumentError: the equation is invalid or does not match the ranks or sizes.
 
     Examples:
       >>> wf.Session().run(wf.einsum("ij,jk->ik", [[1.0, 2.0]], [[3.0], [4.0]]))

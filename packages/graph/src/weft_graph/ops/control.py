@@ -440,8 +440,8 @@ def py_func(
       Tout: element type, or a list of element types.
       stateful: True if equal inputs may give different results, or calls have side effects.
         Otherwise a function of constants is called once instead of in each step.
-      Returns: an output of unknown shape, or a list of them. If `Tout` is empty, the node, or an
-        empty list if it is not stateful, because nothing would run it.
+    Returns: an output of unknown shape, or a list of them. If `Tout` is empty, the node, or an
+      empty list if it is not stateful, because nothing would run it.
     Raises: InvalidTypeError: `func` is not callable.
 
     Examples:

@@ -27,8 +27,8 @@ def convert_to_tensor(
       name: name of the constant, if one is created.
       preferred_dtype: element type to use if possible when `dtype` is None; `dtype_hint` is its
         newer name.
-      Raises: InvalidTypeError: the value cannot be converted to `dtype` or to any tensor (ragged
-        tensors cannot).
+    Raises: InvalidTypeError: the value cannot be converted to `dtype` or to any tensor (ragged
+      tensors cannot).
 
     Examples:
       >>> wf.convert_to_tensor([1.0, wf.constant(2.0)])

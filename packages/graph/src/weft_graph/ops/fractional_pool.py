@@ -195,7 +195,7 @@ def fractional_max_pool(
       value: float32, float64, int32 or int64, shape (N, H, W, C).
       pooling_ratio, pseudo_random, overlapping, deterministic: as for `fractional_avg_pool`.
       seed, seed2: random seeds; those of the graph by default.
-      Returns: as `fractional_avg_pool`.
+    Returns: as `fractional_avg_pool`.
     Raises: InvalidArgumentError: the ratio is invalid.
 
     Examples:

@@ -612,7 +612,7 @@ def one_hot(
       on_value, off_value: rank 0, 1 and 0 by default.
       axis: index of the new axis; the last one by default.
       dtype: element type; that of the values, or float32, by default.
-      Raises: InvalidTypeError: `dtype` and the types of the values differ.
+    Raises: InvalidTypeError: `dtype` and the types of the values differ.
 
     Examples:
       >>> wf.Session().run(wf.one_hot([0, 2], 3))

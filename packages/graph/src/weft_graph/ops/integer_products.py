@@ -93,7 +93,7 @@ def matmul_integer(
       b: int8 or uint8, shape (..., K, N); leading axes broadcast.
       a_zero: int32, zero point of `a`: rank 0, or shape (..., M, 1).
       b_zero: int32, zero point of `b`: rank 0, or shape (..., 1, N).
-      Returns: int32, shape (..., M, N); sums of up to 33,000 products cannot overflow.
+    Returns: int32, shape (..., M, N); sums of up to 33,000 products cannot overflow.
     Raises: InvalidArgumentError: the inner sizes differ, or zero points do not broadcast.
     """
     zeros = [convert_to_tensor(zero, dtypes.int32) for zero in (a_zero, b_zero)]

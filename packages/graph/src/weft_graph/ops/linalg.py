@@ -486,8 +486,8 @@ def svd(
       tensor: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
       full_matrices: return square u and v.
       compute_uv: also return u and v.
-      Returns: s, real and in descending order, shape (..., P); u, shape (..., M, P); v, shape (...,
-        N, P).
+    Returns: s, real and in descending order, shape (..., P); u, shape (..., M, P); v, shape (...,
+      N, P).
 
     Examples:
       >>> np.round(wf.Session().run(wf.svd([[3.0, 0.0], [0.0, 4.0]], compute_uv=False)), 3)

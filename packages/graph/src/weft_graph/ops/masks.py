@@ -124,8 +124,8 @@ def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = No
     Args:
       condition: bool, any shape.
       x, y: of the same type; their shapes and that of `condition` broadcast. Both or neither.
-      Returns: the elements of `x` where True, else of `y`; without them, the int64 indices of True,
-        shape (n, rank).
+    Returns: the elements of `x` where True, else of `y`; without them, the int64 indices of True,
+      shape (n, rank).
 
     Examples:
       >>> wf.Session().run(wf.where_v2([[True], [False]], [1, 2], 0))

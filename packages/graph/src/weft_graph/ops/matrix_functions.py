@@ -45,7 +45,7 @@ def sqrtm(input: Any, name: str | None = None) -> Output:
     Args:
       input: floating or complex, shape (..., M, M); invertible or self-adjoint. A real matrix must
         not have negative eigenvalues, because its root would not be real.
-      Returns: shape (..., M, M); NaN if there is no root.
+    Returns: shape (..., M, M); NaN if there is no root.
     Raises: InvalidArgumentError: a matrix is not square.
 
     Examples:

@@ -137,7 +137,7 @@ def pad(
       mode: "CONSTANT", "REFLECT" (excluding the edge) or "SYMMETRIC" (including it), in upper or
         lower case.
       constant_values: padding value in mode CONSTANT.
-      Raises: InvalidArgumentError: the mode is unknown, or a padding exceeds the mirrored part.
+    Raises: InvalidArgumentError: the mode is unknown, or a padding exceeds the mirrored part.
 
     Examples:
       >>> wf.Session().run(wf.pad([1, 2], [[1, 2]]))

@@ -484,10 +484,10 @@ def quantize(
       narrow_range: in mode "SCALED", do not use the lowest integer.
       axis: axis with a range for each entry; None for a single range.
       ensure_minimum_range: smallest width of the range, relative to its largest number or 1.
-      Returns: a named tuple: `output`, of type T and the shape of `input`, and the used range,
-        `output_min` and `output_max`.
-      Raises: InvalidArgumentError: min_range exceeds max_range, or the shapes or modes do not
-        match.
+    Returns: a named tuple: `output`, of type T and the shape of `input`, and the used range,
+      `output_min` and `output_max`.
+    Raises: InvalidArgumentError: min_range exceeds max_range, or the shapes or modes do not
+      match.
 
     Examples:
       >>> found = wf.quantization.quantize([0.0, 1.0, 2.55], 0.0, 2.55, wf.quint8)

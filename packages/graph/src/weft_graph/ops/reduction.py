@@ -186,8 +186,8 @@ def reduce_sum(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -212,8 +212,8 @@ def reduce_mean(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -238,8 +238,8 @@ def reduce_prod(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -264,8 +264,8 @@ def reduce_max(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -290,8 +290,8 @@ def reduce_min(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]
@@ -316,8 +316,8 @@ def reduce_all(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[True, False], [True, True]]
@@ -342,8 +342,8 @@ def reduce_any(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[True, False], [True, True]]
@@ -388,8 +388,8 @@ def reduce_logsumexp(
       axis: int or list of ints; negative ones count from the end. All axes by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
       reduction_indices: deprecated name of `axis`.
-      Returns: the remaining axes; dtype of `input_tensor`.
-      Raises: InvalidArgumentError: an axis is out of range or repeated.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range or repeated.
 
     Examples:
       >>> x = [[1.0, 2.0], [3.0, 4.0]]

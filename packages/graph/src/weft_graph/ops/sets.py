@@ -225,8 +225,8 @@ def edit_distance(
       hypothesis: SparseTensor of any type, rank 1 or more: sequences along the last axis.
       truth: the same type and rank.
       normalize: divide by the length of the true sequence; infinite if only that is empty.
-      Returns: float32, one for each sequence; along each axis except the last, the larger size of
-        both.
+    Returns: float32, one for each sequence; along each axis except the last, the larger size of
+      both.
     Raises: InvalidTypeError: an argument is not sparse, or their types differ;
       InvalidArgumentError: their ranks differ.
 

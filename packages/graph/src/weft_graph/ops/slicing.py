@@ -368,7 +368,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output
       input_: any type, rank n.
       begin: integers, shape (n,), each at least 0.
       size: integers, shape (n,); -1 extends to the end of the axis.
-      Raises: InvalidArgumentError: the slice is not inside the tensor.
+    Raises: InvalidArgumentError: the slice is not inside the tensor.
 
     Examples:
       >>> wf.Session().run(wf.slice([[1, 2, 3], [4, 5, 6]], [0, 1], [2, 2]))
@@ -448,7 +448,7 @@ def strided_slice_assign(ref: Any, key: Any, value: Any, name: str | None = None
       ref: an output of a reference type, or a resource handle.
       key: the index, as in brackets.
       value: same element type, a shape that broadcasts to that of the slice.
-      Returns: the reference, or the node for a handle.
+    Returns: the reference, or the node for a handle.
     """
     (begin, end, strides), masks = _parse(key)
     attrs = dict(zip(_MASK_NAMES, masks, strict=True))

@@ -263,8 +263,8 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
       dtype: element type of the values.
       shape: the dense shape: sizes, with None for unknown ones; None for any shape; or an int64
         tensor, shape (rank,). If the graph uses a fully known shape, only that shape can be fed.
-      Returns: a SparseTensor of placeholders: indices, int64, shape (n, rank); values, shape (n,);
-        and dense_shape, int64, shape (rank,), unless `shape` is fully known or a tensor.
+    Returns: a SparseTensor of placeholders: indices, int64, shape (n, rank); values, shape (n,);
+      and dense_shape, int64, shape (rank,), unless `shape` is fully known or a tensor.
     Raises: InvalidTypeError: `shape` is not a shape, or a tensor that is not int64.
     Raises (at run time): InvalidArgumentError: it is not fed, or the shape of the feed is
     incompatible.

@@ -154,10 +154,10 @@ def cross(inputs: Any, name: str | None = None, separator: Any = None) -> Sparse
       inputs: a list of SparseTensors and tensors of integers or strings, all of shape (N, ?).
         Features of sparse inputs come first in each string, then those of dense inputs.
       separator: text between the features, "_X_" by default.
-      Returns: string, shape (N, M); row n has one string per combination of one feature of each
-        input.
-      Raises: InvalidTypeError: it is not a list of such tensors; InvalidArgumentError: the numbers
-        of rows differ.
+    Returns: string, shape (N, M); row n has one string per combination of one feature of each
+      input.
+    Raises: InvalidTypeError: it is not a list of such tensors; InvalidArgumentError: the numbers
+      of rows differ.
 
     Examples:
       >>> names = wf.SparseTensor([[0, 0], [0, 1]], ["a", "b"], [1, 2])
@@ -181,7 +181,7 @@ def cross_hashed(
       inputs: as for `cross`.
       num_buckets: upper bound of the hashes; 2**63 - 1 if it is 0.
       hash_key: integer, initial value of the hash.
-      Returns: int64, shape (N, M), as for `cross`; the hashes are those of TensorFlow.
+    Returns: int64, shape (N, M), as for `cross`; the hashes are those of TensorFlow.
     Raises: as `cross`; InvalidArgumentError: `num_buckets` is negative.
 
     Examples:
@@ -250,10 +250,10 @@ def bincount(
       minlength: the least size of the last axis.
       maxlength: the size of the last axis; larger integers are not counted.
       binary_output: return 1 for each integer that occurs.
-      Returns: a SparseTensor, shape (K,), or (N, K) with axis -1; dtype of the values, or of the
-        weights.
-      Raises: InvalidArgumentError: the axis is invalid, weights and `binary_output` are combined,
-        or the indices of weights and values differ; at run time, a negative value.
+    Returns: a SparseTensor, shape (K,), or (N, K) with axis -1; dtype of the values, or of the
+      weights.
+    Raises: InvalidArgumentError: the axis is invalid, weights and `binary_output` are combined,
+      or the indices of weights and values differ; at run time, a negative value.
 
     Examples:
       >>> counts = wf.Session().run(wf.sparse.bincount([3, 1, 3]))

@@ -221,7 +221,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
       a, b: numeric, the same shape; at least one is a SparseTensor with sorted indices.
       threshold: real, rank 0: for two sparse operands, sums with a smaller magnitude are not
         stored; 0 by default. Also `thresh`.
-      Returns: a SparseTensor if both are sparse, else a dense tensor.
+    Returns: a SparseTensor if both are sparse, else a dense tensor.
     Raises: InvalidTypeError: neither is sparse; InvalidArgumentError: the shapes differ, or, at run
       time, an index is out of range.
 

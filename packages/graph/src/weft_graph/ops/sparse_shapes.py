@@ -370,7 +370,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
       sp_input: SparseTensor of any type.
       start: int64, shape (rank,): the first index of each axis.
       size: int64, shape (rank,): size of the slice along each axis, limited by the tensor.
-      Raises: InvalidArgumentError: a start or size is negative, or their number is not the rank.
+    Raises: InvalidArgumentError: a start or size is negative, or their number is not the rank.
 
     Examples:
       >>> x = wf.SparseTensor([[0, 1], [1, 2]], [5, 7], [2, 3])
@@ -443,7 +443,7 @@ def sparse_fill_empty_rows(
     Args:
       sp_input: SparseTensor of any type, rank 1 or more.
       default_value: same type, rank 0: value of the new elements.
-      Returns: the SparseTensor; and bool, shape (rows,): True for rows that were empty.
+    Returns: the SparseTensor; and bool, shape (rows,): True for rows that were empty.
     Raises: InvalidArgumentError: the rank is 0; at run time, an index is out of range.
 
     Examples:
@@ -466,7 +466,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
     Args:
       sp_input: SparseTensor of any type.
       perm: integers, shape (rank,): a permutation of the axes; the reverse order by default.
-      Raises: InvalidArgumentError: the length of `perm` is not the rank.
+    Raises: InvalidArgumentError: the length of `perm` is not the rank.
 
     Examples:
       >>> x = wf.SparseTensor([[0, 2], [1, 0]], [5, 7], [2, 3])
@@ -505,8 +505,8 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
       sp_input: SparseTensor of any type.
       new_shape: integers, shape (rank,), with no size smaller than before; by default the smallest
         shape that contains the elements.
-      Raises: InvalidArgumentError: the rank differs or a size is smaller; raised at run time if
-        they are not static.
+    Raises: InvalidArgumentError: the rank differs or a size is smaller; raised at run time if
+      they are not static.
 
     Examples:
       >>> x = wf.SparseTensor([[0, 1]], [5], [2, 3])
@@ -649,7 +649,7 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
     Args:
       sp_input: SparseTensor of any type.
       axis: index of the new axis in [-rank - 1, rank], or a tensor; the last by default.
-      Raises: InvalidArgumentError: the axis and the rank are static, and the axis is out of range.
+    Raises: InvalidArgumentError: the axis and the rank are static, and the axis is out of range.
 
     Examples:
       >>> x = wf.SparseTensor([[2]], [5], [3])

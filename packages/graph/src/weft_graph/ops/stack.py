@@ -134,7 +134,7 @@ def stack_push_v2(
       handle: handle from `stack_v2`.
       elem: the value, of the stack's element type and any shape; it is not copied.
       swap_memory: store a large GPU value in host memory.
-      Returns: `elem`, after the push.
+    Returns: `elem`, after the push.
     Raises:
       InvalidTypeError: the stack has another element type.
       InvalidArgumentError: (at run time) the stack is full.

@@ -393,8 +393,8 @@ def decode_raw(
       fixed_length: length in bytes, a multiple of the type's size, rank 0; shorter strings are
         padded with zeros, and longer ones are truncated. By default strings must have the same
         length.
-      Raises: InvalidArgumentError: at run time, lengths differ or are not multiples of the type's
-        size.
+    Raises: InvalidArgumentError: at run time, lengths differ or are not multiples of the type's
+      size.
 
     Examples:
       >>> wf.Session().run(wf.decode_raw(wf.constant(b"\x01\x02"), wf.uint8))

@@ -259,7 +259,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     Args:
       input: strings; broadcast with `pos`.
       pos, len: integers of the same type and shape.
-      Raises: InvalidArgumentError: at run time, `pos` is outside of a string.
+    Raises: InvalidArgumentError: at run time, `pos` is outside of a string.
 
     Examples:
       >>> wf.Session().run(wf.substr(["weft"], 1, 2))
@@ -324,7 +324,7 @@ def string_split_v2(
       source: strings, shape (n,).
       sep: string of rank 0; whitespace if it is empty or None.
       maxsplit: largest number of splits; -1 for no limit.
-      Returns: strings of dense shape (n, largest number of parts).
+    Returns: strings of dense shape (n, largest number of parts).
     """
     inputs = [source, "" if sep is None else sep]
     indices, values, shape = create("StringSplitV2", inputs, {"maxsplit": maxsplit}, name).outputs
@@ -430,7 +430,7 @@ def split(
       source: deprecated name of `input`.
       result_type: "SparseTensor" or "RaggedTensor"; for the latter, `input` may have any rank or be
         ragged.
-      Raises: InvalidArgumentError: `result_type` is unknown.
+    Raises: InvalidArgumentError: `result_type` is unknown.
 
     Examples:
       >>> wf.Session().run(wf.strings.split(["a b", "c"])).values

@@ -426,7 +426,7 @@ def tensor_array_concat_v3(
     Args:
       element_shape_except0: their static shape without the first axis; required if there are no
         elements.
-      Returns: the concatenation, and the first size of each element: int64, shape (size,).
+    Returns: the concatenation, and the first size of each element: int64, shape (size,).
     Raises (at run time): InvalidArgumentError: as for a read, shapes differ in the other axes, or
       elements have rank 0.
     """

@@ -300,8 +300,8 @@ def apply_update(
         there are "indices" (int32 or int64, shape (N,)), the shape (N, ...); all others are
         scalars.
       attrs: use_locking, and further attributes of the rule.
-      Returns: the node; its output, if any, is the reference to the variable.
-      Raises: InvalidArgumentError: shapes do not match, or an argument is missing.
+    Returns: the node; its output, if any, is the reference to the variable.
+    Raises: InvalidArgumentError: shapes do not match, or an argument is missing.
     """
     update_rule = RULES[rule]
     handles = [getattr(state, "handle", None) for state in states]

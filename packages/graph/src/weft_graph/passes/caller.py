@@ -54,7 +54,7 @@ def meet_caller(step: StepGraph, home: str) -> tuple[StepGraph, list[frozenset[i
     Args:
       step: the prepared step, whose graph is modified.
       home: the device that receives feeds and sends fetches.
-      Returns: the step without feeds and fetches, and the feeds that each fetch needs.
+    Returns: the step without feeds and fetches, and the feeds that each fetch needs.
     """
     position_of = {}
     for position, arg in enumerate(step.feeds):

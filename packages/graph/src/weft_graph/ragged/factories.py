@@ -109,7 +109,7 @@ class Factories:
         Args:
           uniform_row_length: int32 or int64, shape ().
           nrows: number of rows, shape (); required if the length may be 0.
-          Raises: InvalidArgumentError: the number of values does not match.
+        Raises: InvalidArgumentError: the number of values does not match.
         """
         return cls._make_ragged(
             values,

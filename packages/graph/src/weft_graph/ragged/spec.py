@@ -24,8 +24,8 @@ class RaggedTensorSpec(TypeSpec):
       ragged_rank: number of ragged axes; all except the first by default. 0 describes a Tensor.
       row_splits_dtype: int32 or int64.
       flat_values_spec: a TensorSpec of the flat values; its type replaces `dtype`.
-      Raises: InvalidArgumentError: `ragged_rank` is missing and cannot be derived from `shape`, or
-        is not below its rank.
+    Raises: InvalidArgumentError: `ragged_rank` is missing and cannot be derived from `shape`, or
+      is not below its rank.
 
     Examples:
       >>> spec = wf.RaggedTensorSpec([2, None], wf.int32)

@@ -239,8 +239,8 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         Args:
           axis: 1 for the outermost rows; the lengths along deeper axes are ragged. Negative values
             count from the end, which requires a known rank.
-          Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`; for axis 0 the number
-            of rows, rank 0.
+        Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`; for axis 0 the number
+          of rows, rank 0.
         Raises: InvalidArgumentError: the axis is not an integer, or out of range.
         """
         rank = self.shape.ndims
@@ -353,7 +353,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
           name: name scope of the nodes.
           shape: shape of the result, with None for sizes inferred from the rows; longer rows are
             truncated.
-          Raises: InvalidArgumentError: `shape` does not match the rank.
+        Raises: InvalidArgumentError: `shape` does not match the rank.
         """
         with get_default_graph().name_scope(name or "RaggedToTensor"):
             dense: Output = makers.lookup("to_tensor")(self, default_value, shape)

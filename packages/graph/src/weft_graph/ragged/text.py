@@ -163,8 +163,8 @@ def unicode_decode_with_offsets(
     Args:
       input, input_encoding, errors, replacement_char, replace_control_characters, name: as in
         `unicode_decode`.
-      Returns: code points, int32, and their byte offsets, int64, in the form of `unicode_decode`.
-      Raises: InvalidArgumentError: as in `unicode_decode`.
+    Returns: code points, int32, and their byte offsets, int64, in the form of `unicode_decode`.
+    Raises: InvalidArgumentError: as in `unicode_decode`.
 
     Examples:
       >>> codes, starts = wf.strings.unicode_decode_with_offsets(["πi"], "UTF-8")

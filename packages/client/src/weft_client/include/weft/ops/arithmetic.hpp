@@ -19,7 +19,7 @@ class Abs : public SingleOutput {
   }
 };
 
-/// The sum of N tensors of one shape.
+/// The sum of N tensors of the same shape.
 /// Inputs: inputs: list of T.
 /// Outputs: sum: T.
 class AccumulateNV2 : public SingleOutput {
@@ -45,7 +45,7 @@ class Add : public SingleOutput {
   }
 };
 
-/// The sum of N tensors of one shape.
+/// The sum of N tensors of the same shape.
 /// Inputs: inputs: list of T.
 /// Outputs: sum: T.
 class AddN : public SingleOutput {
@@ -70,7 +70,7 @@ class AddV2 : public SingleOutput {
   }
 };
 
-/// t, at least clip_value_min and at most clip_value_max.
+/// t clipped to the range from clip_value_min to clip_value_max.
 /// Inputs: t: T; clip_value_min: T; clip_value_max: T.
 /// Outputs: output: T.
 class ClipByValue : public SingleOutput {

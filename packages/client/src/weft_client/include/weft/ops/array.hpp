@@ -32,7 +32,7 @@ class OnesLike : public SingleOutput {
   }
 };
 
-/// A value that Run is fed; running it without is an error.
+/// A value that must be fed; running it without a feed is an error.
 /// Outputs: output: dtype.
 class Placeholder : public SingleOutput {
  public:
@@ -53,7 +53,7 @@ class Placeholder : public SingleOutput {
   }
 };
 
-/// A value that Run is fed; running it without is an error.
+/// A value that must be fed; running it without a feed is an error.
 /// Outputs: output: dtype.
 class PlaceholderV2 : public SingleOutput {
  public:
@@ -65,7 +65,7 @@ class PlaceholderV2 : public SingleOutput {
   }
 };
 
-/// A value that Run may be fed, else the input.
+/// The fed value, or the input if it is not fed.
 /// Inputs: input: dtype.
 /// Outputs: output: dtype.
 class PlaceholderWithDefault : public SingleOutput {

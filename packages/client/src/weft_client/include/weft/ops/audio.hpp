@@ -8,7 +8,7 @@ namespace weft {
 namespace ops {
 
 /// Magnitudes of the spectra of frames under a Hann window. From shape (samples, channels) to
-///     (channels, frames, bins); a frame is filled up with zeros to a power of two.
+///     (channels, frames, bins); frames are padded with zeros to a power of two.
 /// Inputs: input: float32.
 /// Outputs: spectrogram: float32.
 class AudioSpectrogram : public SingleOutput {

@@ -20,7 +20,7 @@ class BroadcastArgs : public SingleOutput {
   }
 };
 
-/// The axes to sum over for the gradients of two inputs of shapes s0 and s1.
+/// The reduction axes for the gradients of two inputs of shapes s0 and s1.
 /// Inputs: s0: int32 or int64; s1: int32 or int64.
 /// Outputs: r0: int32 or int64; r1: int32 or int64.
 class BroadcastGradientArgs : public OtherOutputs {
@@ -37,7 +37,7 @@ class BroadcastGradientArgs : public OtherOutputs {
   Output r1;
 };
 
-/// `input` repeated to `shape` by NumPy's rule of broadcasting.
+/// Broadcast `input` to `shape` by NumPy's rule.
 /// Inputs: input: T; shape: int32 or int64.
 /// Outputs: output: T.
 class BroadcastTo : public SingleOutput {

@@ -46,7 +46,7 @@ class AllCandidateSampler : public OtherOutputs {
   Output sampled_expected_count;
 };
 
-/// Where a sampled class is a true one: row, position among the sampled, and -FLT_MAX.
+/// The sampled classes that are true classes: row, index among the samples, and -FLT_MAX.
 /// Inputs: true_classes: int64; sampled_candidates: int64.
 /// Outputs: indices: int32; ids: int64; weights: float32.
 class ComputeAccidentalHits : public OtherOutputs {

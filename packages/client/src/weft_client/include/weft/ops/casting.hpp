@@ -46,7 +46,7 @@ class Bitcast : public SingleOutput {
   }
 };
 
-/// x as another element type; floats become integers by dropping the fraction.
+/// x cast to another element type; conversion from floats to integers truncates.
 /// Inputs: x: SrcT.
 /// Outputs: y: DstT.
 /// DstT: One of bfloat16, bool, complex128, complex64, float16, float32, float4_e2m1fn, float64,

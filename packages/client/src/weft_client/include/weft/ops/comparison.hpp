@@ -235,7 +235,7 @@ class RightShift : public SingleOutput {
   }
 };
 
-/// t where the condition holds, else e; a vector condition chooses rows.
+/// t where the condition is true, else e; a vector condition selects rows.
 /// Inputs: condition: bool; t: T; e: T.
 /// Outputs: output: T.
 class Select : public SingleOutput {
@@ -249,7 +249,7 @@ class Select : public SingleOutput {
   }
 };
 
-/// t where the condition holds, else e; all three broadcast.
+/// t where the condition is true, else e; all three inputs broadcast.
 /// Inputs: condition: bool; t: T; e: T.
 /// Outputs: output: T.
 class SelectV2 : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Fail with the data unless the condition holds.
+/// Fails with the data unless the condition is true.
 /// Inputs: condition: bool; data: T.
 class Assert : public OtherOutputs {
  public:
@@ -30,7 +30,7 @@ class Assert : public OtherOutputs {
   }
 };
 
-/// Call a Python function of tensors that have values, known by its token.
+/// Calls a Python function with eager tensors, identified by its token.
 /// Inputs: input: Tin.
 /// Outputs: output: Tout.
 class EagerPyFunc : public OtherOutputs {
@@ -58,7 +58,7 @@ class EagerPyFunc : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// Nothing; nodes wait for each other through it.
+/// Does nothing; used for control dependencies.
 class NoOp : public OtherOutputs {
  public:
   explicit NoOp(const Scope& scope) {
@@ -67,7 +67,7 @@ class NoOp : public OtherOutputs {
   }
 };
 
-/// The input; the data are printed.
+/// Returns the input and prints the data.
 /// Inputs: input: T; data: U.
 /// Outputs: output: T.
 class Print : public SingleOutput {
@@ -103,7 +103,7 @@ class Print : public SingleOutput {
   }
 };
 
-/// Print a string.
+/// Prints a string.
 /// Inputs: input: string.
 class PrintV2 : public OtherOutputs {
  public:
@@ -131,7 +131,7 @@ class PrintV2 : public OtherOutputs {
   }
 };
 
-/// Call a Python function of this process, known by its token.
+/// Calls a Python function of this process, identified by its token.
 /// Inputs: input: Tin.
 /// Outputs: output: Tout.
 class PyFunc : public OtherOutputs {
@@ -149,7 +149,7 @@ class PyFunc : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// Call a Python function of this process, known by its token.
+/// Calls a Python function of this process, identified by its token.
 /// Inputs: input: Tin.
 /// Outputs: output: Tout.
 class PyFuncStateless : public OtherOutputs {
@@ -167,7 +167,7 @@ class PyFuncStateless : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// The same reference.
+/// Returns the reference unchanged.
 /// Inputs: input: variable of T.
 /// Outputs: output: variable of T.
 class RefIdentity : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Fail the step with a message.
+/// Fails the step with a message.
 class Abort : public OtherOutputs {
  public:
   /// Attributes with a default.
@@ -32,7 +32,7 @@ class Abort : public OtherOutputs {
   }
 };
 
-/// Nothing; runs even where it is dead.
+/// Does nothing; runs even if its control inputs are dead.
 class ControlTrigger : public OtherOutputs {
  public:
   explicit ControlTrigger(const Scope& scope) {
@@ -41,7 +41,7 @@ class ControlTrigger : public OtherOutputs {
   }
 };
 
-/// `data` in iteration 0 of a frame; in all of them when it is constant.
+/// `data` in iteration 0 of a frame; in all iterations if it is constant.
 /// Inputs: data: T.
 /// Outputs: output: T.
 class Enter : public SingleOutput {
@@ -71,7 +71,7 @@ class Enter : public SingleOutput {
   }
 };
 
-/// `data` in the frame around; the paper's Leave.
+/// `data` in the enclosing frame; the paper's Leave.
 /// Inputs: data: T.
 /// Outputs: output: T.
 class Exit : public SingleOutput {
@@ -83,7 +83,7 @@ class Exit : public SingleOutput {
   }
 };
 
-/// The input, which decides whether the loop goes on.
+/// The input, as the condition of the loop.
 /// Inputs: input: bool.
 /// Outputs: output: bool.
 class LoopCond : public SingleOutput {
@@ -95,7 +95,7 @@ class LoopCond : public SingleOutput {
   }
 };
 
-/// The first input that is available and not dead, and which it is.
+/// The first input that is available and not dead, and its index.
 /// Inputs: inputs: list of T.
 /// Outputs: output: T; value_index: int32.
 class Merge : public OtherOutputs {
@@ -123,7 +123,7 @@ class NextIteration : public SingleOutput {
   }
 };
 
-/// `data` in iteration 0 of a frame; in all of them when it is constant.
+/// `data` in iteration 0 of a frame; in all iterations if it is constant.
 /// Inputs: data: variable of T.
 /// Outputs: output: variable of T.
 class RefEnter : public SingleOutput {
@@ -153,7 +153,7 @@ class RefEnter : public SingleOutput {
   }
 };
 
-/// `data` in the frame around; the paper's Leave.
+/// `data` in the enclosing frame; the paper's Leave.
 /// Inputs: data: variable of T.
 /// Outputs: output: variable of T.
 class RefExit : public SingleOutput {
@@ -165,7 +165,7 @@ class RefExit : public SingleOutput {
   }
 };
 
-/// The first input that is available and not dead, and which it is.
+/// The first input that is available and not dead, and its index.
 /// Inputs: inputs: variable of list of T.
 /// Outputs: output: variable of T; value_index: int32.
 class RefMerge : public OtherOutputs {
@@ -193,7 +193,7 @@ class RefNextIteration : public SingleOutput {
   }
 };
 
-/// `data` on the output that `pred` chooses; the other output is dead.
+/// `data` on the output selected by `pred`; the other output is dead.
 /// Inputs: data: variable of T; pred: bool.
 /// Outputs: output_false: variable of T; output_true: variable of T.
 class RefSwitch : public OtherOutputs {
@@ -210,7 +210,7 @@ class RefSwitch : public OtherOutputs {
   Output output_true;
 };
 
-/// `data` on the output that `pred` chooses; the other output is dead.
+/// `data` on the output selected by `pred`; the other output is dead.
 /// Inputs: data: T; pred: bool.
 /// Outputs: output_false: T; output_true: T.
 class Switch : public OtherOutputs {

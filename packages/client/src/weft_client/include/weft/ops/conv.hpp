@@ -53,7 +53,7 @@ class Conv2D : public SingleOutput {
   }
 };
 
-/// Gradient of a convolution by its filter.
+/// Gradient of a convolution with respect to its filter.
 /// Inputs: input: T; filter_sizes: int32; out_backprop: T.
 /// Outputs: output: T.
 /// padding: One of EXPLICIT, SAME, VALID.
@@ -100,7 +100,7 @@ class Conv2DBackpropFilter : public SingleOutput {
   }
 };
 
-/// Gradient of a convolution by its input.
+/// Gradient of a convolution with respect to its input.
 /// Inputs: input_sizes: int32; filter: T; out_backprop: T.
 /// Outputs: output: T.
 /// padding: One of EXPLICIT, SAME, VALID.
@@ -181,7 +181,7 @@ class Conv3D : public SingleOutput {
   }
 };
 
-/// Gradient of a convolution by its filter.
+/// Gradient of a convolution with respect to its filter.
 /// Inputs: input: T; filter_sizes: int32; out_backprop: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -216,7 +216,7 @@ class Conv3DBackpropFilterV2 : public SingleOutput {
   }
 };
 
-/// Gradient of a convolution by its input.
+/// Gradient of a convolution with respect to its input.
 /// Inputs: input_sizes: int32 or int64; filter: T; out_backprop: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -291,7 +291,7 @@ class DepthwiseConv2dNative : public SingleOutput {
   }
 };
 
-/// Gradient of a convolution by its filter.
+/// Gradient of a convolution with respect to its filter.
 /// Inputs: input: T; filter_sizes: int32; out_backprop: T.
 /// Outputs: output: T.
 /// padding: One of EXPLICIT, SAME, VALID.
@@ -332,7 +332,7 @@ class DepthwiseConv2dNativeBackpropFilter : public SingleOutput {
   }
 };
 
-/// Gradient of a convolution by its input.
+/// Gradient of a convolution with respect to its input.
 /// Inputs: input_sizes: int32; filter: T; out_backprop: T.
 /// Outputs: output: T.
 /// padding: One of EXPLICIT, SAME, VALID.

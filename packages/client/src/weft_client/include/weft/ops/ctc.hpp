@@ -82,7 +82,7 @@ class CTCGreedyDecoder : public OtherOutputs {
   Output log_probability;
 };
 
-/// -log of the probability of the labels, and its gradient by the logits.
+/// -log of the probability of the labels, and its gradient with respect to the logits.
 /// Inputs: inputs: float32 or float64; labels_indices: int64; labels_values: int32;
 /// sequence_length: int32.
 /// Outputs: loss: float32 or float64; gradient: float32 or float64.
@@ -125,7 +125,7 @@ class CTCLoss : public OtherOutputs {
   Output gradient;
 };
 
-/// -log of the probability of the labels, and its gradient by the logits.
+/// -log of the probability of the labels, and its gradient with respect to the logits.
 /// Inputs: inputs: float32; labels_indices: int64; labels_values: int32; sequence_length: int32.
 /// Outputs: loss: float32; gradient: float32.
 class CTCLossV2 : public OtherOutputs {

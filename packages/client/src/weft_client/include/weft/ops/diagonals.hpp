@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return a tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
+/// Return a tensor with a diagonal, and 0 elsewhere; numeric, shape (D...) to (D..., D...).
 /// Inputs: diagonal: T.
 /// Outputs: output: T.
 class Diag : public SingleOutput {
@@ -31,7 +31,7 @@ class DiagPart : public SingleOutput {
   }
 };
 
-/// Return matrices with 0 outside a band around the diagonal.
+/// Set the elements of matrices outside a band around the diagonal to 0.
 /// Inputs: input: T; num_lower: int32 or int64; num_upper: int32 or int64.
 /// Outputs: band: T.
 class MatrixBandPart : public SingleOutput {
@@ -45,7 +45,7 @@ class MatrixBandPart : public SingleOutput {
   }
 };
 
-/// Return matrices with given diagonals, `padding_value` elsewhere.
+/// Return matrices with some diagonals, and `padding_value` elsewhere.
 /// Inputs: diagonal: T.
 /// Outputs: output: T.
 class MatrixDiag : public SingleOutput {
@@ -108,7 +108,7 @@ class MatrixDiagPartV3 : public SingleOutput {
   }
 };
 
-/// Return matrices with given diagonals, `padding_value` elsewhere.
+/// Return matrices with some diagonals, and `padding_value` elsewhere.
 /// Inputs: diagonal: T; k: int32; num_rows: int32; num_cols: int32; padding_value: T.
 /// Outputs: output: T.
 class MatrixDiagV2 : public SingleOutput {
@@ -152,7 +152,7 @@ class MatrixDiagV3 : public SingleOutput {
   }
 };
 
-/// Return matrices with other diagonals.
+/// Replace diagonals of matrices.
 /// Inputs: input: T; diagonal: T.
 /// Outputs: output: T.
 class MatrixSetDiag : public SingleOutput {
@@ -165,7 +165,7 @@ class MatrixSetDiag : public SingleOutput {
   }
 };
 
-/// Return matrices with other diagonals.
+/// Replace diagonals of matrices.
 /// Inputs: input: T; diagonal: T; k: int32.
 /// Outputs: output: T.
 class MatrixSetDiagV2 : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Sums of products by Einstein's convention; a letter twice in the result is a diagonal.
+/// Sums of products in Einstein's convention; a letter twice in the result is a diagonal.
 /// Inputs: inputs: list of T.
 /// Outputs: output: T.
 class Einsum : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The mean or the maximum of regions whose sizes are drawn.
+/// The mean or the maximum of regions of random sizes.
 /// Inputs: value: T.
 /// Outputs: output: T; row_pooling_sequence: int64; col_pooling_sequence: int64.
 class FractionalAvgPool : public OtherOutputs {
@@ -61,7 +61,7 @@ class FractionalAvgPool : public OtherOutputs {
   Output col_pooling_sequence;
 };
 
-/// The gradient, spread over each region.
+/// The gradient of FractionalAvgPool, spread over each region.
 /// Inputs: orig_input_tensor_shape: int64; out_backprop: T; row_pooling_sequence: int64;
 /// col_pooling_sequence: int64.
 /// Outputs: output: T.
@@ -89,7 +89,7 @@ class FractionalAvgPoolGrad : public SingleOutput {
   }
 };
 
-/// The mean or the maximum of regions whose sizes are drawn.
+/// The mean or the maximum of regions of random sizes.
 /// Inputs: value: T.
 /// Outputs: output: T; row_pooling_sequence: int64; col_pooling_sequence: int64.
 class FractionalMaxPool : public OtherOutputs {
@@ -143,7 +143,7 @@ class FractionalMaxPool : public OtherOutputs {
   Output col_pooling_sequence;
 };
 
-/// The gradient, to the first maximum of each region.
+/// The gradient of FractionalMaxPool, for the first maximum of each region.
 /// Inputs: orig_input: T; orig_output: T; out_backprop: T; row_pooling_sequence: int64;
 /// col_pooling_sequence: int64.
 /// Outputs: output: T.

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return slices of `data` sorted into tensors by number.
+/// Split the slices of `data` into `num_partitions` tensors.
 /// Inputs: data: T; partitions: int32.
 /// Outputs: outputs: list of T.
 class DynamicPartition : public OtherOutputs {
@@ -25,7 +25,7 @@ class DynamicPartition : public OtherOutputs {
   std::vector<Output> outputs;
 };
 
-/// Return slices scattered to their indices in one tensor; for duplicates the last one wins.
+/// Merge slices into one tensor by their indices; for repeated indices the last one wins.
 /// Inputs: indices: list of int32; data: list of T.
 /// Outputs: merged: T.
 class DynamicStitch : public SingleOutput {
@@ -100,7 +100,7 @@ class GatherV2 : public SingleOutput {
   }
 };
 
-/// Return a new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
+/// Return one-hot vectors: `on_value` at the index and `off_value` elsewhere.
 /// Inputs: indices: TI; depth: int32; on_value: T; off_value: T.
 /// Outputs: output: T.
 class OneHot : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The input, with an error if an element is infinite or not a number.
+/// The input; an error if an element is infinite or NaN.
 /// Inputs: tensor: T.
 /// Outputs: output: T.
 class CheckNumerics : public SingleOutput {
@@ -20,7 +20,7 @@ class CheckNumerics : public SingleOutput {
   }
 };
 
-/// The input, with an error if its shape does not fit the attribute.
+/// The input; an error if its shape is incompatible with the attribute.
 /// Inputs: input: T.
 /// Outputs: output: T.
 class EnsureShape : public SingleOutput {
@@ -72,7 +72,7 @@ class IdentityN : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// The input; asking for a gradient through it is an error.
+/// The input; computing a gradient through it is an error.
 /// Inputs: input: T.
 /// Outputs: output: T.
 class PreventGradient : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return tensors joined along an axis that they have.
+/// Concatenate tensors along an existing axis.
 /// Inputs: concat_dim: int32; values: list of T.
 /// Outputs: output: T.
 class Concat : public SingleOutput {
@@ -20,7 +20,7 @@ class Concat : public SingleOutput {
   }
 };
 
-/// Where each part of the given shape starts in the concatenation.
+/// The start of each part in the concatenation, from the parts' shapes.
 /// Inputs: concat_dim: int32; shape: list of int32.
 /// Outputs: offset: list of int32.
 class ConcatOffset : public OtherOutputs {
@@ -36,7 +36,7 @@ class ConcatOffset : public OtherOutputs {
   std::vector<Output> offset;
 };
 
-/// Return tensors joined along an axis that they have.
+/// Concatenate tensors along an existing axis.
 /// Inputs: values: list of T; axis: int32 or int64.
 /// Outputs: output: T.
 class ConcatV2 : public SingleOutput {
@@ -71,7 +71,7 @@ class Pack : public SingleOutput {
   }
 };
 
-/// Return a tensor cut along an axis.
+/// Split a tensor along an axis.
 /// Inputs: split_dim: int32; value: T.
 /// Outputs: output: list of T.
 class Split : public OtherOutputs {
@@ -107,7 +107,7 @@ class SplitV : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// Return a tensor repeated `multiples[i]` times along axis i.
+/// Repeat a tensor `multiples[i]` times along axis i.
 /// Inputs: input: T; multiples: int32 or int64.
 /// Outputs: output: T.
 class Tile : public SingleOutput {

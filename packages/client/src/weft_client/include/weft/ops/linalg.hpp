@@ -104,7 +104,7 @@ class MatrixSolve : public SingleOutput {
   }
 };
 
-/// x of least squares |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
+/// x that minimizes |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
 /// Inputs: matrix: T; rhs: T; l2_regularizer: float64.
 /// Outputs: output: T.
 class MatrixSolveLs : public SingleOutput {
@@ -184,7 +184,7 @@ class Qr : public OtherOutputs {
   Output r;
 };
 
-/// Eigenvalues, rising, and eigenvectors of self-adjoint matrices.
+/// Eigenvalues, in ascending order, and eigenvectors of self-adjoint matrices.
 /// Inputs: input: T.
 /// Outputs: e: T; v: T.
 class SelfAdjointEigV2 : public OtherOutputs {
@@ -210,7 +210,7 @@ class SelfAdjointEigV2 : public OtherOutputs {
   Output v;
 };
 
-/// Singular values, falling, and u, v with input = u @ diag(s) @ adjoint(v).
+/// Singular values s (descending), and u, v with input = u @ diag(s) @ adjoint(v).
 /// Inputs: input: T.
 /// Outputs: s: T; u: T; v: T.
 class Svd : public OtherOutputs {

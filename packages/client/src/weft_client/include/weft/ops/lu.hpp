@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Factors L, of unit diagonal, and U in one matrix, with input[p] = L @ U.
+/// Factors L, with unit diagonal, and U in one matrix, with input[p] = L @ U.
 /// Inputs: input: T.
 /// Outputs: lu: T; p: int32 or int64.
 class Lu : public OtherOutputs {

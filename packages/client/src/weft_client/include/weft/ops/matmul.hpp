@@ -78,7 +78,7 @@ class Cross : public SingleOutput {
   }
 };
 
-/// The product of two matrices, each transposed first if asked for.
+/// The product of two matrices, each optionally transposed.
 /// Inputs: a: T; b: T.
 /// Outputs: product: T.
 class MatMul : public SingleOutput {

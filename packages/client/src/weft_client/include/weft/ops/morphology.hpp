@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The maximum of each window plus the filter.
+/// The maximum of the sum of each window and the filter.
 /// Inputs: input: T; filter: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -26,7 +26,7 @@ class Dilation2D : public SingleOutput {
   }
 };
 
-/// The gradient, to the first maximum of each window.
+/// The gradient of Dilation2D, for the first maximum of each window.
 /// Inputs: input: T; filter: T; out_backprop: T.
 /// Outputs: filter_backprop: T.
 /// padding: One of SAME, VALID.
@@ -46,7 +46,7 @@ class Dilation2DBackpropFilter : public SingleOutput {
   }
 };
 
-/// The gradient, to the first maximum of each window.
+/// The gradient of Dilation2D, for the first maximum of each window.
 /// Inputs: input: T; filter: T; out_backprop: T.
 /// Outputs: in_backprop: T.
 /// padding: One of SAME, VALID.

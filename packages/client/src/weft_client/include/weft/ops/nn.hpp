@@ -30,7 +30,7 @@ class BiasAdd : public SingleOutput {
   }
 };
 
-/// The sum over all axes but the channels.
+/// The sum over all axes except the channel axis.
 /// Inputs: out_backprop: T.
 /// Outputs: output: T.
 class BiasAddGrad : public SingleOutput {

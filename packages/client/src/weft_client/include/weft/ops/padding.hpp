@@ -22,7 +22,7 @@ class MirrorPad : public SingleOutput {
   }
 };
 
-/// The transpose of MirrorPad: margins are added back to where they were copied from.
+/// The gradient of MirrorPad: the padding is added to the elements it was copied from.
 /// Inputs: input: T; paddings: int32 or int64.
 /// Outputs: output: T.
 /// mode: One of REFLECT, SYMMETRIC.
@@ -37,7 +37,7 @@ class MirrorPadGrad : public SingleOutput {
   }
 };
 
-/// Return a tensor with margins.
+/// Pad a tensor.
 /// Inputs: input: T; paddings: int32 or int64.
 /// Outputs: output: T.
 class Pad : public SingleOutput {
@@ -50,7 +50,7 @@ class Pad : public SingleOutput {
   }
 };
 
-/// Return a tensor with margins.
+/// Pad a tensor.
 /// Inputs: input: T; paddings: int32 or int64; constant_values: T.
 /// Outputs: output: T.
 class PadV2 : public SingleOutput {

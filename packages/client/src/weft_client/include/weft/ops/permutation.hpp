@@ -32,7 +32,7 @@ class InvertPermutation : public SingleOutput {
   }
 };
 
-/// Return the order of elements reversed along the axes in `axis`, a vector of integers.
+/// Reverse the order of elements along the axes in `axis`, a vector of integers.
 /// Inputs: tensor: T; dims: bool.
 /// Outputs: output: T.
 class Reverse : public SingleOutput {
@@ -45,7 +45,7 @@ class Reverse : public SingleOutput {
   }
 };
 
-/// The first `seq_lengths[i]` elements along `seq_axis` reversed, for each i of `batch_axis`.
+/// Reverse the first `seq_lengths[i]` elements along `seq_axis`, for each i of `batch_axis`.
 /// Inputs: input: T; seq_lengths: int32 or int64.
 /// Outputs: output: T.
 class ReverseSequence : public SingleOutput {
@@ -70,7 +70,7 @@ class ReverseSequence : public SingleOutput {
   }
 };
 
-/// Return the order of elements reversed along the axes in `axis`, a vector of integers.
+/// Reverse the order of elements along the axes in `axis`, a vector of integers.
 /// Inputs: tensor: T; axis: int32 or int64.
 /// Outputs: output: T.
 class ReverseV2 : public SingleOutput {
@@ -83,7 +83,7 @@ class ReverseV2 : public SingleOutput {
   }
 };
 
-/// Return elements shifted by `shift` along `axis`, wrapping around at the ends.
+/// Shift elements by `shift` along `axis`, wrapping around at the ends.
 /// Inputs: input: T; shift: int32 or int64; axis: int32 or int64.
 /// Outputs: output: T.
 class Roll : public SingleOutput {
@@ -97,7 +97,7 @@ class Roll : public SingleOutput {
   }
 };
 
-/// Return axes in another order: axis i of the result is axis `perm[i]` of `a`.
+/// Permute axes: axis i of the result is axis `perm[i]` of `a`.
 /// Inputs: x: T; perm: int32 or int64.
 /// Outputs: y: T.
 class Transpose : public SingleOutput {

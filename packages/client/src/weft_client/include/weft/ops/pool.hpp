@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Mean of each window; padding does not count.
+/// Mean of each window; padding is ignored.
 /// Inputs: value: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -35,7 +35,7 @@ class AvgPool : public SingleOutput {
   }
 };
 
-/// Mean of each window; padding does not count.
+/// Mean of each window; padding is ignored.
 /// Inputs: input: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -63,7 +63,7 @@ class AvgPool3D : public SingleOutput {
   }
 };
 
-/// Gradient of a mean pool.
+/// Gradient of average pooling.
 /// Inputs: orig_input_shape: int32; grad: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -92,7 +92,7 @@ class AvgPool3DGrad : public SingleOutput {
   }
 };
 
-/// Gradient of a mean pool.
+/// Gradient of average pooling.
 /// Inputs: orig_input_shape: int32; grad: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -177,7 +177,7 @@ class MaxPool3D : public SingleOutput {
   }
 };
 
-/// Gradient of a maximum pool: to the first maximum of each window.
+/// Gradient of max pooling, for the first maximum of each window.
 /// Inputs: orig_input: T; orig_output: T; grad: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -207,7 +207,7 @@ class MaxPool3DGrad : public SingleOutput {
   }
 };
 
-/// Second gradient of a maximum pool: `grad` at the first maximum of each window.
+/// Second gradient of max pooling: `grad` at the first maximum of each window.
 /// Inputs: orig_input: T; orig_output: T; grad: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -237,7 +237,7 @@ class MaxPool3DGradGrad : public SingleOutput {
   }
 };
 
-/// Gradient of a maximum pool: to the first maximum of each window.
+/// Gradient of max pooling, for the first maximum of each window.
 /// Inputs: orig_input: T; orig_output: T; grad: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -267,7 +267,7 @@ class MaxPoolGrad : public SingleOutput {
   }
 };
 
-/// Second gradient of a maximum pool: `grad` at the first maximum of each window.
+/// Second gradient of max pooling: `grad` at the first maximum of each window.
 /// Inputs: orig_input: T; orig_output: T; grad: T.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -327,7 +327,7 @@ class MaxPoolGradGradV2 : public SingleOutput {
   }
 };
 
-/// Gradient of MaxPoolV2: to the first maximum of each window.
+/// Gradient of MaxPoolV2, for the first maximum of each window.
 /// Inputs: orig_input: T; orig_output: T; grad: T; ksize: int32; strides: int32.
 /// Outputs: output: T.
 /// padding: One of SAME, VALID.
@@ -414,7 +414,7 @@ class MaxPoolV2 : public SingleOutput {
   }
 };
 
-/// Maximum of each window, and its flat position in the image.
+/// Maximum of each window, and its flat index in the image.
 /// Inputs: input: T.
 /// Outputs: output: T; argmax: int32 or int64.
 /// padding: One of SAME, VALID.

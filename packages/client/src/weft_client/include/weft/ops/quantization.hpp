@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The numbers that integers stand for.
+/// The numbers represented by quantized integers.
 /// Inputs: input: T; min_range: float32; max_range: float32.
 /// Outputs: output: bfloat16 or float32.
 class Dequantize : public SingleOutput {
@@ -50,7 +50,7 @@ class Dequantize : public SingleOutput {
   }
 };
 
-/// The nearest of 2 ** num_bits values from min to max, one of which is 0.
+/// The input rounded to one of 2 ** num_bits values from min to max, one of which is 0.
 /// Inputs: inputs: float32.
 /// Outputs: outputs: float32.
 class FakeQuantWithMinMaxArgs : public SingleOutput {
@@ -132,7 +132,7 @@ class FakeQuantWithMinMaxArgsGradient : public SingleOutput {
   }
 };
 
-/// As FakeQuantWithMinMaxArgs, by a range that is computed.
+/// Like FakeQuantWithMinMaxArgs, with the range as inputs.
 /// Inputs: inputs: float32; min: float32; max: float32.
 /// Outputs: outputs: float32.
 class FakeQuantWithMinMaxVars : public SingleOutput {
@@ -163,7 +163,7 @@ class FakeQuantWithMinMaxVars : public SingleOutput {
   }
 };
 
-/// The gradients, to the input in the range and to its ends outside.
+/// The gradients of the input inside the range, and of the bounds outside.
 /// Inputs: gradients: float32; inputs: float32; min: float32; max: float32.
 /// Outputs: backprops_wrt_input: float32; backprop_wrt_min: float32; backprop_wrt_max: float32.
 class FakeQuantWithMinMaxVarsGradient : public OtherOutputs {
@@ -201,7 +201,7 @@ class FakeQuantWithMinMaxVarsGradient : public OtherOutputs {
   Output backprop_wrt_max;
 };
 
-/// As FakeQuantWithMinMaxArgs, by a range that is computed.
+/// Like FakeQuantWithMinMaxArgs, with the range as inputs.
 /// Inputs: inputs: float32; min: float32; max: float32.
 /// Outputs: outputs: float32.
 class FakeQuantWithMinMaxVarsPerChannel : public SingleOutput {
@@ -232,7 +232,7 @@ class FakeQuantWithMinMaxVarsPerChannel : public SingleOutput {
   }
 };
 
-/// The gradients, to the input in the range and to its ends outside.
+/// The gradients of the input inside the range, and of the bounds outside.
 /// Inputs: gradients: float32; inputs: float32; min: float32; max: float32.
 /// Outputs: backprops_wrt_input: float32; backprop_wrt_min: float32; backprop_wrt_max: float32.
 class FakeQuantWithMinMaxVarsPerChannelGradient : public OtherOutputs {
@@ -270,7 +270,7 @@ class FakeQuantWithMinMaxVarsPerChannelGradient : public OtherOutputs {
   Output backprop_wrt_max;
 };
 
-/// The input rounded to what an integer of num_bits can stand for.
+/// The input rounded to values that integers of num_bits can represent.
 /// Inputs: input: T.
 /// Outputs: output: T.
 class QuantizeAndDequantize : public SingleOutput {
@@ -316,7 +316,7 @@ class QuantizeAndDequantize : public SingleOutput {
   }
 };
 
-/// The input rounded to what an integer of num_bits can stand for.
+/// The input rounded to values that integers of num_bits can represent.
 /// Inputs: input: T; input_min: T; input_max: T.
 /// Outputs: output: T.
 class QuantizeAndDequantizeV2 : public SingleOutput {
@@ -371,7 +371,7 @@ class QuantizeAndDequantizeV2 : public SingleOutput {
   }
 };
 
-/// The input rounded to what an integer of num_bits can stand for.
+/// The input rounded to values that integers of num_bits can represent.
 /// Inputs: input: T; input_min: T; input_max: T; num_bits: int32.
 /// Outputs: output: T.
 class QuantizeAndDequantizeV3 : public SingleOutput {
@@ -415,7 +415,7 @@ class QuantizeAndDequantizeV3 : public SingleOutput {
   }
 };
 
-/// The input rounded to what an integer of num_bits can stand for.
+/// The input rounded to values that integers of num_bits can represent.
 /// Inputs: input: T; input_min: T; input_max: T.
 /// Outputs: output: T.
 class QuantizeAndDequantizeV4 : public SingleOutput {
@@ -502,7 +502,7 @@ class QuantizeAndDequantizeV4Grad : public OtherOutputs {
   Output input_max_backprop;
 };
 
-/// Numbers of a range as integers that stand for them.
+/// Numbers of a range quantized to integers.
 /// Inputs: input: float32; min_range: float32; max_range: float32.
 /// Outputs: output: T; output_min: float32; output_max: float32.
 /// T: One of qint16, qint32, qint8, quint16, quint8.
@@ -559,7 +559,7 @@ class QuantizeV2 : public OtherOutputs {
   Output output_max;
 };
 
-/// Quantized tensors joined, over a range that holds those of all.
+/// The concatenation of quantized tensors, in a range that contains all their ranges.
 /// Inputs: concat_dim: int32; values: list of T; input_mins: list of float32; input_maxes: list of
 /// float32.
 /// Outputs: output: T; output_min: float32; output_max: float32.

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// How often each number is in each row.
+/// The count of each number in each row.
 /// Inputs: splits: int64; values: int32 or int64; size: int32 or int64; weights: T.
 /// Outputs: output: T.
 class RaggedBincount : public SingleOutput {
@@ -68,7 +68,7 @@ class RaggedCross : public OtherOutputs {
   Output output_row_splits;
 };
 
-/// A value for each row that has none.
+/// The ragged tensor with a default value in each empty row.
 /// Inputs: value_rowids: int64; values: T; nrows: int64; default_value: T.
 /// Outputs: output_value_rowids: int64; output_values: T; empty_row_indicator: bool;
 /// reverse_index_map: int64.
@@ -132,7 +132,7 @@ class RaggedGather : public OtherOutputs {
   Output output_dense_values;
 };
 
-/// For each row the numbers from a start to a limit.
+/// A range of numbers from a start to a limit for each row.
 /// Inputs: starts: T; limits: T; deltas: T.
 /// Outputs: rt_nested_splits: int32 or int64; rt_dense_values: T.
 class RaggedRange : public OtherOutputs {
@@ -161,7 +161,7 @@ class RaggedRange : public OtherOutputs {
   Output rt_dense_values;
 };
 
-/// The ragged tensor of variants.
+/// The ragged tensor stored in variants.
 /// Inputs: encoded_ragged: variant.
 /// Outputs: output_nested_splits: list of int32 or int64; output_dense_values: Tvalues.
 class RaggedTensorFromVariant : public OtherOutputs {
@@ -192,7 +192,7 @@ class RaggedTensorFromVariant : public OtherOutputs {
   Output output_dense_values;
 };
 
-/// The places and values of a ragged tensor.
+/// The indices and values of a ragged tensor.
 /// Inputs: rt_nested_splits: list of int32 or int64; rt_dense_values: T.
 /// Outputs: sparse_indices: int64; sparse_values: T; sparse_dense_shape: int64.
 class RaggedTensorToSparse : public OtherOutputs {
@@ -211,7 +211,7 @@ class RaggedTensorToSparse : public OtherOutputs {
   Output sparse_dense_shape;
 };
 
-/// A ragged tensor padded.
+/// A ragged tensor padded to a dense tensor.
 /// Inputs: shape: int32 or int64; values: T; default_value: T; row_partition_tensors: list of int32
 /// or int64.
 /// Outputs: result: T.
@@ -230,7 +230,7 @@ class RaggedTensorToTensor : public SingleOutput {
   }
 };
 
-/// A ragged tensor as one variant, or as one for each row.
+/// A ragged tensor as one variant, or as one variant per row.
 /// Inputs: rt_nested_splits: list of int32 or int64; rt_dense_values: Tvalues.
 /// Outputs: encoded_ragged: variant.
 class RaggedTensorToVariant : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Class numbers drawn with the probabilities softmax(logits), per row.
+/// Class indices sampled with the probabilities softmax(logits), per row.
 /// Inputs: logits: T; num_samples: int32.
 /// Outputs: output: int32 or int64.
 class Multinomial : public SingleOutput {
@@ -72,7 +72,7 @@ class RandomGamma : public SingleOutput {
   }
 };
 
-/// Poisson-distributed numbers, of the type of the rate.
+/// Poisson-distributed numbers with the type of the rate.
 /// Inputs: shape: int32 or int64; rate: float16 or float32 or float64.
 /// Outputs: output: float16 or float32 or float64.
 class RandomPoisson : public SingleOutput {

@@ -43,7 +43,7 @@ class AssignVariableOp : public OtherOutputs {
   }
 };
 
-/// Gives the mutex back. A lock that nobody releases ends with its step.
+/// Releases the mutex. A lock that is not released ends with its step.
 /// Inputs: mutex_lock: variant.
 class ConsumeMutexLock : public OtherOutputs {
  public:
@@ -54,7 +54,7 @@ class ConsumeMutexLock : public OtherOutputs {
   }
 };
 
-/// Deletes the resource; later uses find it uninitialized.
+/// Deletes the resource; it is uninitialized afterwards.
 /// Inputs: resource: resource.
 class DestroyResourceOp : public OtherOutputs {
  public:
@@ -86,7 +86,7 @@ class DisableCopyOnRead : public OtherOutputs {
   }
 };
 
-/// Waits for the mutex, first come, first served, without holding a thread.
+/// Waits for the mutex, first come, first served, without blocking a thread.
 /// Inputs: mutex: resource.
 /// Outputs: mutex_lock: variant.
 class MutexAcquire : public SingleOutput {
@@ -98,7 +98,7 @@ class MutexAcquire : public SingleOutput {
   }
 };
 
-/// Waits for the mutex, first come, first served, without holding a thread.
+/// Waits for the mutex, first come, first served, without blocking a thread.
 /// Inputs: mutex: resource.
 /// Outputs: mutex_lock: variant.
 class MutexLock : public SingleOutput {
@@ -110,7 +110,7 @@ class MutexLock : public SingleOutput {
   }
 };
 
-/// Gives the mutex back. A lock that nobody releases ends with its step.
+/// Releases the mutex. A lock that is not released ends with its step.
 /// Inputs: mutex_lock: variant.
 class MutexRelease : public OtherOutputs {
  public:
@@ -121,7 +121,7 @@ class MutexRelease : public OtherOutputs {
   }
 };
 
-/// A mutex, kept in a container.
+/// A mutex in a container.
 /// Outputs: resource: resource.
 class MutexV2 : public SingleOutput {
  public:
@@ -175,7 +175,7 @@ class ResourceCountUpTo : public SingleOutput {
   }
 };
 
-/// Rows of a variable, without reading it whole.
+/// Rows of a variable, without reading all of it.
 /// Inputs: resource: resource; indices: int32 or int64.
 /// Outputs: output: dtype.
 class ResourceGather : public SingleOutput {
@@ -206,7 +206,7 @@ class ResourceGather : public SingleOutput {
   }
 };
 
-/// Slices of a variable, without reading it whole.
+/// Slices of a variable, without reading all of it.
 /// Inputs: resource: resource; indices: int32 or int64.
 /// Outputs: output: dtype.
 class ResourceGatherNd : public SingleOutput {
@@ -220,7 +220,7 @@ class ResourceGatherNd : public SingleOutput {
   }
 };
 
-/// The variable's value, or `initial` where it has none yet.
+/// The variable's value, or `initial` if it has none.
 /// Inputs: resource: resource; initial: dtype.
 /// Outputs: value: dtype.
 class ResourceInitializedValue : public SingleOutput {
@@ -396,7 +396,7 @@ class ResourceScatterUpdate : public OtherOutputs {
   }
 };
 
-/// A handle to a variable that keeps its value between steps, in a container.
+/// A handle to a variable in a container, which keeps its value between steps.
 /// Outputs: resource: resource.
 class VarHandleOp : public SingleOutput {
  public:
@@ -425,7 +425,7 @@ class VarHandleOp : public SingleOutput {
   }
 };
 
-/// Whether the variable has a value.
+/// True if the variable has a value.
 /// Inputs: resource: resource.
 /// Outputs: is_initialized: bool.
 class VarIsInitializedOp : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// How many of the boundaries, which ascend, are not above each element.
+/// The number of ascending boundaries that are not above each element.
 /// Inputs: input: T.
 /// Outputs: output: int32.
 class Bucketize : public SingleOutput {
@@ -20,7 +20,7 @@ class Bucketize : public SingleOutput {
   }
 };
 
-/// Return True where the target's prediction is among the k largest of its row.
+/// Return True where the prediction of the target class is among the k largest of its row.
 /// Inputs: predictions: float32; targets: int32 or int64.
 /// Outputs: precision: bool.
 class InTopK : public SingleOutput {
@@ -34,7 +34,7 @@ class InTopK : public SingleOutput {
   }
 };
 
-/// Return True where the target's prediction is among the k largest of its row.
+/// Return True where the prediction of the target class is among the k largest of its row.
 /// Inputs: predictions: float32; targets: int32 or int64; k: int32 or int64.
 /// Outputs: precision: bool.
 class InTopKV2 : public SingleOutput {
@@ -99,7 +99,7 @@ class LowerBound : public SingleOutput {
   }
 };
 
-/// The element of each row that has n smaller ones, or n larger ones where `reverse` is set.
+/// The n-th smallest element of each row, or the n-th largest with `reverse`.
 /// Inputs: input: T; n: int32.
 /// Outputs: values: T.
 class NthElement : public SingleOutput {
@@ -122,7 +122,7 @@ class NthElement : public SingleOutput {
   }
 };
 
-/// Return the k largest elements along the last axis; among equal ones the first comes first.
+/// Return the k largest elements along the last axis; ties are in order of index.
 /// Inputs: input: T.
 /// Outputs: values: T; indices: int32.
 class TopK : public OtherOutputs {
@@ -149,7 +149,7 @@ class TopK : public OtherOutputs {
   Output indices;
 };
 
-/// Return the k largest elements along the last axis; among equal ones the first comes first.
+/// Return the k largest elements along the last axis; ties are in order of index.
 /// Inputs: input: T; k: int32.
 /// Outputs: values: T; indices: int32.
 class TopKV2 : public OtherOutputs {
@@ -176,7 +176,7 @@ class TopKV2 : public OtherOutputs {
   Output indices;
 };
 
-/// Return the distinct values of a vector, in the order of first occurrence.
+/// Return the unique values of a vector, in the order of first occurrence.
 /// Inputs: x: T.
 /// Outputs: y: T; idx: int32 or int64.
 class Unique : public OtherOutputs {
@@ -202,7 +202,7 @@ class Unique : public OtherOutputs {
   Output idx;
 };
 
-/// Like `unique`, with the number of occurrences of each value.
+/// Return the results of `unique`, and the count of each unique value.
 /// Inputs: x: T.
 /// Outputs: y: T; idx: int32 or int64; count: int32 or int64.
 class UniqueWithCounts : public OtherOutputs {
@@ -230,7 +230,7 @@ class UniqueWithCounts : public OtherOutputs {
   Output count;
 };
 
-/// Return coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
+/// Convert flat indices to coordinates in a tensor of shape `dims`: shape (rank, I).
 /// Inputs: indices: int32 or int64; dims: int32 or int64.
 /// Outputs: output: int32 or int64.
 class UnravelIndex : public SingleOutput {

@@ -86,7 +86,7 @@ class SparseSegmentMean : public SingleOutput {
   }
 };
 
-/// The gradient of SparseSegmentMean for data.
+/// The gradient of SparseSegmentMean with respect to data.
 /// Inputs: grad: T; indices: int32 or int64; segment_ids: int32; output_dim0: int32.
 /// Outputs: output: T.
 class SparseSegmentMeanGrad : public SingleOutput {
@@ -132,7 +132,7 @@ class SparseSegmentSqrtN : public SingleOutput {
   }
 };
 
-/// The gradient of SparseSegmentSqrtN for data.
+/// The gradient of SparseSegmentSqrtN with respect to data.
 /// Inputs: grad: T; indices: int32 or int64; segment_ids: int32; output_dim0: int32.
 /// Outputs: output: T.
 class SparseSegmentSqrtNGrad : public SingleOutput {

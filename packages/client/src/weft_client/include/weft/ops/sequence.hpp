@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// How often each integer occurs, or the sum of its weights.
+/// The count of each integer, or the sum of its weights.
 /// Inputs: arr: int32; size: int32; weights: T.
 /// Outputs: bins: T.
 class Bincount : public SingleOutput {
@@ -21,7 +21,7 @@ class Bincount : public SingleOutput {
   }
 };
 
-/// How many values fall into each of nbins equal parts of a range.
+/// The number of values in each of nbins equal parts of a range.
 /// Inputs: values: T; value_range: T; nbins: int32.
 /// Outputs: out: int32 or int64.
 class HistogramFixedWidth : public SingleOutput {
@@ -60,7 +60,7 @@ class LinSpace : public SingleOutput {
   }
 };
 
-/// start, start + delta, …, up to but without limit.
+/// start, start + delta, …, up to but excluding limit.
 /// Inputs: start: Tidx; limit: Tidx; delta: Tidx.
 /// Outputs: output: Tidx.
 class Range : public SingleOutput {

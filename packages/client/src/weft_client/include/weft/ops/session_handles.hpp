@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Drop a value that the session keeps.
+/// Deletes a value stored in the session.
 /// Inputs: handle: string.
 class DeleteSessionTensor : public OtherOutputs {
  public:
@@ -18,7 +18,7 @@ class DeleteSessionTensor : public OtherOutputs {
   }
 };
 
-/// Keep a value in the session, and give the handle that it is found by.
+/// Stores a value in the session, and returns its handle.
 /// Inputs: value: T.
 /// Outputs: handle: string.
 class GetSessionHandle : public SingleOutput {
@@ -30,7 +30,7 @@ class GetSessionHandle : public SingleOutput {
   }
 };
 
-/// A value that the session keeps.
+/// A value stored in the session.
 /// Inputs: handle: string.
 /// Outputs: value: dtype.
 class GetSessionTensor : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// An operation on the sets of two tensors; `set_operation` says which.
+/// A set operation on the sets of two tensors, selected by `set_operation`.
 /// Inputs: set1: T; set2: T.
 /// Outputs: result_indices: int64; result_values: T; result_shape: int64.
 class DenseToDenseSetOperation : public OtherOutputs {
@@ -38,7 +38,7 @@ class DenseToDenseSetOperation : public OtherOutputs {
   Output result_shape;
 };
 
-/// An operation on the sets of two tensors; `set_operation` says which.
+/// A set operation on the sets of two tensors, selected by `set_operation`.
 /// Inputs: set1: T; set2_indices: int64; set2_values: T; set2_shape: int64.
 /// Outputs: result_indices: int64; result_values: T; result_shape: int64.
 class DenseToSparseSetOperation : public OtherOutputs {
@@ -101,7 +101,7 @@ class EditDistance : public SingleOutput {
   }
 };
 
-/// How many different elements each set has.
+/// The number of distinct elements of each set.
 /// Inputs: set_indices: int64; set_values: T; set_shape: int64.
 /// Outputs: size: int32.
 class SetSize : public SingleOutput {
@@ -126,7 +126,7 @@ class SetSize : public SingleOutput {
   }
 };
 
-/// An operation on the sets of two tensors; `set_operation` says which.
+/// A set operation on the sets of two tensors, selected by `set_operation`.
 /// Inputs: set1_indices: int64; set1_values: T; set1_shape: int64; set2_indices: int64;
 /// set2_values: T; set2_shape: int64.
 /// Outputs: result_indices: int64; result_values: T; result_shape: int64.

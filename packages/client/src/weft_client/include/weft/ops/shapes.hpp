@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// An axis of size 1 inserted before `axis`; negative ones count from the end of the result.
+/// Insert an axis of size 1 at index `axis` of the result; negative ones count from its end.
 /// Inputs: input: T; dim: int32 or int64.
 /// Outputs: output: T.
 class ExpandDims : public SingleOutput {
@@ -20,7 +20,7 @@ class ExpandDims : public SingleOutput {
   }
 };
 
-/// Return the rank: int32, rank 0, a constant where it is static.
+/// Return the rank: int32, rank 0, a constant if it is static.
 /// Inputs: input: T.
 /// Outputs: output: int32.
 class Rank : public SingleOutput {
@@ -45,7 +45,7 @@ class Reshape : public SingleOutput {
   }
 };
 
-/// Return the shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
+/// Return the shape of a tensor or SparseTensor: shape (rank,), a constant if it is static.
 /// Inputs: input: T.
 /// Outputs: output: int32 or int64.
 class Shape : public SingleOutput {
@@ -67,7 +67,7 @@ class Shape : public SingleOutput {
   }
 };
 
-/// Return the shapes of tensors of one type.
+/// Return the shapes of tensors of the same type.
 /// Inputs: input: list of T.
 /// Outputs: output: list of int32 or int64.
 class ShapeN : public OtherOutputs {
@@ -92,7 +92,7 @@ class ShapeN : public OtherOutputs {
   std::vector<Output> output;
 };
 
-/// Return the number of elements: an integer of rank 0, a constant where the shape is static.
+/// Return the number of elements: an integer of rank 0, a constant if the shape is static.
 /// Inputs: input: T.
 /// Outputs: output: int32 or int64.
 class Size : public SingleOutput {
@@ -114,7 +114,7 @@ class Size : public SingleOutput {
   }
 };
 
-/// Return axes of size 1 removed: those in `axis`, by default all.
+/// Remove axes of size 1: those in `axis`, or all by default.
 /// Inputs: input: T.
 /// Outputs: output: T.
 class Squeeze : public SingleOutput {

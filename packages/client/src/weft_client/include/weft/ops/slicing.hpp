@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Assign `value` to a slice of a variable.
+/// Assigns `value` to a slice of a variable.
 /// Inputs: ref: resource; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides:
 /// int16 or int32 or int64; value: T.
 class ResourceStridedSliceAssign : public OtherOutputs {
@@ -58,7 +58,7 @@ class ResourceStridedSliceAssign : public OtherOutputs {
   }
 };
 
-/// The box of `size` at `begin`; -1 is all that is left of an axis.
+/// The slice of shape `size` at `begin`; a size of -1 extends to the end of the axis.
 /// Inputs: input: T; begin: int32 or int64; size: int32 or int64.
 /// Outputs: output: T.
 class Slice : public SingleOutput {
@@ -72,7 +72,7 @@ class Slice : public SingleOutput {
   }
 };
 
-/// Basic indexing as in NumPy: ranges with steps, single indices, ellipsis, new axes.
+/// NumPy's basic indexing: ranges with steps, single indices, an ellipsis, new axes.
 /// Inputs: input: T; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides: int16
 /// or int32 or int64.
 /// Outputs: output: T.
@@ -123,7 +123,7 @@ class StridedSlice : public SingleOutput {
   }
 };
 
-/// Assign `value` to a slice of a variable.
+/// Assigns `value` to a slice of a variable.
 /// Inputs: ref: variable of T; begin: int16 or int32 or int64; end: int16 or int32 or int64;
 /// strides: int16 or int32 or int64; value: T.
 /// Outputs: output_ref: variable of T.
@@ -175,7 +175,7 @@ class StridedSliceAssign : public SingleOutput {
   }
 };
 
-/// Zeros of `shape` with `dy` at the slice.
+/// Zeros of shape `shape` with `dy` at the slice.
 /// Inputs: shape: int16 or int32 or int64; begin: int16 or int32 or int64; end: int16 or int32 or
 /// int64; strides: int16 or int32 or int64; dy: T.
 /// Outputs: output: T.
@@ -227,7 +227,7 @@ class StridedSliceGrad : public SingleOutput {
   }
 };
 
-/// `input` with `value` at the slice.
+/// `input` with the slice replaced by `value`.
 /// Inputs: input: T; begin: int16 or int32 or int64; end: int16 or int32 or int64; strides: int16
 /// or int32 or int64; value: T.
 /// Outputs: output: T.

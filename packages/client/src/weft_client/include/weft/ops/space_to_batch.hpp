@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return the inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+/// Return the inverse of `space_to_batch_nd`, cropping the inner axes by `crops`.
 /// Inputs: input: T; block_shape: int32 or int64; crops: int32 or int64.
 /// Outputs: output: T.
 class BatchToSpaceND : public SingleOutput {
@@ -81,7 +81,7 @@ class ExtractVolumePatches : public SingleOutput {
   }
 };
 
-/// Blocks of the padded inner axes moved to the batch: (B, S..., R) to (B·∏block, S'..., R).
+/// Move blocks of the padded inner axes to the batch: (B, S..., R) to (B·∏block, S'..., R).
 /// Inputs: input: T; block_shape: int32 or int64; paddings: int32 or int64.
 /// Outputs: output: T.
 class SpaceToBatchND : public SingleOutput {
@@ -95,7 +95,7 @@ class SpaceToBatchND : public SingleOutput {
   }
 };
 
-/// Square blocks moved to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
+/// Move square blocks to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
 /// Inputs: input: T.
 /// Outputs: output: T.
 class SpaceToDepth : public SingleOutput {

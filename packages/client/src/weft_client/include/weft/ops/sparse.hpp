@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return the same elements with indices in row-major order, stable for equal ones.
+/// Sort the stored elements by index in row-major order; the sort is stable.
 /// Inputs: input_indices: int64; input_values: T; input_shape: int64.
 /// Outputs: output_indices: int64; output_values: T.
 class SparseReorder : public OtherOutputs {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// How often each integer occurs in each row.
+/// The count of each integer in each row.
 /// Inputs: values: int32 or int64; weights: output_type.
 /// Outputs: output_indices: int64; output_values: output_type; output_dense_shape: int64.
 class DenseCountSparseOutput : public OtherOutputs {
@@ -44,7 +44,7 @@ class DenseCountSparseOutput : public OtherOutputs {
   Output output_dense_shape;
 };
 
-/// How often each integer occurs among the stored elements of each row.
+/// The count of each integer among the stored elements of each row.
 /// Inputs: indices: int64; values: int32 or int64; dense_shape: int64; weights: output_type.
 /// Outputs: output_indices: int64; output_values: output_type; output_dense_shape: int64.
 class SparseCountSparseOutput : public OtherOutputs {
@@ -83,7 +83,7 @@ class SparseCountSparseOutput : public OtherOutputs {
   Output output_dense_shape;
 };
 
-/// All choices of one feature of each input, row by row.
+/// The cross of the features of all inputs, for each row.
 /// Inputs: indices: list of int64; values: int64 or string; shapes: list of int64; dense_inputs:
 /// int64 or string.
 /// Outputs: output_indices: int64; output_values: int64 or string; output_shape: int64.
@@ -114,7 +114,7 @@ class SparseCross : public OtherOutputs {
   Output output_shape;
 };
 
-/// As SparseCross, of texts joined by `sep`.
+/// Like SparseCross, as strings joined by `sep`.
 /// Inputs: indices: list of int64; values: int64 or string; shapes: list of int64; dense_inputs:
 /// int64 or string; sep: string.
 /// Outputs: output_indices: int64; output_values: string; output_shape: int64.

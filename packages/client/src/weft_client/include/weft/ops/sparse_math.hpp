@@ -53,7 +53,7 @@ class SparseAddGrad : public OtherOutputs {
   Output b_val_grad;
 };
 
-/// The sum of each stored element and that of the dense operand at its place.
+/// The sum of each stored element and the dense element at its index.
 /// Inputs: sp_indices: int64; sp_values: T; sp_shape: int64; dense: T.
 /// Outputs: output: T.
 class SparseDenseCwiseAdd : public SingleOutput {
@@ -69,7 +69,7 @@ class SparseDenseCwiseAdd : public SingleOutput {
   }
 };
 
-/// The quotient of each stored element and that of the dense operand at its place.
+/// The quotient of each stored element and the dense element at its index.
 /// Inputs: sp_indices: int64; sp_values: T; sp_shape: int64; dense: T.
 /// Outputs: output: T.
 class SparseDenseCwiseDiv : public SingleOutput {
@@ -85,7 +85,7 @@ class SparseDenseCwiseDiv : public SingleOutput {
   }
 };
 
-/// The product of each stored element and that of the dense operand at its place.
+/// The product of each stored element and the dense element at its index.
 /// Inputs: sp_indices: int64; sp_values: T; sp_shape: int64; dense: T.
 /// Outputs: output: T.
 class SparseDenseCwiseMul : public SingleOutput {
@@ -127,7 +127,7 @@ class SparseReduceMax : public SingleOutput {
   }
 };
 
-/// The max of stored elements over axes, where there are any.
+/// The max of stored elements over axes, as a sparse tensor.
 /// Inputs: input_indices: int64; input_values: T; input_shape: int64; reduction_axes: int32.
 /// Outputs: output_indices: int64; output_values: T; output_shape: int64.
 class SparseReduceMaxSparse : public OtherOutputs {
@@ -185,7 +185,7 @@ class SparseReduceSum : public SingleOutput {
   }
 };
 
-/// The sum of stored elements over axes, where there are any.
+/// The sum of stored elements over axes, as a sparse tensor.
 /// Inputs: input_indices: int64; input_values: T; input_shape: int64; reduction_axes: int32.
 /// Outputs: output_indices: int64; output_values: T; output_shape: int64.
 class SparseReduceSumSparse : public OtherOutputs {
@@ -217,7 +217,7 @@ class SparseReduceSumSparse : public OtherOutputs {
   Output output_shape;
 };
 
-/// Return the softmax over the last axis, among the stored elements alone.
+/// Return the softmax of the stored elements over the last axis.
 /// Inputs: sp_indices: int64; sp_values: float16 or float32 or float64; sp_shape: int64.
 /// Outputs: output: float16 or float32 or float64.
 class SparseSoftmax : public SingleOutput {
@@ -231,7 +231,7 @@ class SparseSoftmax : public SingleOutput {
   }
 };
 
-/// The elementwise maximum of sparse tensors; what is not stored is 0.
+/// The elementwise maximum of sparse tensors; elements that are not stored are 0.
 /// Inputs: a_indices: int64; a_values: T; a_shape: int64; b_indices: int64; b_values: T; b_shape:
 /// int64.
 /// Outputs: output_indices: int64; output_values: T.
@@ -254,7 +254,7 @@ class SparseSparseMaximum : public OtherOutputs {
   Output output_values;
 };
 
-/// The elementwise minimum of sparse tensors; what is not stored is 0.
+/// The elementwise minimum of sparse tensors; elements that are not stored are 0.
 /// Inputs: a_indices: int64; a_values: T; a_shape: int64; b_indices: int64; b_values: T; b_shape:
 /// int64.
 /// Outputs: output_indices: int64; output_values: T.

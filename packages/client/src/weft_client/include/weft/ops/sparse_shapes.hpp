@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return sparse tensors one after the other along an axis.
+/// Concatenate sparse tensors along an axis.
 /// Inputs: indices: list of int64; values: list of T; shapes: list of int64.
 /// Outputs: output_indices: int64; output_values: T; output_shape: int64.
 class SparseConcat : public OtherOutputs {
@@ -29,7 +29,7 @@ class SparseConcat : public OtherOutputs {
   Output output_shape;
 };
 
-/// A sparse tensor with an element in each row: those without any get one in the first column.
+/// Add an element to each empty row of a sparse tensor, in the first column.
 /// Inputs: indices: int64; values: T; dense_shape: int64; default_value: T.
 /// Outputs: output_indices: int64; output_values: T; empty_row_indicator: bool; reverse_index_map:
 /// int64.
@@ -71,7 +71,7 @@ class SparseFillEmptyRowsGrad : public OtherOutputs {
   Output d_default_value;
 };
 
-/// Return the same elements in the same row-major order, in another shape.
+/// Reshape a sparse tensor, keeping the row-major order of elements.
 /// Inputs: input_indices: int64; input_shape: int64; new_shape: int64.
 /// Outputs: output_indices: int64; output_shape: int64.
 class SparseReshape : public OtherOutputs {
@@ -90,7 +90,7 @@ class SparseReshape : public OtherOutputs {
   Output output_shape;
 };
 
-/// Return a box of a sparse tensor.
+/// Slice a sparse tensor.
 /// Inputs: indices: int64; values: T; shape: int64; start: int64; size: int64.
 /// Outputs: output_indices: int64; output_values: T; output_shape: int64.
 class SparseSlice : public OtherOutputs {
@@ -129,7 +129,7 @@ class SparseSliceGrad : public SingleOutput {
   }
 };
 
-/// Return a sparse tensor cut in parts along an axis; arguments are given by keyword only.
+/// Split a sparse tensor along an axis; arguments are keyword-only.
 /// Inputs: split_dim: int64; indices: int64; values: T; shape: int64.
 /// Outputs: output_indices: list of int64; output_values: list of T; output_shape: list of int64.
 class SparseSplit : public OtherOutputs {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Drops what a stack holds.
+/// Releases the contents of a stack.
 /// Inputs: handle: resource.
 class StackCloseV2 : public OtherOutputs {
  public:
@@ -18,7 +18,7 @@ class StackCloseV2 : public OtherOutputs {
   }
 };
 
-/// A new stack that holds what another one holds now.
+/// A new stack with the current contents of another one.
 /// Inputs: handle: resource.
 /// Outputs: copy: resource.
 class StackCopy : public SingleOutput {
@@ -31,7 +31,7 @@ class StackCopy : public SingleOutput {
   }
 };
 
-/// Takes the last value off a stack.
+/// Pops the last value of a stack.
 /// Inputs: handle: resource.
 /// Outputs: elem: elem_type.
 class StackPopV2 : public SingleOutput {
@@ -44,7 +44,7 @@ class StackPopV2 : public SingleOutput {
   }
 };
 
-/// Puts a value onto a stack, and passes it on.
+/// Pushes a value onto a stack, and returns the value.
 /// Inputs: handle: resource; elem: T.
 /// Outputs: output: T.
 class StackPushV2 : public SingleOutput {
@@ -67,7 +67,7 @@ class StackPushV2 : public SingleOutput {
   }
 };
 
-/// A new stack, which lives as long as somebody holds its handle.
+/// A new stack, which exists as long as its handle.
 /// Inputs: max_size: int32.
 /// Outputs: handle: resource.
 class StackV2 : public SingleOutput {

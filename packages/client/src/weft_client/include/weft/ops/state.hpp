@@ -95,7 +95,7 @@ class CountUpTo : public SingleOutput {
   }
 };
 
-/// The variable's value, or `initial` where it has none yet.
+/// The variable's value, or `initial` if it has none.
 /// Inputs: ref: variable of T; initial: T.
 /// Outputs: value: T.
 class InitializedValue : public SingleOutput {
@@ -108,7 +108,7 @@ class InitializedValue : public SingleOutput {
   }
 };
 
-/// Whether the variable has a value.
+/// True if the variable has a value.
 /// Inputs: ref: variable of dtype.
 /// Outputs: is_initialized: bool.
 class IsVariableInitialized : public SingleOutput {
@@ -370,7 +370,7 @@ class ScatterUpdate : public SingleOutput {
   }
 };
 
-/// A variable that keeps its value between steps, in a container.
+/// A variable in a container, which keeps its value between steps.
 /// Outputs: ref: variable of dtype.
 class Variable : public SingleOutput {
  public:
@@ -399,7 +399,7 @@ class Variable : public SingleOutput {
   }
 };
 
-/// A variable that keeps its value between steps, in a container.
+/// A variable in a container, which keeps its value between steps.
 /// Outputs: ref: variable of dtype.
 class VariableV2 : public SingleOutput {
  public:

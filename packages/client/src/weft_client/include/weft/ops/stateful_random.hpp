@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Integers of the system's entropy, others in each run.
+/// Random integers from the system's entropy, which differ in each run.
 /// Inputs: shape: int32 or int64.
 /// Outputs: output: dtype.
 class NonDeterministicInts : public SingleOutput {
@@ -29,7 +29,7 @@ class NonDeterministicInts : public SingleOutput {
   }
 };
 
-/// Where a permutation of 0 .. max_index, one for each seed, has index.
+/// The position of index in a permutation of 0 .. max_index determined by the seed.
 /// Inputs: index: dtype; seed: Tseed; max_index: dtype.
 /// Outputs: output: dtype.
 class RandomIndexShuffle : public SingleOutput {
@@ -54,7 +54,7 @@ class RandomIndexShuffle : public SingleOutput {
   }
 };
 
-/// The state before it moves on as drawing delta numbers does.
+/// Advances the state as if delta numbers were generated, and returns the previous state.
 /// Inputs: resource: resource; alg: int32; delta: uint64.
 /// Outputs: value: int64.
 class RngReadAndSkip : public SingleOutput {
@@ -68,7 +68,7 @@ class RngReadAndSkip : public SingleOutput {
   }
 };
 
-/// Moves the state on as drawing delta numbers does.
+/// Advances the state as if delta numbers were generated.
 /// Inputs: resource: resource; algorithm: int64; delta: int64.
 class RngSkip : public OtherOutputs {
  public:

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Class numbers drawn with the probabilities softmax(logits), per row.
+/// Class indices sampled with the probabilities softmax(logits), per row.
 /// Inputs: logits: T; num_samples: int32; seed: int32 or int64.
 /// Outputs: output: int32 or int64.
 class StatelessMultinomial : public SingleOutput {

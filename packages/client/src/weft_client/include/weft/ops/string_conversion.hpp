@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return numbers in decimal notation.
+/// Format numbers in decimal notation.
 /// Inputs: input: T.
 /// Outputs: output: string.
 class AsString : public SingleOutput {
@@ -65,7 +65,7 @@ class DecodeBase64 : public SingleOutput {
   }
 };
 
-/// The bytes of strings as numbers, cut or filled with zeros to one length.
+/// The bytes of strings as numbers, truncated or padded with zeros to the same length.
 /// Inputs: input_bytes: string; fixed_length: int32.
 /// Outputs: output: out_type.
 /// out_type: One of float16, float32, float64, int16, int32, int64, int8, uint16, uint8.
@@ -91,7 +91,7 @@ class DecodePaddedRaw : public SingleOutput {
   }
 };
 
-/// Return the bytes of strings as numbers: a last axis of (length / size of the type) elements.
+/// Convert the bytes of strings to numbers, along a new last axis.
 /// Inputs: bytes: string.
 /// Outputs: output: out_type.
 /// out_type: One of bfloat16, bool, complex128, complex64, float16, float32, float64, int16, int32,
@@ -151,7 +151,7 @@ class Fingerprint : public SingleOutput {
   }
 };
 
-/// Return a template with its placeholders replaced by tensors: string, rank 0.
+/// Replace the placeholders of a template by tensors: string, rank 0.
 /// Inputs: inputs: T.
 /// Outputs: output: string.
 class StringFormat : public SingleOutput {
@@ -226,7 +226,7 @@ class StringToHashBucketStrong : public SingleOutput {
   }
 };
 
-/// Return numbers from their decimal notation.
+/// Parse numbers in decimal notation.
 /// Inputs: string_tensor: string.
 /// Outputs: output: out_type.
 class StringToNumber : public SingleOutput {

@@ -33,7 +33,7 @@ class StringNGrams : public OtherOutputs {
   Output ngrams_splits;
 };
 
-/// The strings of each segment as one.
+/// The joined strings of each segment.
 /// Inputs: inputs: string; segment_ids: int32 or int64; num_segments: int32 or int64.
 /// Outputs: output: string.
 class UnsortedSegmentJoin : public SingleOutput {

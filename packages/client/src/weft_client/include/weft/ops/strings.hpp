@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Return strings joined along axes, in the order in which the axes are given.
+/// Join strings along axes, in the order of `axis`.
 /// Inputs: inputs: string; reduction_indices: int32.
 /// Outputs: output: string.
 class ReduceJoin : public SingleOutput {
@@ -37,7 +37,7 @@ class ReduceJoin : public SingleOutput {
   }
 };
 
-/// Return True where a string matches a regular expression as a whole.
+/// Return True where a whole string matches a regular expression.
 /// Inputs: input: string; pattern: string.
 /// Outputs: output: bool.
 class RegexFullMatch : public SingleOutput {
@@ -50,7 +50,7 @@ class RegexFullMatch : public SingleOutput {
   }
 };
 
-/// Return matches of a regular expression replaced.
+/// Replace matches of a regular expression.
 /// Inputs: input: string; pattern: string; rewrite: string.
 /// Outputs: output: string.
 class RegexReplace : public SingleOutput {
@@ -113,7 +113,7 @@ class StaticRegexReplace : public SingleOutput {
   }
 };
 
-/// Return strings concatenated element by element.
+/// Concatenate strings elementwise.
 /// Inputs: inputs: list of string.
 /// Outputs: output: string.
 class StringJoin : public SingleOutput {
@@ -135,7 +135,7 @@ class StringJoin : public SingleOutput {
   }
 };
 
-/// Return the number of bytes, or with unit "UTF8_CHAR" of code points: int32.
+/// Return the number of bytes, or of code points with unit "UTF8_CHAR": int32.
 /// Inputs: input: string.
 /// Outputs: output: int32.
 class StringLength : public SingleOutput {
@@ -157,7 +157,7 @@ class StringLength : public SingleOutput {
   }
 };
 
-/// Lower case: of ASCII letters, or with encoding "utf-8" of all.
+/// Convert ASCII letters, or all letters with encoding "utf-8", to lower case.
 /// Inputs: input: string.
 /// Outputs: output: string.
 class StringLower : public SingleOutput {
@@ -238,7 +238,7 @@ class StringSplitV2 : public OtherOutputs {
   Output shape;
 };
 
-/// Return whitespace removed at both ends.
+/// Remove whitespace at both ends.
 /// Inputs: input: string.
 /// Outputs: output: string.
 class StringStrip : public SingleOutput {
@@ -250,7 +250,7 @@ class StringStrip : public SingleOutput {
   }
 };
 
-/// Return upper case: of ASCII letters, or with encoding "utf-8" of all.
+/// Convert ASCII letters, or all letters with encoding "utf-8", to upper case.
 /// Inputs: input: string.
 /// Outputs: output: string.
 class StringUpper : public SingleOutput {
@@ -272,7 +272,7 @@ class StringUpper : public SingleOutput {
   }
 };
 
-/// `len` bytes (or code points) of each string from `pos` on; negative `pos` is from the end.
+/// Return `len` bytes or code points of each string from `pos` on; negative: from the end.
 /// Inputs: input: string; pos: int32 or int64; len: int32 or int64.
 /// Outputs: output: string.
 class Substr : public SingleOutput {

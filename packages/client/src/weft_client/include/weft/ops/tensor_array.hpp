@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Drops what an array holds; later uses are errors.
+/// Releases the contents of an array; later uses are errors.
 /// Inputs: handle: resource.
 class TensorArrayCloseV3 : public OtherOutputs {
  public:
@@ -18,7 +18,7 @@ class TensorArrayCloseV3 : public OtherOutputs {
   }
 };
 
-/// All elements joined along their first axis, and their sizes there.
+/// All elements concatenated along their first axis, and their sizes along it.
 /// Inputs: handle: resource; flow_in: float32.
 /// Outputs: value: dtype; lengths: int64.
 class TensorArrayConcatV3 : public OtherOutputs {
@@ -73,7 +73,7 @@ class TensorArrayGatherV3 : public SingleOutput {
   }
 };
 
-/// The array of gradients of an array's elements; one for each source. Writes to it add up.
+/// The gradient array of an array, one for each source. Writes to it are summed.
 /// Inputs: handle: resource; flow_in: float32.
 /// Outputs: grad_handle: resource; flow_out: float32.
 class TensorArrayGradV3 : public OtherOutputs {
@@ -91,7 +91,7 @@ class TensorArrayGradV3 : public OtherOutputs {
   Output flow_out;
 };
 
-/// As TensorArrayGradV3, for gradients that have more axes in front than the elements.
+/// Like TensorArrayGradV3, for gradients with additional leading axes.
 /// Inputs: handle: resource; flow_in: float32; shape_to_prepend: int32.
 /// Outputs: grad_handle: resource; flow_out: float32.
 class TensorArrayGradWithShape : public OtherOutputs {
@@ -111,7 +111,7 @@ class TensorArrayGradWithShape : public OtherOutputs {
   Output flow_out;
 };
 
-/// An element.
+/// Reads an element.
 /// Inputs: handle: resource; index: int32; flow_in: float32.
 /// Outputs: value: dtype.
 class TensorArrayReadV3 : public SingleOutput {
@@ -156,7 +156,7 @@ class TensorArraySizeV3 : public SingleOutput {
   }
 };
 
-/// Stores pieces of a value, cut along its first axis, as elements.
+/// Splits a value along its first axis, and stores the pieces as elements.
 /// Inputs: handle: resource; value: T; lengths: int64; flow_in: float32.
 /// Outputs: flow_out: float32.
 class TensorArraySplitV3 : public SingleOutput {
@@ -172,7 +172,7 @@ class TensorArraySplitV3 : public SingleOutput {
   }
 };
 
-/// A new array, which lives as long as somebody holds its handle.
+/// A new array, which exists as long as its handle.
 /// Inputs: size: int32.
 /// Outputs: handle: resource; flow: float32.
 class TensorArrayV3 : public OtherOutputs {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// The product of a tridiagonal matrix, by its diagonals of shape (..., 1, M), and rhs.
+/// The product of a tridiagonal matrix, passed as diagonals of shape (..., 1, M), and rhs.
 /// Inputs: superdiag: T; maindiag: T; subdiag: T; rhs: T.
 /// Outputs: output: T.
 class TridiagonalMatMul : public SingleOutput {

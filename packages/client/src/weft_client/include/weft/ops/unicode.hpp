@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Strings as rows of code points.
+/// Strings decoded to rows of code points.
 /// Inputs: input: string.
 /// Outputs: row_splits: int32 or int64; char_values: int32.
 class UnicodeDecode : public OtherOutputs {
@@ -53,7 +53,7 @@ class UnicodeDecode : public OtherOutputs {
   Output char_values;
 };
 
-/// Strings as rows of code points.
+/// Strings decoded to rows of code points.
 /// Inputs: input: string.
 /// Outputs: row_splits: int32 or int64; char_values: int32; char_to_byte_starts: int64.
 class UnicodeDecodeWithOffsets : public OtherOutputs {
@@ -101,7 +101,7 @@ class UnicodeDecodeWithOffsets : public OtherOutputs {
   Output char_to_byte_starts;
 };
 
-/// Rows of code points as strings.
+/// Rows of code points encoded as strings.
 /// Inputs: input_values: int32; input_splits: int32 or int64.
 /// Outputs: output: string.
 /// output_encoding: One of UTF-16-BE, UTF-32-BE, UTF-8.
@@ -133,7 +133,7 @@ class UnicodeEncode : public SingleOutput {
   }
 };
 
-/// The script of each code point, as ICU numbers them.
+/// The ICU script number of each code point.
 /// Inputs: input: int32.
 /// Outputs: output: int32.
 class UnicodeScript : public SingleOutput {
@@ -145,7 +145,7 @@ class UnicodeScript : public SingleOutput {
   }
 };
 
-/// Strings in another encoding.
+/// Strings transcoded to another encoding.
 /// Inputs: input: string.
 /// Outputs: output: string.
 /// output_encoding: One of UTF-16-BE, UTF-32-BE, UTF-8.
