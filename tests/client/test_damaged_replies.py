@@ -85,10 +85,10 @@ def next_frame(sock: socket.socket) -> tuple[int, int, bytes]:
 
 def next_call(sock: socket.socket) -> tuple[int, int]:
     """Return the number and the method of a call; frames of other kinds are skipped."""
-    while True:
+    kind, number, payload = next_frame(sock)
+    while kind != HEAD:
         kind, number, payload = next_frame(sock)
-        if kind == HEAD:
-            return number, struct.unpack_from("<H", payload)[0]
+    return number, struct.unpack_from("<H", payload)[0]
 
 
 class Answerer:

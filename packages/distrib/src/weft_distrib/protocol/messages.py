@@ -274,8 +274,8 @@ class Differentiate:
     `grad_ys` has the initial gradients, one for each y; empty means ones. If `dense`, sparse
     gradients are converted to dense ones. If `nodes`, the reply contains the added nodes as a
     GraphDef, and if also `names`, then their names as a vector of strings. `scope` is the name
-    scope of the nodes, by default "gradients". `number` is as in `Define`; the reply to a repetition
-    is that to the last request for gradients.
+    scope of the nodes, by default "gradients". `number` is as in `Define`; a repetition gets the
+    reply to the last request for gradients.
     """
 
     session: int = 0
