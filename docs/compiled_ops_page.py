@@ -117,17 +117,17 @@ def unsupported_reason(node: Node) -> str:
         return "it is of quantized types"
     if not (generator.changes(node) or generator.reads(node)):
         if not node.outputs or traits.routes:
-            return "it gives no values, or only routes them"
+            return "it returns no values, or only routes them"
         if names & {"resource", "variant"}:
-            return "it takes or gives a handle"
+            return "it reads or returns a handle"
         if traits.stateful and not generator.draws(node):
             return "it has state"
     why = generator.unsupported_reason(node)
-    if not why.startswith("no rule says how"):
+    if not why.startswith("there is no lowering rule"):
         why = re.sub(r"machine code for .*", "machine code of its function", why)
         return re.sub(r" of b?u?[a-z]+\d+$", "", why)
     unknown = any(dims is None or None in dims for dims in (each.dims for each in node.outputs))
-    return "the shapes of what it gives depend on values" if unknown else NO_RULE
+    return "the shapes of its results depend on values" if unknown else NO_RULE
 
 
 def _main_reason(reasons: dict[str, set[str]]) -> str:

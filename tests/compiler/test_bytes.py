@@ -113,7 +113,7 @@ b_column={column})
         ("a: uint8", "a: int16", "a of int8 or uint8, b of int8 and sums and c of int32"),
         ("b: int8", "b: uint8", "a of int8 or uint8, b of int8 and sums and c of int32"),
         ("c: int32", "c: int64", "a of int8 or uint8, b of int8 and sums and c of int32"),
-        ("m=2", "m=3", "a needs 15 elements, and there are 10"),
+        ("m=2", "m=3", "a needs 15 elements, but has 10"),
         ("n=3", "n=33", "rows overlap"),
         ("k=5", "k=0", "a depth of at least 1"),
         ("k=5", "k=9", "rows overlap"),

@@ -137,9 +137,9 @@ def test_gradients_by_the_filter_of_all_kinds(dtype: str, cpu: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("images=1", "images=2", "x needs 50 elements, and there are 25"),
-        ("depth=2", "depth=33", "w needs 64 elements, and there are 32"),
-        ("rows=5", "rows=6", "y needs 60 elements, and there are 50"),
+        ("images=1", "images=2", "x needs 50 elements, but has 25"),
+        ("depth=2", "depth=33", "w needs 64 elements, but has 32"),
+        ("rows=5", "rows=6", "y needs 60 elements, but has 50"),
         ("taps_x=1", "taps_x=0", "sizes of at least 1"),
         ("stride_y=1", "stride_y=-1", "sizes of at least 0"),
         ("at 0", "at x[0, 0]", "an int64 that loads nothing"),

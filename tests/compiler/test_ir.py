@@ -150,9 +150,9 @@ def test_updated_outputs_have_values_before() -> None:
     out = [np.empty(3, np.float32), v]
     load(program)(one, out=out)
     assert out[0].tolist() == [0, 2, 4] and v.tolist() == [-1, 0, 1]
-    with pytest.raises(errors.InvalidArgumentError, match=r"updates \['v'\]: give `out`"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"updates \['v'\]: pass arrays"):
         load(program)(one)
-    with pytest.raises(errors.InternalError, match=r"\['w'\] are updated, and are no outputs"):
+    with pytest.raises(errors.InternalError, match=r"\['w'\] are updated but are not outputs"):
         verify(replace(program, updated=frozenset({"w"})))
     named = parse(UPDATE.replace("update v:", "update:").replace("v[", "update["))
     assert not named.updated and parse(str(named)).outputs[1].name == "update"

@@ -171,7 +171,7 @@ def _can_be_lowered(case: Case, dtype: str) -> bool:
 
 
 ROWS = _rows()
-REFUSED = ("is not interpreted", "no machine code", "is no kernel of a GPU")
+REFUSED = ("not supported by the interpreter", "no machine code", "no implementation for GPUs")
 
 
 def test_most_of_the_cases_of_arithmetic_are_lowered() -> None:

@@ -221,7 +221,7 @@ def test_what_wants_equal_bits_has_float32() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("m=2", "m=3", "a needs 9 elements, and there are 6"),
+        ("m=2", "m=3", "a needs 9 elements, but has 6"),
         ("m=2, n=40, k=3", "m=2, n=65, k=3", "rows overlap"),
         ("k=3, b_row", "k=5, b_row", "b needs"),
         ("k=3, a_row", "k=0, a_row", "a depth of at least 1"),

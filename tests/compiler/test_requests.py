@@ -77,7 +77,10 @@ def test_a_loop_is_supported_if_its_nodes_are() -> None:
 
 
 def test_gpus_compile_no_loops_as_a_whole() -> None:
-    assert PtxGenerator().unsupported_reason(whole_loop()) == "only nodes are compiled"
+    assert (
+        PtxGenerator().unsupported_reason(whole_loop())
+        == "only single nodes are compiled, not whole loops"
+    )
 
 
 class Unknown(NamedTuple):

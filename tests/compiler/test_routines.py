@@ -84,7 +84,7 @@ def test_a_new_routine_may_have_a_symbolic_size() -> None:
 
 def test_wrong_calls_of_a_new_routine_are_refused() -> None:
     text = TEXT.format(size=8)
-    with pytest.raises(errors.InternalError, match="x needs 9 elements, and there are 8"):
+    with pytest.raises(errors.InternalError, match="x needs 9 elements, but has 8"):
         verify(parse(text.replace("count=8", "count=9")))
     with pytest.raises(errors.InternalError, match="a count of at least 1"):
         verify(parse(text.replace("count=8", "count=0")))
@@ -92,7 +92,7 @@ def test_wrong_calls_of_a_new_routine_are_refused() -> None:
         parse(text.replace("count=8", "size=8"))
     with pytest.raises(errors.UnimplementedError, match="no machine code for test_scale of int8"):
         module_of(parse(text.replace("float32", "int8")))
-    with pytest.raises(errors.NotFoundError, match="there is no routine 'other'"):
+    with pytest.raises(errors.NotFoundError, match="unknown routine 'other'"):
         parse(text.replace("test_scale", "other"))
 
 

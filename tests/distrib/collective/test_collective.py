@@ -153,7 +153,7 @@ def test_what_members_do_not_agree_on_is_named() -> None:
     wrong(lambda i: weft_distrib.broadcast_send(1.0, 2, 1, 1), "exactly one sender, got 2")
     wrong(
         lambda i: [weft_distrib.all_reduce(1.0, 2, 1, 1), weft_distrib.all_reduce(2.0, 2, 1, 1)],
-        "needs a key of its own",
+        "needs a unique instance key",
     )
     for bad in ({"merge_op": "Xor"}, {"final_op": "Half"}, {"communication_hint": "mpi"}):
         with pytest.raises(errors.InvalidArgumentError):

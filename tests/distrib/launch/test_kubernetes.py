@@ -89,7 +89,7 @@ def test_a_train_job() -> None:
 
 
 def test_servers_alone_are_no_train_job() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="a program that ends"):
+    with pytest.raises(errors.InvalidArgumentError, match="a job whose program ends"):
         manifests(Launch("digits", [Job("ps", 1)]), "r/digits:1", "trainjob")
 
 

@@ -59,7 +59,7 @@ def test_in_turn_on_reserved_ports() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"SLURM_PROCID": "9"}, "SLURM_PROCID is 9, of 5 tasks"),
+        ({"SLURM_PROCID": "9"}, "SLURM_PROCID is 9, but the step has 5 tasks"),
         ({"SLURM_PROCID": "x"}, "SLURM_PROCID must be a number, got 'x'"),
         ({"SLURM_NODEID": "x"}, "SLURM_NODEID must be a number, got 'x'"),
         ({"SLURM_NODEID": "2"}, "rank 3 is on node 2 instead of node 1"),

@@ -133,8 +133,8 @@ def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path
         ): "of the server at .* was issued by an authority that this process does not trust",
         query(stranger, "client", authority=own): "rejects this process's certificate",
         query(folder, "expired"): "rejects this process's certificate, which has expired",
-        query(folder, "client", token=""): "requires a token, and the caller presents none",
-        query(folder, "client", token=f"{stranger}/token"): "and the caller presents another one",
+        query(folder, "client", token=""): "requires a token, and the caller has none",
+        query(folder, "client", token=f"{stranger}/token"): "and the caller has another one",
     }
     for told, message in cases.items():
         with pytest.raises(errors.UnauthenticatedError, match=message):
@@ -185,7 +185,7 @@ def test_sockets_refuse_by_name_as_well(folder: Path, stranger: Path) -> None:
         ]:
             assert message in told(ConnectionOptions(1, shown), listener)
     with closing(Listener("127.0.0.1", ConnectionOptions(1), 7, lambda call: None)) as listener:
-        assert "before TLS began" in told(ConnectionOptions(1, served), listener)
+        assert "before the TLS handshake" in told(ConnectionOptions(1, served), listener)
 
 
 def test_clients_may_not_call_what_peers_may(server: Server, folder: Path) -> None:
@@ -199,13 +199,15 @@ def test_clients_may_not_call_what_peers_may(server: Server, folder: Path) -> No
         opening = ConnectionOptions(messages.VERSION, shown)  # which claims to be a peer
         with closing(ControlClient(address, "it", opening)) as control:
             status = control.call(STATUS, messages.Empty(), 10)
-            with pytest.raises(errors.PermissionDeniedError, match="Clear is for tasks"):
+            with pytest.raises(errors.PermissionDeniedError, match="Clear is only permitted for"):
                 control.call(CLEAR, messages.Reset(True), 10)
         to = ("localhost", status.wire_port)
         with closing(dial(to, "it", opening, status.incarnation, 10)) as channel:
             for method in range(1, 8):
                 if method not in methods.OF_MASTERS:
-                    with pytest.raises(errors.PermissionDeniedError, match="is for tasks"):
+                    with pytest.raises(
+                        errors.PermissionDeniedError, match="is only permitted for tasks"
+                    ):
                         ask(channel, method, b"", (), 10)
 
 
@@ -301,7 +303,7 @@ def test_certificates_are_read_anew_when_they_change(folder: Path, tmp_path: Pat
 @pytest.mark.parametrize("days", ["0", "-1", "nan", "inf", "1e-9", "1e9"])
 def test_certificates_that_would_not_be_valid_are_not_made(days: str, tmp_path: Path) -> None:
     folder = tmp_path / "made"
-    with pytest.raises(errors.InvalidArgumentError, match="a minute to 36500 days, not for"):
+    with pytest.raises(errors.InvalidArgumentError, match="between one minute and 36500 days, got"):
         make_certificates(folder, TASKS, float(days))
     assert not folder.exists()
 
@@ -330,7 +332,7 @@ def test_files_that_are_wrong(folder: Path, stranger: Path, tmp_path: Path) -> N
     crt, key, authority = (f"{folder}/{n}" for n in ("client.crt", "client.key", "authority.crt"))
     (tmp_path / "short").write_text("short")
     for arguments, kind, message in [
-        ((crt, key), errors.InvalidArgumentError, "'authority'.* not given"),
+        ((crt, key), errors.InvalidArgumentError, "'authority'.* missing"),
         ((crt, f"{stranger}/client.key", authority), errors.InvalidArgumentError, "PEM files"),
         ((crt, key, f"{tmp_path}/short"), errors.InvalidArgumentError, "PEM files"),
         ((crt, key, f"{tmp_path}/none"), errors.NotFoundError, "cannot be read"),
@@ -338,7 +340,7 @@ def test_files_that_are_wrong(folder: Path, stranger: Path, tmp_path: Path) -> N
     ]:
         with pytest.raises(kind, match=message):
             Credentials(*arguments)
-    with pytest.raises(errors.InvalidArgumentError, match="may name certificate"):
+    with pytest.raises(errors.InvalidArgumentError, match="may have only certificate"):
         wf.Session("grpc://localhost:1?password=x")
 
 

@@ -66,7 +66,7 @@ def test_a_token_is_published_while_the_server_lives(directory: Path) -> None:
 def test_without_the_token_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(Server(LOCAL)) as server:
         monkeypatch.setenv(loopback.DIRECTORY_VARIABLE, "/nowhere")
-        with pytest.raises(errors.UnauthenticatedError, match="found by processes of its own user"):
+        with pytest.raises(errors.UnauthenticatedError, match="of the same user find the token"):
             wf.Session(server.target)
         control = ControlClient(server.target.removeprefix("grpc://"), "it")
         with closing(control), pytest.raises(errors.UnauthenticatedError):

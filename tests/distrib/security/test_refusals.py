@@ -159,15 +159,20 @@ def test_answers_of_tasks_that_do_not_fit() -> None:
     ("method", "meta", "kind", "message"),
     [
         (99, b"", errors.UnimplementedError, "unknown method 99"),
-        (methods.JOIN, encode(messages.Join(size=0)), errors.InvalidArgumentError, "0 members"),
+        (
+            methods.JOIN,
+            encode(messages.Join(size=0)),
+            errors.InvalidArgumentError,
+            "members, got 0",
+        ),
         (methods.JOIN, encode(messages.Join(size=1 << 40)), errors.InvalidArgumentError, "members"),
-        (methods.RUN_STEP, b"", errors.DataLossError, "0 bytes of meta"),
+        (methods.RUN_STEP, b"", errors.DataLossError, "meta of a call has 0 bytes"),
         (methods.ABORT, methods.StepKey(7, 1).pack(b"x"), errors.DataLossError, "cannot be read"),
         (
             methods.REGISTER,
             encode(messages.Register(7, 1, [messages.Part("/device:CPU:0")])),
             errors.DataLossError,
-            "1 parts were announced, but 0 were received",
+            "1 partitions were announced, but 0 graphs",
         ),
         (
             methods.FIND,
@@ -239,8 +244,8 @@ def channel_of(serve: Any = lambda call: None) -> Iterator[tuple[Channel, socket
 @pytest.mark.parametrize(
     ("frames", "message"),
     [
-        ([(1, 0, 5, head(1, b"")), (1, 0, 5, head(1, b""))], "call 5 was received twice"),
-        ([(7, 0, 5, b"")], "was never lent"),
+        ([(1, 0, 5, head(1, b"")), (1, 0, 5, head(1, b""))], "call number 5 was received twice"),
+        ([(7, 0, 5, b"")], "released a block that it does not use"),
         ([(1, 0, 5, head(1, b"", struct.pack("<BBBxxxxxQqQ", 1, 1, 4, 8, 2, 3), 1))], "shared"),
         (
             [
@@ -330,19 +335,19 @@ def test_a_connection_within_the_process_begins_with_a_hello_as_well() -> None:
             errors.PermissionDeniedError,
             "truncated",
         ),
-        (Invitation.unpack, bytes(31), errors.DataLossError, "cannot have 31 bytes"),
+        (Invitation.unpack, bytes(31), errors.DataLossError, "of 31 bytes"),
         (
             methods.RunParts.unpack,
             methods.RunParts(1, 2, 3, 4).pack() + b"x",
             errors.DataLossError,
             "1",
         ),
-        (methods.RunStep.unpack, b"\1", errors.DataLossError, "1 bytes of meta needs"),
+        (methods.RunStep.unpack, b"\1", errors.DataLossError, "meta of a call has 1 bytes"),
         (
             lambda data: tracing.unpack(data, 0, 1),
             b"x",
             errors.DataLossError,
-            "cannot have 1 bytes",
+            "of 1 bytes",
         ),
         (
             lambda data: tracing.unpack(data, 0, 1),
@@ -372,9 +377,9 @@ def test_files_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parts_of_devices_and_signatures_that_a_task_has_not(server: Server) -> None:
     worker = server._worker
-    with pytest.raises(errors.NotFoundError, match="has no /device:none"):
+    with pytest.raises(errors.NotFoundError, match="does not have the device /device:none"):
         worker.register(messages.Register(7, 1, [messages.Part("/device:none")]), [b""])
-    with pytest.raises(errors.AbortedError, match="no parts of signature 9"):
+    with pytest.raises(errors.AbortedError, match="no partitions of signature 9"):
         worker.register(messages.Register(7, 1, same_as=9), [])
     worker.forget(7)
 
@@ -408,10 +413,10 @@ def parsed(command: Any, *arguments: str) -> argparse.Namespace:
     ("command", "arguments", "message"),
     [
         (server_command, ["--cluster", "{"], "not valid JSON"),
-        (server_command, ["--job", "ps"], "give --cluster"),
-        (server_command, ["--task", "1"], "give --cluster"),
+        (server_command, ["--job", "ps"], "pass --cluster"),
+        (server_command, ["--task", "1"], "pass --cluster"),
         (certificates, ["somewhere", "--cluster", "{"], "not valid JSON"),
-        (certificates, ["somewhere"], "give --cluster"),
+        (certificates, ["somewhere"], "pass --cluster"),
         (launch, ["--local", "--job", "ps=x"], "NAME=2"),
         (launch, ["--local", "--ps", "1", "--env", "x"], "NAME=VALUE"),
         (launch, ["--local", "--ps", "1", "--env", "=x"], "NAME=VALUE"),
@@ -437,5 +442,5 @@ def test_insecure_said_once_is_for_this_machine(
     if not is_refused:
         server_command._check_loopback(cluster, None, task)
         return
-    with pytest.raises(errors.InvalidArgumentError, match="give the option twice"):
+    with pytest.raises(errors.InvalidArgumentError, match="pass the option twice"):
         server_command._check_loopback(cluster, "worker", task)

@@ -185,7 +185,9 @@ WORKERS = (
 def test_devices_that_cannot_be_a_cluster_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="at least one device"):
         planner()
-    with pytest.raises(errors.InvalidArgumentError, match=r"two devices have the name /job:ps/"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"devices must have different names, got twice /job:ps/"
+    ):
         planner(*WORKERS, WORKERS[2])
     with pytest.raises(errors.InvalidArgumentError, match="its name must be like"):
         planner(named("worker/task:1/device:CPU:0"))

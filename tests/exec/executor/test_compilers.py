@@ -493,7 +493,7 @@ class Picks:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ((), "claims no nodes"),
+        ((), "has a claim without nodes"),
         (("a", "c"), "form a cycle through"),
         (("a", "a"), "not one of the offered nodes"),
         (("r", "a"), "it has state"),

@@ -293,7 +293,7 @@ def test_many_pieces_are_views_and_many_parts_are_joined_by_kernels() -> None:
             atol=1e-6,
         )
     assert dict(report.left) == {
-        ("Unpack", "its kernel gives views"): 1,
+        ("Unpack", "its kernel returns views without copying"): 1,
         ("Pack", "it joins more than 8 tensors"): 1,
     }
     assert {n.type for f in report.functions for k in f.kernels for n in k.nodes} == {"Tanh", "Mul"}

@@ -88,7 +88,7 @@ def test_what_cudnn_cannot_do_is_a_product(library: Any, caplog: pytest.LogCaptu
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
     said = [record.getMessage() for record in caplog.records]
     assert sum("cuDNN has no engine" in line for line in said) == 3
-    assert said.count("GPU 0: convolutions by cuDNN") == 1
+    assert said.count("GPU 0: convolutions are computed by cuDNN") == 1
 
 
 def test_without_cudnn_that_is_said_once(

@@ -91,7 +91,7 @@ def test_gpus_of_the_machine_and_what_sessions_see(machine: Machine) -> None:
         del kept
         experimental.reset_memory_stats("GPU:0")
         assert experimental.get_memory_info("GPU:0")["peak"] < 4 * MEGABYTES
-        with pytest.raises(errors.FailedPreconditionError, match="a session has used"):
+        with pytest.raises(errors.FailedPreconditionError, match="already in use by a session"):
             experimental.set_memory_growth(there[2], False)
         wf.config.set_visible_devices([], "GPU")
         assert not gpus() and not wf.config.list_logical_devices("GPU")

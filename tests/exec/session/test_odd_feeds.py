@@ -46,7 +46,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: _sparse(3), "is fed 3 values (indices, values, dense_shape)"),
     (lambda: _slices([[1.0, 2.0]]), "is fed 2 values (values, indices)"),
     (lambda: _slices([[1.0, 2.0], [0, 1], [2]]), "is fed 2 values (values, indices)"),
-    (lambda: _handle(3), "is fed 3; feed a handle that a fetch returned"),
+    (lambda: _handle(3), "is fed 3; it must be fed a handle that a fetch returned"),
     (_run(np.ones(3)), "is not a tensor or operation of a graph"),
     (_run([np.ones(3)]), "is not a tensor or operation of a graph"),
     (lambda: wf.Session().run(wf.constant(1), 3), "feed_dict must be a mapping, got 3"),

@@ -172,7 +172,7 @@ class _Lowering:
         """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
         if isinstance(subject, Node):
             return unsupported_reason(subject) or wants_kernel(subject)
-        return "only nodes are compiled"
+        return "only single nodes are compiled, not whole loops"
 
     def changes(self, node: Node) -> int:
         """Return the number of variables that a node changes, which are its first inputs.
@@ -464,7 +464,7 @@ class PtxGenerator(_Lowering):
         """Return why a node should run by its kernel, or ""; whole loops are never compiled."""
         rule = rule_of(subject.type) if isinstance(subject, Node) else None
         if rule is not None and rule.__module__ in _LIBRARIES:
-            return "a library of the GPU computes it"
+            return "a GPU library computes it"
         if isinstance(subject, Node) and is_complex(subject):
             return "it has complex values"
         return super().unsupported_reason(subject)

@@ -156,7 +156,9 @@ class _Run:
         if expression.primitive == "cast":
             return operands[0].astype(expression.dtype.numpy)
         if expression.primitive not in PRIMITIVES:
-            raise errors.UnimplementedError(f"{expression.primitive} is not interpreted")
+            raise errors.UnimplementedError(
+                f"{expression.primitive} is not supported by the interpreter"
+            )
         found = PRIMITIVES[expression.primitive](*operands)
         return np.asarray(found).astype(expression.dtype.numpy)[()]
 

@@ -256,7 +256,7 @@ class Server:
     def start(self) -> None:
         """Start to answer; may be called repeatedly."""
         if self._stopped.is_set():
-            raise errors.FailedPreconditionError("the server was closed; make a new one")
+            raise errors.FailedPreconditionError("the server was closed; create a new one")
         if not self._started:
             self._started = True
             self._control.start()
@@ -318,7 +318,7 @@ class Server:
         deadline = time.monotonic() + seconds
         while self._master.running_steps or self._worker.running_steps:
             if time.monotonic() > deadline:
-                _log.warning("%s: aborting steps that still ran after %g s", name, seconds)
+                _log.warning("%s: aborting steps that are still running after %g s", name, seconds)
                 break
             time.sleep(_LOOK_SECONDS)
         self.close()

@@ -192,7 +192,7 @@ def set_experimental_options(options: dict[str, Any]) -> None:
     """
     unknown = sorted(options.keys() - _PASSES - _CHANGING - {"disable_meta_optimizer"})
     if unknown:
-        raise errors.InvalidArgumentError(f"there is no option {', '.join(unknown)}")
+        raise errors.InvalidArgumentError(f"unknown option {', '.join(unknown)}")
     changing = sorted(name for name in options.keys() & _CHANGING if options[name])
     if changing:
         raise errors.InvalidArgumentError(

@@ -102,7 +102,9 @@ class TestCase(unittest.TestCase):
             self.addCleanup(self._cached.close)
         shared = self._cached
         if graph is not None and graph is not shared.graph:
-            raise InvalidArgumentError("the cached session of this test is on another graph")
+            raise InvalidArgumentError(
+                "the cached session of this test was opened on another graph; use session() instead"
+            )
         with graph_as_default(shared.graph), shared.as_default():
             yield shared
 
@@ -363,7 +365,7 @@ def assert_equal_graph_def(
     for name, node in actual_nodes.items():
         if node != expected_nodes[name]:
             raise AssertionError(
-                f"the node {name!r} is\n{node}and should be\n{expected_nodes[name]}"
+                f"the node {name!r} is\n{node}but should be\n{expected_nodes[name]}"
             )
 
 

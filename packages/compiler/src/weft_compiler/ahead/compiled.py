@@ -171,13 +171,14 @@ def compile_program(
 
 def _require_ends(inputs: Mapping[str, Output], outputs: Mapping[str, Output]) -> None:
     if not outputs:
-        raise errors.InvalidArgumentError("a model must have outputs, got none")
+        raise errors.InvalidArgumentError("a model must have at least one output")
     keys: dict[Output, str] = {}
     for key, each in inputs.items():
         first = keys.setdefault(each, key)
         if first != key:
             raise errors.InvalidArgumentError(
-                f"inputs must be different tensors, got {each.name} as {first!r} and as {key!r}"
+                f"each input must be a different tensor, got {each.name} as {first!r} "
+                f"and as {key!r}"
             )
 
 

@@ -97,7 +97,7 @@ def require_name(name: str) -> None:
     """
     if identifier(name) != name:
         raise errors.InvalidArgumentError(
-            f"the name of a compiled model is one of a function in C, such as "
+            f"the name of a compiled model must be valid for a C function, such as "
             f"{identifier(name)!r}, got {name!r}"
         )
 

@@ -56,8 +56,8 @@ def program_of(
     for output in (*inputs, *outputs):
         if output.dtype.is_complex:
             raise errors.UnimplementedError(
-                f"{name} cannot be compiled: {output.name!r} is {output.dtype.name}, and inputs "
-                "and outputs must be real"
+                f"{name} cannot be compiled: {output.name!r} is {output.dtype.name}, but inputs "
+                "and outputs must have real numbers"
             )
     given = [*inputs, *constants]
     interval = [

@@ -25,7 +25,7 @@ def undefined(image: bytes) -> list[str]:
     if image[:4] == b"\0asm":
         return sorted(_of_wasm(image))
     raise errors.InternalError(
-        f"an object must be ELF or WebAssembly, got one that begins with {image[:4]!r}"
+        f"the object file must be ELF or WebAssembly, but it begins with {image[:4]!r}"
     )
 
 

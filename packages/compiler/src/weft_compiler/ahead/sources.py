@@ -50,7 +50,9 @@ def read_model(
     if kind != "graph":
         return _reader(kind)(path, inputs, outputs, signature, tags)
     if signature or tags:
-        raise errors.InvalidArgumentError(f"{path} is a graph, which has no signature and no tags")
+        raise errors.InvalidArgumentError(
+            f"{path} is a graph, and graphs have no signatures or tags: omit --signature and --tags"
+        )
     graph = _graph(path)
     given, computed = graph_ends(graph)
     return (
@@ -69,7 +71,7 @@ def kind_of(path: Path) -> str:
     if not path.exists():
         if Path(f"{path}.meta").exists():
             return "checkpoint"
-        raise errors.NotFoundError(f"there is no file {path}")
+        raise errors.NotFoundError(f"file not found: {path}")
     return {".onnx": "onnx", ".weftlite": "weftlite"}.get(path.suffix, "graph")
 
 

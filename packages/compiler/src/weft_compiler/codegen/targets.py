@@ -312,7 +312,7 @@ def _parsed(text: str, beside: Any = None) -> Any:
     try:
         return binding.parse_assembly(text, beside._context if beside else binding.create_context())
     except RuntimeError as error:
-        raise errors.InternalError(f"LLVM refuses a module: {error}") from error
+        raise errors.InternalError(f"LLVM rejects the module: {error}") from error
 
 
 def _optimised(module: Any, machine: Any) -> Any:

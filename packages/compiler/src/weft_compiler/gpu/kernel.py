@@ -426,7 +426,7 @@ class LaunchFunction(Function):
     def _philox(self, call: Call, places: tuple[str, str] | None = None) -> None:
         """Emit blocks of random words; the only routine with code for GPUs."""
         if not isinstance(call, Philox) or call.sizes:
-            raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
+            raise errors.UnimplementedError(f"{call.routine} has no implementation for GPUs")
         views = [self.address(view.buffer, view.indices) for view in call.views]
         call.emit(self, Operands(call.words.dtype, views, places=places))
 

@@ -177,7 +177,7 @@ def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
             )
     count = total_iterations(free)
     if sum(map(estimate_work, group)) // max(1, count) > _TOO_MUCH:
-        raise errors.UnimplementedError("too little of it can be done by many threads at once")
+        raise errors.UnimplementedError("too little of the program can run in parallel")
     return Launch(LaunchKind.THREADS, group, tuple(free), (), atomic, count, FLAT)
 
 

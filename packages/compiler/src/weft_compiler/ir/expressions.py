@@ -138,7 +138,9 @@ def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
         actual = ", ".join(operand.dtype.name for operand in operands)
         raise errors.InvalidTypeError(f"{primitive} requires operands of one type, got {actual}")
     if (declared.result == "given") != (dtype is not None):
-        raise errors.InvalidTypeError(f"{primitive} requires a type if and only if it is told it")
+        raise errors.InvalidTypeError(
+            f"{primitive} requires a type exactly if it has a type parameter"
+        )
     results = {"same": of, "bool": dtypes.bool_, "real": of.real_dtype, "uint8": dtypes.uint8}
     return Apply(dtype or results[declared.result], primitive, operands)
 

@@ -40,5 +40,5 @@ def routine(name: str) -> type[Call]:
     by_name = routines()
     if name not in by_name:
         listed = ", ".join(by_name)
-        raise errors.NotFoundError(f"there is no routine {name!r}; the routines are {listed}")
+        raise errors.NotFoundError(f"unknown routine {name!r}; the routines are {listed}")
     return by_name[name]

@@ -57,11 +57,13 @@ def verify(program: Program) -> None:
     scope.writable = {buffer.name for buffer in program.outputs}
     if not program.updated <= scope.writable:
         odd = sorted(program.updated - scope.writable)
-        raise errors.InternalError(f"{odd} are updated, and are no outputs")
+        raise errors.InternalError(f"{odd} are updated but are not outputs")
     for name, value in program.constants.items():
         declared = next((each for each in program.inputs if each.name == name), None)
         if declared is None or (value.dtype, value.shape) != (declared.dtype.numpy, declared.shape):
-            raise errors.InternalError(f"the constant {name!r} is no input, or of another type")
+            raise errors.InternalError(
+                f"the constant {name!r} is not an input, or its type differs from the input's"
+            )
     _verify_body(program.body, scope)
 
 
@@ -327,4 +329,4 @@ def _require_bool(condition: Expr, at: Statement) -> None:
 
 def _fail(at: object, said: str) -> NoReturn:
     first = str(at).splitlines()[0]
-    raise errors.InternalError(f"a program is wrong at `{first}`: {said}")
+    raise errors.InternalError(f"invalid program at `{first}`: {said}")

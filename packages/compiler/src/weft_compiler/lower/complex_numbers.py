@@ -68,7 +68,7 @@ def unsupported_complex_reason(node: Node) -> str:
     for part in applications(scalar):
         kinds = (part.dtype, *[arg.dtype for arg in part.args])
         if any(dtype.is_complex for dtype in kinds) and part.name not in _PRIMITIVES:
-            return f"no rule says how {part.name} of {odd.name} is computed"
+            return f"there is no lowering rule for {part.name} of {odd.name}"
     return ""
 
 

@@ -43,13 +43,13 @@ def unsupported_loop_reason(whole: WholeLoop) -> str:
             return f"node {node.name!r}: {reason}"
     variables = [whole.enters[position].inputs[0] for position in (*whole.reads, *whole.updates)]
     if any(variables.count(whole.enters[position].inputs[0]) > 1 for position in whole.updates):
-        return "a variable enters it twice"
+        return "it receives the same variable twice"
     for kept in whole.kept:
         others = [item for item in whole.kept if item.store == kept.store and item is not kept]
         if others or (kept.use is Use.READ and len(kept.nodes) > 1):
-            return f"{kept.nodes[0].name!r} is not the only operation on its array or stack"
+            return f"{kept.nodes[0].name!r} is not the only operation on its TensorArray or stack"
         if kept.use in (Use.PUSH, Use.POP) and not _goes_down(whole, kept):
-            return f"{kept.nodes[-1].name!r} is not in the loop that its stack is created for"
+            return f"{kept.nodes[-1].name!r} is not in the loop for which its stack is created"
     return ""
 
 

@@ -74,7 +74,7 @@ def unsupported_reason(node: Node) -> str:
     if routed or traits.identity or rule_of(node.type) is not None:
         return ""
     if traits.scalar is None or traits.scalar.by_kernel:
-        return f"no rule says how {node.type} is computed"
+        return f"there is no lowering rule for {node.type}"
     return _lacks(node)
 
 

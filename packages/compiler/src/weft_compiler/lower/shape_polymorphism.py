@@ -108,7 +108,7 @@ class PolymorphicProgram:
             apply("greater_equal", size, index(self._least)),
             apply("less_equal", size, index(limit)),
         )
-        head = Let(size.name, Load(INDEX, given.name, ())), Check(limits, "another size")
+        head = Let(size.name, Load(INDEX, given.name, ())), Check(limits, "the size does not match")
         program = replace(
             template,
             name=lowered.name,

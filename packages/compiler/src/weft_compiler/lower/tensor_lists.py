@@ -89,7 +89,7 @@ class TensorListLowering:
 
         Raises: Unsupported: nothing is written.
         """
-        require(self._data is not None, f"{self.kept.nodes[0].name} never runs")
+        require(self._data is not None, f"{self.kept.nodes[0].name} has no known element shape")
 
     def done(
         self, node: Node, operands: Sequence[Value], path: Path, loop_body: LoopBody
@@ -136,7 +136,10 @@ class TensorListLowering:
     def _read(self, node: Node, position: Value, path: Path, loop_body: LoopBody) -> Value:
         data, marks, size = self._data, self._state, self.extent.shape[0]
         assert data is not None and marks is not None
-        require(position.shape == () and size > 0, f"{node.name} reads nothing")
+        require(
+            position.shape == () and size > 0,
+            f"{node.name} reads an empty TensorArray, or at a non-scalar index",
+        )
 
         def place() -> Expr:
             return clamped(cast(position.at(), INDEX), size)
@@ -166,7 +169,10 @@ class TensorListLowering:
     ) -> None:
         data, marks, size = self._memory(node.name, value), self._state, self.extent.shape[0]
         assert marks is not None
-        require(position.shape == () and size > 0, f"{node.name} has no room")
+        require(
+            position.shape == () and size > 0,
+            f"{node.name} writes to an empty TensorArray, or at a non-scalar index",
+        )
 
         def write(out: Emitter) -> None:
             target, marked = out.name_of(data), out.name_of(marks)
@@ -206,9 +212,7 @@ class TensorListLowering:
             said = f"an index in [0, {size}) was required"
             out.emit(Check(inside(variable, size), said))
             return variable
-        out.emit(
-            Check(apply("greater_equal", variable, index(0)), "an index from 0 on was required")
-        )
+        out.emit(Check(apply("greater_equal", variable, index(0)), "indices must be at least 0"))
         last = out.name_of(self._last)
         out.emit(Store(last, (), apply("maximum", Load(INDEX, last, ()), variable)))
         place = Variable(INDEX, out.unique("place"))

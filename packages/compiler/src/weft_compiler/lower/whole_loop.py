@@ -370,7 +370,7 @@ class _Lowering:
         position = self._whole.variable_at(changed_by(update)[0])
         assert position is not None
         shape = self._state(position).shape
-        require(bool(shape) and shape[0] > 0, "a variable has no rows")
+        require(bool(shape) and shape[0] > 0, "the variable is a scalar, so it has no rows")
         result = unique_rows(node, self._value(node.inputs[0]), shape[0])
         self._note(result, path, loop_body)
         for output, value in zip(node.outputs, result, strict=True):

@@ -169,7 +169,8 @@ class NativeProgram:
         if out is None:
             if self.program.updated:
                 raise errors.InvalidArgumentError(
-                    f"{self.program.name} updates {sorted(self.program.updated)}: give `out`"
+                    f"{self.program.name} updates {sorted(self.program.updated)}: pass arrays for "
+                    "its outputs as `out`"
                 )
             types = [buffer.array_type for buffer in self.program.outputs]
             out = [np.empty(shape, dtype.numpy) for dtype, shape in types]
@@ -268,7 +269,7 @@ class NativeProgram:
         """Run on copies of arrays that `enter` rejects."""
         if len(inputs) != len(self._given) or len(out) != len(self.program.outputs):
             raise errors.InvalidArgumentError(
-                f"{self.program.name} takes {len(self._given)} inputs and "
+                f"{self.program.name} requires {len(self._given)} inputs and "
                 f"{len(self.program.outputs)} outputs, got {len(inputs)} and {len(out)}"
             )
         wanted = (*self._given, *self.program.outputs)
@@ -282,7 +283,7 @@ class NativeProgram:
                 )
         for array in out:
             if not (isinstance(array, np.ndarray) and array.flags.writeable):
-                raise errors.InvalidArgumentError("outputs must be arrays that can be written")
+                raise errors.InvalidArgumentError("outputs must be writeable arrays")
         dense = [np.require(array, None, ["C", "A"]) for array in given]
         found = self._enter_dense(dense)
         for array, filled in zip(out, dense[len(inputs) :], strict=True):
@@ -334,7 +335,7 @@ def _readable_or_warn() -> bool:
     if readable():
         return True
     warnings.warn(
-        "this build of Python or NumPy keeps arrays in another way than is known; compiled "
+        "this build of Python or NumPy has an unknown memory layout of arrays; compiled "
         "programs are entered through ctypes, which takes some microseconds more",
         RuntimeWarning,
         stacklevel=2,

@@ -182,7 +182,7 @@ class _Compensation(ScopedMutator):
         if is_profitable:
             self.context.applied(of.name, "summed in blocks over %s", loop.variable)
         else:
-            self.context.missed(of.name, "its blocks would add too few terms to each of its totals")
+            self.context.missed(of.name, "a block would add too few terms to each total")
         return is_profitable
 
     # ------------------------------------------------------------------------------ depths

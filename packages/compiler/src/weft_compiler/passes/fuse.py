@@ -163,7 +163,7 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
     if first.order is not second.order or not same(first.extent, second.extent):
         return "the loops have different ranges"
     if (before.defines - {first.variable}) & after.uses:
-        return "the second loop needs a result of the whole first one"
+        return "the second loop needs a result of the first one that is complete only at its end"
     if before.ends or after.ends:
         return "one of the loops may end the program"
     buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
@@ -176,7 +176,7 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
     if len(buffers) > MAX_BUFFERS and not any(
         isinstance(statement, Call) for statement in statements
     ):
-        return "the merged loop would touch too many buffers"
+        return "the merged loop would use too many buffers"
     if not all(
         _is_private(buffer, first.variable, before, second.variable, after)
         for buffer in shared

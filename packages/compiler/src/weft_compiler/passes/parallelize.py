@@ -142,11 +142,11 @@ def reorder_obstacle(
     if effects.ends and not may_end:
         return "an iteration may end the program"
     if not _has_private_scalars(loop.body, combines):
-        return "its iterations change a variable from outside"
+        return "its iterations change an outer variable"
     own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
     for buffer in effects.writes:
         if not (buffer in own or buffer in atomic or has_disjoint_stores(loop, buffer, effects)):
-            return f"iterations may touch the same elements of {buffer}"
+            return f"iterations may access the same elements of {buffer}"
     return ""
 
 

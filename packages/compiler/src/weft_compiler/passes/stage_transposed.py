@@ -74,7 +74,7 @@ class _Staging(ScopedMutator):
         subject = next(iter(loads.values())).buffer
         sizes = [_block_size(loop) for loop in (statement, columns)]
         if None in sizes:
-            self.context.missed(subject, "no block of 16 to 64 divides the trip count")
+            self.context.missed(subject, "no block size from 16 to 64 divides the trip count")
             return statement
         if not can_reorder(statement, self.buffers, combines=False) or not can_reorder(
             columns, self.buffers, combines=False

@@ -98,7 +98,7 @@ class Gemm(Product):
 
     def error(self, views: Views) -> str:
         if not {dtype for dtype, _ in views.values()} <= set(self.dtypes):
-            return "elements of float32 or float64 were required"
+            return "element type float32 or float64 was required"
         if min(self.m, self.n, self.k) < 1:
             return "sizes of at least 1 were required"
         strides = {
@@ -176,7 +176,7 @@ class SmallMatmul(Product):
 
     def error(self, views: Views) -> str:
         if min(self.m, self.n, self.k) < 1 or self.accumulate:
-            return "sizes of at least 1, and nothing to add to, were required"
+            return "sizes of at least 1 and accumulate=0 were required"
         return Product.error(self, views)
 
     def emit(self, to: CallWriter, operands: Operands) -> None:

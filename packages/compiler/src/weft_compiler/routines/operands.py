@@ -25,11 +25,11 @@ def span_error(views: Views, spans: Mapping[str, int]) -> str:
     """Return an error message if a view has fewer elements than a routine accesses, or ""."""
     for name, needed in spans.items():
         if needed > views[name][1]:
-            return f"{name} needs {needed} elements, and there are {views[name][1]}"
+            return f"{name} needs {needed} elements, but has {views[name][1]}"
     return ""
 
 
 def type_error(views: Views) -> str:
     """Return an error message if views have different element types, or ""."""
     one = len({dtype for dtype, _ in views.values()}) == 1
-    return "" if one else "elements of one type were required"
+    return "" if one else "the views must have the same element type"

@@ -170,10 +170,10 @@ def pairs_reason(shape: ProductShape) -> str:
 def packed_reason(shape: ProductShape) -> str:
     """Return the reason against `matmul_packed`, or ""."""
     if not shape.has_weights:
-        return "its second operand is not one known matrix"
+        return "its second operand is not a single constant matrix"
     if shape.transpose_a:
         return "its first operand is transposed"
-    return "" if shape.n > 1 else "a single column would leave lanes empty"
+    return "" if shape.n > 1 else "a single column would leave vector lanes unused"
 
 
 def small_reason(shape: ProductShape) -> str:
@@ -230,18 +230,22 @@ def generated_reason(product: Product, size: int, vector_bytes: int, l2_bytes: i
     """
     costs, m, n, k = product_costs(vector_bytes, l2_bytes), product.m, product.n, product.k
     if not costs.is_faster:
-        return "BLAS is faster or not compared on this processor"
+        return "BLAS is faster on this processor, or was not measured"
     if not m or not n or not k:
-        return "it has no terms"
+        return "its sums have no terms"
     lanes = LINE // size
     transposed_a, transposed_b = product.a_column != 1, product.b_column != 1
     if n <= 2 * lanes and (transposed_a or n < _MIN_FILLED * -(-n // lanes) * lanes):
-        return f"its {n} columns would leave lanes empty"
+        return f"its {n} columns would leave vector lanes unused"
     if m * n * k <= _SMALL_WORK:
         is_faster = transposed_b and m >= 2 * lanes
-        return "" if is_faster else f"BLAS packs no operands of up to {_SMALL_WORK} multiplications"
+        return (
+            ""
+            if is_faster
+            else f"BLAS does not pack operands of up to {_SMALL_WORK} multiplications"
+        )
     if m == 1:
-        return "its second operand is transposed, for one row" if transposed_b else ""
+        return "its second operand is transposed and it has only one row" if transposed_b else ""
     most = next((most for rows, most in costs.max_operand_bytes if m <= rows), l2_bytes)
     if n * k * size <= most:
         return ""
@@ -325,7 +329,7 @@ def winograd_reason(windows: Windows, size: int) -> str:
     if tiles < costs.min_tiles[taps]:
         return f"it has {tiles} tiles, fewer than {costs.min_tiles[taps]}"
     saved = taps**2 * windows.num_windows / (POINTS**2 * tiles)
-    return "" if saved >= costs.min_saved else "its tiles would be partly empty"
+    return "" if saved >= costs.min_saved else "its tiles would be only partly filled"
 
 
 def winograd_filter_reason(windows: Windows, size: int) -> str:

@@ -150,7 +150,7 @@ class RemoteLink:
             status = self._control.call(service.STATUS, messages.Empty(), seconds, wait=True)
         except errors.DeadlineExceededError as error:  # sessions are made anew where it is away
             raise errors.UnavailableError(
-                f"no server has answered at {address} within {seconds:g} s: is it running, and "
+                f"no server answered at {address} within {seconds:g} s: is it running, and "
                 "reachable from here?"
             ) from error
         check_version(messages.VERSION, status.version)

@@ -281,7 +281,7 @@ class ClusterBackend(Backend):
         except errors.OpError as error:
             if not self._closed or isinstance(error, errors.CancelledError):
                 raise
-            raise errors.CancelledError("the session was closed meanwhile") from error
+            raise errors.CancelledError("the session was closed during the call") from error
 
     def _carry_out(
         self, request: RunStep, slots: list[Any], reply: Reply, left: float | None
@@ -361,7 +361,10 @@ def _link(target: str, seconds: float, config: Any) -> MasterLink:
         return LocalLink(server.master)
     address, _, query = target.removeprefix(f"{SCHEME}://").partition("?")
     if not address_of(address, "the address in a target").port:
-        raise errors.InvalidArgumentError(f"a target needs the port of its server, got {target!r}")
+        raise errors.InvalidArgumentError(
+            "a target must include the port of its server, such as grpc://host:2222, got "
+            f"{target!r}"
+        )
     return RemoteLink(address, credentials_of_query(query, config), seconds)
 
 

@@ -237,7 +237,7 @@ def watched_heart(
     try:
         result = host if ":" in host else socket.gethostbyname(host)
     except OSError as error:
-        raise errors.UnavailableError(f"{peer}: {host} has no address: {error}") from error
+        raise errors.UnavailableError(f"{peer}: {host} cannot be resolved: {error}") from error
     address = (result, status.heart_port)
     return shared_watch().add(address, peer, on_lost, credentials=opening.credentials, host=host)
 

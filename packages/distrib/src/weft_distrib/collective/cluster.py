@@ -167,7 +167,9 @@ class Collectives:
             return False
         request = decode(messages.Join, call.meta)
         if not 1 <= request.size <= _KEYS >> 32:
-            raise errors.InvalidArgumentError(f"a group cannot have {request.size} members")
+            raise errors.InvalidArgumentError(
+                f"a group must have 1 to {_KEYS >> 32} members, got {request.size}"
+            )
         task_of(request.device)
 
         def answer(outcome: Outcome) -> None:

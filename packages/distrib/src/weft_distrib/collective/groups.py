@@ -83,7 +83,7 @@ class Groups:
                 answer,
                 errors.DeadlineExceededError(
                     f"group {key} has {len(members)} of {group.size} members after {seconds:g} s: "
-                    f"only {', '.join(members)} came"
+                    f"only {', '.join(members)} joined"
                 ),
             )
         ]

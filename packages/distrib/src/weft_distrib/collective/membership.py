@@ -134,7 +134,7 @@ class Membership:
                 raise errors.InvalidArgumentError(
                     f"{instance.node} and {operation.node} have the instance key "
                     f"{operation.instance} of group {self.key} on {self._me.device}: each "
-                    "collective operation needs a key of its own"
+                    "collective operation needs a unique instance key"
                 )
             step, tag = next_counter(instance)
         return f"{operation.instance}:{step}:{tag}"
@@ -379,4 +379,4 @@ class _Watch(Reply):
         if isinstance(error, errors.OpError):
             self._member.end(error)
         else:
-            self._member.end(errors.InternalError(f"a member could not be watched: {error!r}"))
+            self._member.end(errors.InternalError(f"watching a member failed: {error!r}"))

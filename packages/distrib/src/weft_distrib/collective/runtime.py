@@ -162,7 +162,7 @@ class CollectiveRuntime:
                 self._memberships[session, key, device] = membership
         if membership.size != size:
             raise errors.InvalidArgumentError(
-                f"group {key} has {membership.size} members, and this node says {size}"
+                f"group {key} has {membership.size} members, but this node has group_size {size}"
             )
         return membership
 

@@ -48,5 +48,5 @@ def _cluster(text: str | None) -> ClusterSpec:
             raise errors.InvalidArgumentError(f"--cluster is not valid JSON: {error}") from error
     task = task_from_environment()
     if task is None:
-        raise errors.InvalidArgumentError(f"give --cluster, or set {VARIABLE}")
+        raise errors.InvalidArgumentError(f"pass --cluster, or set {VARIABLE}")
     return task.cluster

@@ -19,8 +19,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     status = actions.add_parser(
         "status",
         help="show the state, steps and traffic of each task",
-        description="Show each task as one of them sees it: its state, the steps it has run, the "
-        "bytes received and sent, and the rates of the last second.",
+        description="Show the state of each task as the given task sees it, the number of its "
+        "steps, the bytes received and sent, and the rates over the last second.",
     )
     status.add_argument("target", help="any task of the cluster: grpc://host:port")
     status.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")

@@ -51,8 +51,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--insecure",
         action="count",
         default=0,
-        help="accept every user of this machine, without a token; give it twice to listen on other "
-        "machines without certificates",
+        help="accept every user of this machine, without a token; pass it twice to listen for "
+        "other machines without certificates",
     )
     parser.add_argument(
         "--root",
@@ -127,8 +127,8 @@ def _check_loopback(cluster: Any, job: str | None, task: int | None) -> None:
             address = spec.task_address(name, index)
             if address_of(address).host not in LOOPBACK:
                 raise errors.InvalidArgumentError(
-                    f"--insecure lets everybody who reaches {address} run code on this machine; "
-                    "give the option twice to confirm"
+                    f"--insecure lets everybody who can reach {address} run code on this machine; "
+                    "pass the option twice to confirm"
                 )
 
 
@@ -143,7 +143,7 @@ def _task(arguments: argparse.Namespace) -> tuple[Any, str | None, int | None]:
         return _LOCAL_CLUSTER, None, None
     if task is None:
         raise errors.InvalidArgumentError(
-            f"--job and --task name a task of a cluster: give --cluster, or set {VARIABLE}"
+            f"--job and --task name a task of a cluster: pass --cluster, or set {VARIABLE}"
         )
     job = arguments.job or task.job
     return task.cluster, job, task.number if arguments.task is None else arguments.task

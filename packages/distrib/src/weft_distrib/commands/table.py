@@ -24,7 +24,8 @@ def console() -> Any:
         from rich.console import Console
     except ImportError as error:
         raise errors.FailedPreconditionError(
-            "a table on a terminal needs rich: pip install weftml-distrib[launch]"
+            "showing a table on a terminal requires the package rich: pip install "
+            "weftml-distrib[launch]"
         ) from error
     return Console(highlight=False, markup=False)
 

@@ -16,7 +16,7 @@ def _reduce(node: Node, grad: Output) -> Output:
     attrs = dict(node.attrs)
     if attrs["merge_op"] != "Add":
         raise errors.InvalidArgumentError(
-            f"only sums of a group have gradients: merge_op must be Add, got {attrs['merge_op']}",
+            f"only sums are differentiable: merge_op must be Add, got {attrs['merge_op']}",
             op=node.type,
             node=node.name,
             line=node.line or None,

@@ -64,7 +64,7 @@ def to_yaml(objects: list[dict[str, Any]]) -> str:
         import yaml
     except ImportError as error:
         raise errors.FailedPreconditionError(
-            "manifests need PyYAML: pip install weftml-distrib[kubernetes]"
+            "manifests require the package PyYAML: pip install weftml-distrib[kubernetes]"
         ) from error
     return str(yaml.safe_dump_all(objects, sort_keys=False, width=100))
 
@@ -130,7 +130,9 @@ def _job_set_spec(launch: Launch, image: str, trains: Job | None) -> dict[str, A
 def _train_job(launch: Launch, image: str) -> list[dict[str, Any]]:
     trains = next((job for job in launch.jobs[::-1] if not job.serves), None)
     if trains is None:
-        raise errors.InvalidArgumentError("a TrainJob needs a job with a program that ends")
+        raise errors.InvalidArgumentError(
+            "a TrainJob requires a job whose program ends; all jobs of this launch are servers"
+        )
     api, metadata = "trainer.kubeflow.org/v1alpha1", {"name": launch.name}
     runtime = {
         "apiVersion": api,
@@ -164,7 +166,8 @@ def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
         last = f"{hosts[job.name]}-{job.tasks - 1}"
         if len(last) > _LABEL_CHARACTERS:
             raise errors.InvalidArgumentError(
-                f"the name of a pod has at most {_LABEL_CHARACTERS} characters, and {last!r} has "
+                f"the name of a pod must have at most {_LABEL_CHARACTERS} characters, and "
+                f"{last!r} has "
                 f"{len(last)}: choose shorter names"
             )
     return launch.cluster(

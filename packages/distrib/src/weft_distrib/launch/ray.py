@@ -31,7 +31,7 @@ def _ray() -> Any:
         import ray
     except ImportError as error:
         raise errors.FailedPreconditionError(
-            "a cluster on Ray needs it: pip install weftml-distrib[ray]"
+            "a cluster on Ray requires the package ray: pip install weftml-distrib[ray]"
         ) from error
     return ray
 
@@ -118,7 +118,8 @@ class RayCluster:
         for job in launch.jobs:
             if job.command:
                 raise errors.InvalidArgumentError(
-                    f"tasks on Ray are servers; job {job.name!r} has the command {job.command}"
+                    f"tasks on Ray must be servers without a command; job {job.name!r} has the "
+                    f"command {job.command}"
                 )
         self._launch, self._insecure, self._on_restart = launch, insecure, on_restart
         self._stop = threading.Event()
@@ -186,7 +187,7 @@ class RayCluster:
         if self._stop.is_set() or _ray().get(answer) == self.incarnation(*place):
             return
         self._serve(place)
-        _log.info("%s was started again by Ray", place)
+        _log.info("%s was restarted by Ray", place)
         if self._on_restart is not None:
             self._on_restart(place)
 
@@ -219,7 +220,7 @@ def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
     if not group.wait(START_SECONDS):
         ray.util.remove_placement_group(group)
         raise errors.UnavailableError(
-            f"Ray found no room for {len(bundles)} tasks within {START_SECONDS:g} s: they need "
+            f"Ray could not place {len(bundles)} tasks within {START_SECONDS:g} s: they need "
             f"{bundles}, and there is {ray.available_resources()}"
         )
     return group

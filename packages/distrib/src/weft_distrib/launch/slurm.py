@@ -66,7 +66,9 @@ def task_from_slurm(
     rank = told.number("SLURM_PROCID")
     where = list(layout(counts, told.get("SLURM_DISTRIBUTION", "block")))
     if not rank < len(where):
-        raise errors.InvalidArgumentError(f"SLURM_PROCID is {rank}, of {len(where)} tasks")
+        raise errors.InvalidArgumentError(
+            f"SLURM_PROCID is {rank}, but the step has {len(where)} tasks"
+        )
     node = told.number("SLURM_NODEID") if told.get("SLURM_NODEID", "") else where[rank][0]
     if node != where[rank][0]:
         raise errors.InvalidArgumentError(
@@ -90,7 +92,7 @@ class _Environment:
             if variable := self._variables.get(name):
                 return variable
         raise errors.InvalidArgumentError(
-            f"the environment has no {' or '.join(names)}: was this started by srun?"
+            f"the environment variable {' or '.join(names)} is missing: was this started by srun?"
         )
 
     def number(self, name: str) -> int:
@@ -156,7 +158,7 @@ def _numbers(ranges: str, nodes: str) -> Iterator[str]:
 
 def _check_size(count: int) -> None:
     if count > _MAX_NODES:
-        raise errors.InvalidArgumentError(f"a list of more than {_MAX_NODES} nodes")
+        raise errors.InvalidArgumentError(f"a list of nodes must have at most {_MAX_NODES} entries")
 
 
 def tasks_per_node(counts: str) -> list[int]:
@@ -175,7 +177,7 @@ def tasks_per_node(counts: str) -> list[int]:
     for text in counts.split(","):
         match = _COUNT.fullmatch(text)
         if match is None:
-            raise errors.InvalidArgumentError(f"malformed numbers of tasks: {counts!r}: {text!r}")
+            raise errors.InvalidArgumentError(f"malformed list of task counts {counts!r}: {text!r}")
         times = int(match[2] or 1)
         _check_size(len(result) + times)
         result += [int(match[1])] * times

@@ -142,7 +142,7 @@ class Launch:
             if job.name == name:
                 return job
         raise errors.InvalidArgumentError(
-            f"there is no job {name!r}; the jobs are {', '.join(job.name for job in self.jobs)}"
+            f"unknown job {name!r}; the jobs are {', '.join(job.name for job in self.jobs)}"
         )
 
     def cluster(self, addresses: Sequence[str]) -> ClusterSpec:
@@ -156,7 +156,7 @@ class Launch:
         places = list(self.places())
         if len(addresses) != len(places):
             raise errors.InvalidArgumentError(
-                f"{len(places)} tasks need one address each, got {len(addresses)}"
+                f"{len(places)} tasks need one address each, got addresses: {len(addresses)}"
             )
         jobs: dict[str, list[str]] = {job.name: [] for job in self.jobs}
         for place, address in zip(places, addresses, strict=True):

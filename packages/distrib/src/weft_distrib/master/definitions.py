@@ -85,12 +85,13 @@ class Definition:
         count = len(constants)
         if len(values) != 1 + count:
             raise errors.InvalidArgumentError(
-                f"a definition has a GraphDef and {count} constants, got {len(values)} values"
+                f"a definition must have a GraphDef and {count} constants, got {len(values)} values"
             )
         for texts, label in ((devices, "devices"), (types, "types")):
             if texts and len(texts) != count:
                 raise errors.InvalidArgumentError(
-                    f"a definition has {count} constants, got {len(texts)} {label}"
+                    f"a definition with {count} constants must have as many {label}, got "
+                    f"{len(texts)}"
                 )
         self._graph_def = _parse(values[0])
         nothing = [""] * count
@@ -161,7 +162,7 @@ class Definition:
 
 def _parse(value: Any) -> proto.GraphDef:
     if getattr(value, "dtype", None) != np.uint8 or value.ndim != 1:
-        raise errors.DataLossError("the first value of a definition is a GraphDef, as uint8")
+        raise errors.DataLossError("the first value of a definition must be a GraphDef as uint8")
     try:
         return proto.GraphDef.FromString(value.tobytes())
     except DecodeError as error:
@@ -280,7 +281,8 @@ def define_function(
     """
     if output_names and len(output_names) != len(outputs):
         raise errors.InvalidArgumentError(
-            f"the function {name!r} has {len(outputs)} results and {len(output_names)} names"
+            f"the function {name!r} has {len(outputs)} results, but {len(output_names)} names "
+            "for them"
         )
     placeholders = body.take_placeholders(inputs)
 

@@ -41,7 +41,7 @@ class WaitLimit:
         """
         if not self._is_wanted():
             raise errors.CancelledError(
-                "planning was canceled: the session was closed, or its client stopped waiting"
+                "planning was canceled: the session was closed, or the client stopped waiting"
             )
         left = self._deadline - time.monotonic()
         if left <= 0:

@@ -260,7 +260,9 @@ class Master:
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
-            session.close(errors.AbortedError("the target was reset"))
+            session.close(
+                errors.AbortedError("the session was closed, because its target was reset")
+            )
         self.clear(request)
         for task in self._visible(()):
             self._connections.control(task).call(CLEAR, request, _CLEAR_SECONDS)

@@ -195,7 +195,8 @@ class MasterSession:
             self._settle(limit)
             if len(self._planned) >= MAX_SIGNATURES:
                 raise errors.ResourceExhaustedError(
-                    f"the session has {MAX_SIGNATURES} signatures, which is the maximum"
+                    f"the session already has {MAX_SIGNATURES} signatures, which is the maximum: "
+                    "reuse the same fetches and feeds"
                 )
             feeds = self._feeds(request.feeds)
             outputs = [self._output(name) for name in request.fetches]
@@ -527,7 +528,9 @@ class _Step:
     ) -> Callable[[], None] | None:
         """Start the partitions of all tasks; return the function for `StartedStep.mine`."""
         if request.timeout:
-            error = errors.DeadlineExceededError(f"the step ran past {request.timeout} ms")
+            error = errors.DeadlineExceededError(
+                f"the step exceeded its timeout of {request.timeout} ms"
+            )
             deadline = time.monotonic() + request.timeout / 1000
             self._timer = call_at(deadline, lambda: self.cancel(error))
         key, self._traced = self.key, request.traced

@@ -52,7 +52,7 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
     """
     if not _LEAST_DAYS <= days <= _MOST_DAYS:
         raise errors.InvalidArgumentError(
-            f"certificates are valid for a minute to {_MOST_DAYS:g} days, not for {days:g} days"
+            f"days must be between one minute and {_MOST_DAYS:g} days, got {days:g} days"
         )
     base = Path(folder)
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -92,7 +92,7 @@ class Authority:
             from cryptography import x509  # noqa: F401 only some need it
         except ImportError as error:
             raise errors.UnimplementedError(
-                "making certificates needs the package cryptography: "
+                "creating certificates requires the package cryptography: "
                 "pip install 'weftml-distrib[certificates]'"
             ) from error
         self._folder = folder
@@ -121,8 +121,8 @@ class Authority:
             result = x509.load_pem_x509_certificate((self._folder / "authority.crt").read_bytes())
         except (OSError, ValueError, TypeError) as error:
             raise errors.InvalidArgumentError(
-                f"the authority in {self._folder} cannot be read; remove authority.key for a new "
-                f"one: {error}"
+                f"the authority in {self._folder} cannot be read; remove authority.key to create "
+                f"a new one: {error}"
             ) from error
         if (
             not isinstance(key, ec.EllipticCurvePrivateKey)

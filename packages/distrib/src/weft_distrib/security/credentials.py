@@ -77,7 +77,7 @@ class Credentials:
         absent = [name for name, path in three.items() if not path]
         if absent and len(absent) < len(three):
             raise errors.InvalidArgumentError(
-                f"credentials need a certificate, its key and an authority; {absent} were not given"
+                f"credentials need a certificate, its key and an authority; {absent} are missing"
             )
         self.paths = tuple(str(path) for path in (certificate, key, authority, token))
         self._lock = threading.Lock()
@@ -192,7 +192,8 @@ def credentials_of_query(query: str, config: Any = None) -> Credentials:
     unknown = sorted(set(qsl) - set(VARIABLES))
     if unknown:
         raise errors.InvalidArgumentError(
-            f"a target may name {', '.join(VARIABLES)} after its '?', got {', '.join(unknown)}"
+            f"the query of a target may have only {', '.join(VARIABLES)} after its '?', got "
+            f"{', '.join(unknown)}"
         )
     named = None if config is None else config.experimental.credentials
     files = {} if named is None else {name: getattr(named, name) for name in VARIABLES}

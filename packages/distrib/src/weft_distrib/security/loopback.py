@@ -146,7 +146,7 @@ def _private_directory() -> Path:
         except errors.PermissionDeniedError as error:
             reasons.append(error.message)
     raise errors.PermissionDeniedError(
-        "a server on loopback needs a private directory to publish its token in, and found none "
+        "a server on loopback needs a private directory for its token, but none can be used "
         f"({'; '.join(reasons)}): set {DIRECTORY_VARIABLE} to a private directory, or WEFT_TOKEN "
         "to a token file"
     )

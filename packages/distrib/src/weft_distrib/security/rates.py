@@ -36,7 +36,7 @@ class Rate:
             self._last = now
             if self._left < 1:
                 raise errors.ResourceExhaustedError(
-                    f"more {self._label} than {self._burst} at once and {self._per_second:g} a "
-                    "second: try again later"
+                    f"too many {self._label}: at most {self._burst} in a burst and "
+                    f"{self._per_second:g} per second are accepted; try again later"
                 )
             self._left -= 1

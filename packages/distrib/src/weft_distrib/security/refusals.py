@@ -57,13 +57,13 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
             return errors.UnauthenticatedError(f"{peer} {value}")
     if reason in _PLAIN:
         return errors.UnauthenticatedError(
-            f"{peer} does not use TLS, but this process does: give it certificates, too"
+            f"{peer} does not use TLS, but this process does: configure certificates there too"
         )
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return errors.UnauthenticatedError(f"{peer} presents no certificate")
     if reason == "UNEXPECTED_EOF_WHILE_READING":
         return errors.UnavailableError(
-            f"{peer} ended the connection before TLS began: does it have certificates, too?"
+            f"{peer} ended the connection before the TLS handshake: does it have certificates too?"
         )
     return errors.UnavailableError(f"TLS with {peer} failed: {error}")
 
@@ -140,4 +140,6 @@ def _verify_locally(credentials: Credentials) -> str:
         except ssl.SSLCertVerificationError as error:
             reason = _THEIRS.get(error.verify_code, f"is rejected: {error.verify_message}")
             return f"rejects this process's certificate, which {reason}"
-    return "rejects this process's certificate: it trusts another authority"
+    return (
+        "rejects this process's certificate, which is signed by an authority that it does not trust"
+    )

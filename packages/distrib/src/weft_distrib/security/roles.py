@@ -36,6 +36,7 @@ def require(role: Role, expected: Role, label: str, who: str) -> None:
     """
     if role < expected:
         raise errors.PermissionDeniedError(
-            f"{label} is for tasks of the cluster, and {who} is a client: its certificate lacks "
+            f"{label} is only permitted for tasks of the cluster, but {who} is a client: its "
+            "certificate lacks "
             f"URI:{Role.PEER.uri}, or its token is that of clients"
         )

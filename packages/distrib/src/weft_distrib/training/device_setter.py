@@ -59,7 +59,8 @@ def byte_size_load_fn(op: Node) -> float:
     count = TensorShape(op.attrs["shape"]).num_elements()
     if count is None:
         raise errors.InvalidArgumentError(
-            "greedy placement needs static shapes, and the shape of a variable is unknown",
+            "byte_size_load_fn requires variables with static shapes, but the shape of a "
+            "variable is unknown",
             node=op.name,
         )
     return float(count * op.attrs["dtype"].size)

@@ -83,7 +83,7 @@ class SyncReplicasOptimizer(Optimizer):
         super().__init__(use_locking, name)
         if (variable_averages is None) != (variables_to_average is None):
             raise errors.InvalidArgumentError(
-                "variable_averages and variables_to_average must be given together"
+                "variable_averages and variables_to_average must be set together"
             )
         total = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
         self._opt = opt

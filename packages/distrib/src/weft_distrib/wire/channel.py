@@ -106,7 +106,7 @@ def _error_from(meta: bytes) -> errors.OpError:
     try:
         return errors.OpError.from_dict(json.loads(meta))
     except (UnicodeDecodeError, ValueError, RecursionError, errors.OpError) as error:
-        return errors.InternalError(f"a call failed, and its error cannot be read: {error}")
+        return errors.InternalError(f"a call failed, but its error cannot be decoded: {error}")
 
 
 OnLost = Callable[[errors.OpError], None]
@@ -473,7 +473,7 @@ class Channel:
         except MemoryError as error:
             self.close(
                 errors.ResourceExhaustedError(
-                    f"not enough memory for a message of {self.peer}: {error}"
+                    f"out of memory for a message of {self.peer}: {error}"
                 )
             )
         except Exception as error:  # because receivers of replies must be notified
@@ -497,7 +497,7 @@ class Channel:
                 cancelled.on_cancel()
         elif message.kind == RELEASE:
             if self._pool is None:
-                raise errors.DataLossError("the peer returned a block that was never lent")
+                raise errors.DataLossError("the other end released a block that it does not use")
             self._pool.give_back(message.call)
         elif message.kind == HEAD and message.reply:
             self._counters.received += 1
@@ -519,14 +519,20 @@ class Channel:
         self._counters.received_bytes += message.nbytes
         with self._lock:
             if message.call in self._serving:
-                raise errors.DataLossError(f"the call {message.call} was received twice")
+                raise errors.DataLossError(f"call number {message.call} was received twice")
             self._serving[message.call] = call
             is_overloaded = len(self._serving) > MAX_CALLS
         if is_overloaded:
-            call.fail(errors.ResourceExhaustedError(f"{MAX_CALLS} calls are already waiting"))
+            call.fail(
+                errors.ResourceExhaustedError(
+                    f"{MAX_CALLS} calls are already pending, which is the maximum"
+                )
+            )
             return
         if self._serve is None:
-            call.fail(errors.PermissionDeniedError(f"{self.peer} may not call this process"))
+            call.fail(
+                errors.PermissionDeniedError(f"{self.peer} is not permitted to call this process")
+            )
             return
         try:
             self._serve(call)

@@ -284,7 +284,9 @@ class _Incoming:
         self._code, count, length = _HEAD.unpack_from(head)
         start = _HEAD.size + length
         if start > len(head):
-            raise errors.DataLossError(f"a head of {len(head)} bytes with {length} of meta")
+            raise errors.DataLossError(
+                f"invalid head: {len(head)} bytes with {length} bytes of meta"
+            )
         self._meta = bytes(head[_HEAD.size : start])
         self._slots, size, self._nbytes = describe(head[start:], count, limit, mapped)
         start += size
@@ -300,7 +302,7 @@ class _Incoming:
             buffer[:] = head[start : start + len(buffer)]
             start += len(buffer)
         if start != len(head):
-            raise errors.DataLossError(f"{len(head) - start} bytes of a head are left over")
+            raise errors.DataLossError(f"{len(head) - start} unexpected bytes at the end of a head")
 
     def message(self, reply: bool, call: int) -> Message:
         values = [slot.take() for slot in self._slots]

@@ -171,10 +171,10 @@ def admitted(credentials: Credentials, token: bytes) -> Role:
     role = credentials.role_of_token(token)
     if role is None:
         raise errors.UnauthenticatedError(
-            "this cluster requires a token, and the caller presents "
+            "this cluster requires a token, and the caller has "
             + ("another one" if token else "none")
-            + ": name its file in WEFT_TOKEN, or in the target; the token of a server on loopback "
-            "is found by processes of its own user, in the directory that WEFT_RUNTIME_DIR names "
-            "or, by default, ~/.local/state/weft/servers"
+            + ": set WEFT_TOKEN to the token file, or name the file in the target. Processes of "
+            "the same user find the token of a server on loopback in the directory that "
+            "WEFT_RUNTIME_DIR names, by default ~/.local/state/weft/servers"
         )
     return role

@@ -46,7 +46,7 @@ class Invitation(NamedTuple):
         Raises: DataLossError: the data is malformed.
         """
         if len(data) != _TICKET_BYTES + _NAME_BYTES:
-            raise errors.DataLossError(f"an invitation cannot have {len(data)} bytes")
+            raise errors.DataLossError(f"invalid invitation of {len(data)} bytes")
         return cls(data[:_TICKET_BYTES], data[_TICKET_BYTES:])
 
 

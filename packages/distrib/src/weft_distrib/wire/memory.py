@@ -176,7 +176,7 @@ class Pool:
             if block is None:
                 if self._closed:
                     return
-                raise errors.DataLossError(f"block {number} was returned but never lent")
+                raise errors.DataLossError(f"block {number} was released but is not in use")
             self._free.setdefault(block.size, []).append(block)
 
     def trim(self) -> list[int]:
@@ -264,7 +264,7 @@ class Mapped:
         try:
             if number in self._blocks or len(self._blocks) >= 2 * _MAX_BLOCKS:
                 raise errors.ResourceExhaustedError(
-                    f"block {number} exceeds the limit or was announced twice"
+                    f"block {number} exceeds the maximum number of blocks, or was announced twice"
                 )
             self._blocks[number] = mmap.mmap(file, _checked_size(file))
         except (OSError, ValueError) as error:
@@ -280,7 +280,7 @@ class Mapped:
         """
         block = self._blocks.get(number)
         if block is None or nbytes > len(block) or number in self._leased:
-            raise errors.DataLossError(f"a value of {nbytes} bytes cannot be in block {number}")
+            raise errors.DataLossError(f"block {number} cannot contain a value of {nbytes} bytes")
         self._leased.add(number)
         lease = _Lease(nbytes, _BYTE, block)  # over an array NumPy would make that the base
         lease.end = lambda: self._end(number)

@@ -135,7 +135,9 @@ class RunParts(NamedTuple):
         """
         fixed, remaining = _unpack(_RUN_PARTS, meta), meta[_RUN_PARTS.size :]
         if len(remaining) % 8:
-            raise errors.DataLossError(f"numbers of steps cannot have {len(remaining)} bytes")
+            raise errors.DataLossError(
+                f"invalid list of step numbers: {len(remaining)} bytes are not a multiple of 8"
+            )
         running = struct.unpack(f"<{len(remaining) // 8}Q", remaining)
         return cls(*fixed)._replace(running=running)
 
@@ -169,7 +171,9 @@ _RUN_STEP = struct.Struct("<B7xQQQ?")
 
 def _unpack(form: struct.Struct, meta: bytes) -> tuple[Any, ...]:
     if len(meta) < form.size:
-        raise errors.DataLossError(f"a call with {len(meta)} bytes of meta needs {form.size}")
+        raise errors.DataLossError(
+            f"the meta of a call has {len(meta)} bytes, but needs at least {form.size}"
+        )
     version, *result = form.unpack_from(meta)
     if version != VERSION:
         raise errors.FailedPreconditionError(

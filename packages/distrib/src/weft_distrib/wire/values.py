@@ -239,12 +239,12 @@ def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     count = math.prod(shape)
     start = 8 * (count + 1)
     if start > data.size:
-        raise errors.DataLossError(f"{data.size} bytes cannot hold {count} strings")
+        raise errors.DataLossError(f"{data.size} bytes are too few for {count} strings")
     offsets = data[:start].view("<u8")
     text_bytes = data[start:].tobytes()
     if offsets[0] != 0 or offsets[-1] != len(text_bytes) or np.any(offsets[1:] < offsets[:-1]):
         raise errors.DataLossError(
-            f"the offsets of {count} strings do not fit {len(text_bytes)} bytes"
+            f"the offsets of {count} strings do not match {len(text_bytes)} bytes of text"
         )
     ends = offsets.tolist()
     result = np.empty(count, object)
@@ -272,7 +272,7 @@ def describe(
         code, rank, flags, nbytes = _DESCRIPTION.unpack_from(head, position)
         position += _DESCRIPTION.size
         if rank > _MAX_RANK or len(head) - position < 8 * rank:
-            raise errors.DataLossError(f"a value of rank {rank}, whose sizes are truncated")
+            raise errors.DataLossError(f"the sizes of a value of rank {rank} are truncated")
         shape = struct.unpack_from(f"<{rank}q", head, position)
         position += 8 * rank
         total += nbytes

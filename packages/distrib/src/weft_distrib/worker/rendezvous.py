@@ -132,7 +132,7 @@ class _Outbound:
 
     def fail(self, error: BaseException) -> None:
         if not isinstance(error, errors.OpError):
-            error = errors.InternalError(f"a value could not be read: {error!r}")
+            error = errors.InternalError(f"reading a value failed: {error!r}")
         self._rendezvous.abort(error)
 
 

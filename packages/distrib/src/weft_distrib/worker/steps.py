@@ -55,11 +55,11 @@ class Steps(Generic[S]):
             session = self._sessions.get(key.session)
             if session is None:
                 raise errors.AbortedError(
-                    f"session {key.session:x} has no parts here: they were dropped, or the task "
-                    "was restarted"
+                    f"session {key.session:x} has no partitions in this task: they were dropped, "
+                    "or the task was restarted"
                 )
             if key.step < session.ended and key.step not in session.running:
-                raise errors.AbortedError(f"step {key.step} of session {key.session:x} is over")
+                raise errors.AbortedError(f"step {key.step} of session {key.session:x} has ended")
             step = session.steps.get(key.step)
             if step is None:
                 step = session.steps[key.step] = self._make(key)

@@ -81,7 +81,7 @@ def unpack(data: bytes, sent: int, actual: int) -> Traced:
     Raises: DataLossError: the data is not a trace.
     """
     if len(data) < _TIMES.size:
-        raise errors.DataLossError(f"a trace cannot have {len(data)} bytes")
+        raise errors.DataLossError(f"invalid trace of {len(data)} bytes")
     start, end, size = _TIMES.unpack_from(data)
     remaining = data[_TIMES.size :]
     try:

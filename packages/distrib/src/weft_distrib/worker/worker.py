@@ -186,7 +186,8 @@ class Worker:
         for part in request.parts:
             if part.device not in self.devices:
                 raise errors.NotFoundError(
-                    f"{self.task.to_string()} has no {part.device}; it has {list(self.devices)}"
+                    f"{self.task.to_string()} does not have the device {part.device}; its "
+                    f"devices are {list(self.devices)}"
                 )
         named = {part.device: graph for part, graph in zip(request.parts, graphs, strict=True)}
         with paused_gc():
@@ -363,7 +364,7 @@ class Worker:
         result = self._signatures.get((session, signature))
         if result is None:
             raise errors.AbortedError(
-                f"{self.task.to_string()} has no parts of signature {signature} of session "
+                f"{self.task.to_string()} has no partitions of signature {signature} of session "
                 f"{session:x}"
             )
         return result
@@ -418,7 +419,8 @@ class Worker:
         request = decode(messages.Register, call.meta)
         if len(call.values) != (0 if request.same_as else len(request.parts)):
             raise errors.DataLossError(
-                f"{len(request.parts)} parts were announced, but {len(call.values)} were received"
+                f"{len(request.parts)} partitions were announced, but {len(call.values)} graphs "
+                "were received"
             )
         self._steps.add_session(request.session)  # here, in the order of the master's calls
         self._threads.submit(lambda: self._register(call, request))

@@ -53,13 +53,13 @@ def write(path: str, measurements: Measurements) -> None:
     size = len(head) + len(body) + 2
     if size > _LARGEST:
         raise errors.ResourceExhaustedError(
-            f"{path}: a cost model's file may have at most {_LARGEST} bytes, this one would have "
-            f"{size}"
+            f"{path}: a cost model file must have at most {_LARGEST} bytes, but this one would "
+            f"have {size}"
         )
     try:
         _replace(path, head + body + b"}\n")
     except FileNotFoundError as error:
-        raise errors.NotFoundError(f"{path}: there is no such directory") from error
+        raise errors.NotFoundError(f"{path}: the directory does not exist") from error
 
 
 def _replace(path: str, data: bytes) -> None:
@@ -126,10 +126,11 @@ def _contents(path: str) -> bytes:
             size = os.fstat(file.fileno()).st_size
             data = file.read(_LARGEST + 1) if size <= _LARGEST else b""
     except FileNotFoundError as error:
-        raise errors.NotFoundError(f"{path}: there is no such file") from error
+        raise errors.NotFoundError(f"{path}: the file does not exist") from error
     if max(size, len(data)) > _LARGEST:
         raise errors.InvalidArgumentError(
-            f"{path}: a cost model's file has at most {_LARGEST} bytes, got {max(size, len(data))}"
+            f"{path}: a cost model file must have at most {_LARGEST} bytes, got "
+            f"{max(size, len(data))}"
         )
     return data
 
@@ -142,14 +143,15 @@ def _body(path: str, data: bytes) -> bytes:
         )
     if int(header[1]) != _VERSION:
         raise errors.InvalidArgumentError(
-            f"{path}: a cost model of version {int(header[1])}; this one reads {_VERSION}"
+            f"{path}: a cost model of version {int(header[1])}is not supported; this release "
+            f"reads version {_VERSION}"
         )
     if header[2] is None:
-        raise errors.DataLossError(f"{path}: damaged or cut short at byte {header.end()}")
+        raise errors.DataLossError(f"{path}: damaged or truncated at byte {header.end()}")
     body, length = data[header.end() : -2], int(header[2])
     if len(body) != length or data[-2:] != b"}\n":
         raise errors.DataLossError(
-            f"{path}: {length} bytes and an end are required from byte {header.end()} on, "
+            f"{path}: {length} bytes are required from byte {header.end()} on, "
             f"got {len(data) - header.end()} bytes"
         )
     if zlib.crc32(body) != int(header[3]):

@@ -181,7 +181,9 @@ def check_all(devices: Sequence[DeviceDescription]) -> None:
     for device in devices:
         device.check()
         if device.name in seen:
-            raise errors.InvalidArgumentError(f"two devices have the name {device.name}")
+            raise errors.InvalidArgumentError(
+                f"devices must have different names, got twice {device.name}"
+            )
         seen.add(device.name)
 
 

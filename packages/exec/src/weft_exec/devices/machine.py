@@ -139,9 +139,13 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     """
     index = _index(device)
     if device == CPU:
-        raise errors.InvalidArgumentError("memory of the CPU always grows: set it for GPUs only")
+        raise errors.InvalidArgumentError(
+            "memory growth can only be set for GPUs; memory of the CPU always grows"
+        )
     if _statistics_of(device.device_type, index) is not None:
-        raise errors.FailedPreconditionError(f"a session has used {device.name} already")
+        raise errors.FailedPreconditionError(
+            f"{device.name} is already in use by a session; set its memory growth before that"
+        )
     settings.memory_growth[device.device_type, index] = bool(enable)
 
 

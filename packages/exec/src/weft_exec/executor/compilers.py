@@ -281,7 +281,7 @@ def _claims_within_memory(
 def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node], object]) -> None:
     """Raise InternalError if a claim is not a valid region."""
     if not claim.members:
-        raise errors.InternalError(f"the compiler {name!r} claims no nodes")
+        raise errors.InternalError(f"the compiler {name!r} has a claim without nodes")
     first, leads = _first_with_kernel(claim.members), _leading(claim.branches)
     changed = {
         variable_of(source)

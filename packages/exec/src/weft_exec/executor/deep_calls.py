@@ -45,7 +45,7 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
     depth = _calls.depth
     if depth >= DEEPEST:
         raise errors.ResourceExhaustedError(
-            f"calls may be nested at most {DEEPEST} deep, exceeded in the function {name!r}: "
+            f"calls must be nested at most {DEEPEST} deep, which the function {name!r} exceeds: "
             "does its recursion end?"
         )
     if _calls.stopped[0]:

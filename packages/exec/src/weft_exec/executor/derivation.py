@@ -217,7 +217,8 @@ class Derivation:
         if takes_reference(node, position):
             if not source.dtype.is_ref:
                 raise errors.InvalidArgumentError(
-                    f"{node.type} changes the variable at input {position}, which is fed a value",
+                    f"{node.type} changes the variable at input {position}, so that input cannot "
+                    "be fed",
                     op=node.type,
                     node=node.name,
                     line=node.line or None,

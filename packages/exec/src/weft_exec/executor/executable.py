@@ -176,7 +176,7 @@ class ConditionalFetch(Fetch):
             node = self.output.node
             raise errors.InvalidArgumentError(
                 f"{self.output.name!r} was fetched, but has no value in this step: it is in a "
-                "branch that was not taken, or no input of its Merge was alive",
+                "branch that was not taken, or all inputs of its Merge were dead",
                 op=node.type,
                 node=node.name,
                 line=node.line or None,

@@ -124,7 +124,7 @@ class PausedStep(Driver):
     def close(self, reason: BaseException | None = None) -> None:
         """Cancel the rest of the step; further calls have no effect."""
         if not self.ended:
-            self._abandon(reason or errors.CancelledError("the partial run was dropped"))
+            self._abandon(reason or errors.CancelledError("the partial run was abandoned"))
             self._end()
 
     def _end(self) -> None:

@@ -62,4 +62,4 @@ def raise_if_ended() -> None:
 
 def deadline_error(where: str) -> errors.DeadlineExceededError:
     """Return the error for a step that has exceeded its timeout."""
-    return errors.DeadlineExceededError(f"the step ran past its timeout{where}")
+    return errors.DeadlineExceededError(f"the step exceeded its timeout{where}")

@@ -221,7 +221,10 @@ class Graphs:
         else:
             self._tries += 1
             if self._tries > _TRIES:
-                _log.info("%s are launched one by one: their arrays keep moving", self._what)
+                _log.info(
+                    "%s are launched one by one: the addresses of their arrays keep changing",
+                    self._what,
+                )
         self._last = places
 
     def _captured(self, launches: Callable[[], None]) -> Any:

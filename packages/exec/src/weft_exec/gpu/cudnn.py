@@ -142,9 +142,11 @@ def _choose(hardware: Any) -> Cudnn | None:
         except (ImportError, OSError, RuntimeError, AttributeError) as error:
             why = str(error)
         else:
-            _log.info("%s: convolutions by cuDNN", hardware.name)
+            _log.info("%s: convolutions are computed by cuDNN", hardware.name)
             return result
-    _log.info("%s: convolutions as products of matrices: %s", hardware.name, why)
+    _log.info(
+        "%s: convolutions are computed as matrix products, without cuDNN: %s", hardware.name, why
+    )
     return None
 
 

@@ -127,7 +127,7 @@ class GraphPiece:
             self._tries += _COST if again else 1
             if self._tries > TRIES:
                 what = f"{len(self._ats)} instructions before {self._line.nodes[-1].name}"
-                _log.info("%s run one by one: what they take keeps changing", what)
+                _log.info("%s run one by one: their inputs keep changing", what)
             if not again or self._tries > TRIES:
                 return None
             try:

@@ -38,7 +38,7 @@ def load() -> Any:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise NotCaptured("cuBLAS is not found")
+    raise NotCaptured("cuBLAS was not found")
 
 
 class Cublas:
@@ -64,7 +64,7 @@ class Cublas:
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status:
-            raise NotCaptured(f"{name} gives status {status}")
+            raise NotCaptured(f"{name} returned status {status}")
 
     def multiply(self, a: Any, b: Any, out: Any) -> None:
         """Compute `out[i] = a[i] @ b[i]` for 3-D arrays with a valid `_layout`."""
@@ -133,7 +133,7 @@ def _library_of(capture: Capture) -> Cublas:
     for kept in capture.kept:
         if isinstance(kept, Cublas):
             return kept
-    raise NotCaptured("a product, for which cuBLAS was not found or not foreseen")
+    raise NotCaptured("it computes a matrix product without a prepared cuBLAS handle")
 
 
 @cache
@@ -176,7 +176,7 @@ def _captured(capture: Capture, cupy: Any, a: Any, b: Any, out: Any) -> Any:
     if not out.size:
         return out
     if not depth or not out.flags.c_contiguous:
-        raise NotCaptured("a product over nothing, or into an array that is not dense")
+        raise NotCaptured("a matrix product with empty operands, or to an array that is not dense")
     count = math.prod(lead)
     left, right = (_flat(cupy, x, lead, count) for x in (a, b))
     _library_of(capture).multiply(left, right, out.reshape(count, rows, columns))

@@ -63,7 +63,7 @@ class Shadow(VariableState):
         value = self._value
         if value.data.ptr != self.place:
             if value.shape != self.shape:
-                raise NotCaptured("a variable gets another shape")
+                raise NotCaptured("the shape of a variable changes")
             self.xp.copyto(self.xp.ndarray(self.shape, value.dtype, self._memory), value)
 
 

@@ -108,7 +108,7 @@ class StepGraph(Compound):
         if at in self._refused:
             return
         node = self._inner.nodes[at]
-        _log.info("%s stays out of CUDA graphs: %s", node.name, why)
+        _log.info("%s is not part of CUDA graphs: %s", node.name, why)
         with self._lock:
             self._refused[at] = why
             self._cut()

@@ -26,7 +26,8 @@ def _accumulate_n(node: Node, device: Device) -> KernelFunction:
         shape = values[0].shape
         if not compatible_dims(shape, expected):
             raise errors.InvalidArgumentError(
-                f"the tensors must fit shape {format_dims(expected)}, got {format_dims(shape)}"
+                f"the tensors must have a shape compatible with {format_dims(expected)}, got "
+                f"{format_dims(shape)}"
             )
         return add(*values)
 
@@ -37,7 +38,7 @@ def _accumulate_n(node: Node, device: Device) -> KernelFunction:
 def _add_n(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.attrs["T"]
     if dtype is dtypes.variant:
-        raise errors.UnimplementedError("AddN of variants has no kernel")
+        raise errors.UnimplementedError("AddN of variants is not supported")
     of_scalars = all([value.dims == () for value in node.inputs])
     if xp is np and of_scalars and dtype not in NARROW:
         return _add_scalars

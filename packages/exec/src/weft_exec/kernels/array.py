@@ -84,7 +84,9 @@ def _fill(node: Node, device: Device) -> KernelFunction:
         if any(size < 0 for size in shape):
             raise errors.InvalidArgumentError(f"sizes must be at least 0, got {list(shape)}")
         if getattr(value, "ndim", 0):  # of any device; text may be plain bytes
-            raise errors.InvalidArgumentError(f"value must have rank 0, got {list(value.shape)}")
+            raise errors.InvalidArgumentError(
+                f"value must be a scalar, got shape {list(value.shape)}"
+            )
         return filled(device, shape, value, dtype)
 
     return run

@@ -42,7 +42,9 @@ def _refuse_unless(fits: bool, node: Node, values: Sequence[Array]) -> None:
         shapes = [format_dims(np.shape(value)) for value in values]
         names = [arg.name for arg in node.op_def.inputs]
         actual = ", ".join(f"{name} {dims}" for name, dims in zip(names, shapes, strict=True))
-        raise errors.InvalidArgumentError(f"the shapes of {node.type} do not fit: got {actual}")
+        raise errors.InvalidArgumentError(
+            f"the shapes of the inputs of {node.type} do not match: got {actual}"
+        )
 
 
 # --------------------------------------------------------------------------- LSTM, forward

@@ -135,7 +135,9 @@ def _max_gradient(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, y: Any, grad: Any, rows: Any, columns: Any) -> Any:
         if x.ndim != 4:
-            raise errors.InvalidArgumentError(f"{op} requires an image, got {list(x.shape)}")
+            raise errors.InvalidArgumentError(
+                f"{op} requires non-empty images, got shape {list(x.shape)}"
+            )
         _require(op, x.shape, grad, rows, columns)
         _require(op, x.shape, y, rows, columns)
         result, left = np.zeros(x.shape, grad.dtype), np.ones(y.shape, np.bool_)
@@ -158,7 +160,9 @@ def _avg_gradient(node: Node, device: Device) -> KernelFunction:
     def run(shape: Any, grad: Any, rows: Any, columns: Any) -> Any:
         sizes = tuple(np.ravel(shape).tolist())
         if len(sizes) != 4 or min(sizes) < 0:
-            raise errors.InvalidArgumentError(f"{op} requires an image's shape, got {sizes}")
+            raise errors.InvalidArgumentError(
+                f"{op} requires the shape of images, with 4 sizes, got {sizes}"
+            )
         _require(op, sizes, grad, rows, columns)
         part = grad / _counts(rows, columns, overlapping).astype(wide)
         result = np.zeros(sizes, wide)

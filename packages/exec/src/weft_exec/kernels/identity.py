@@ -72,7 +72,7 @@ def _ensure_shape(node: Node, device: Device) -> KernelFunction:
     def run(x: Any) -> Any:
         if not compatible_dims(x.shape, attr):
             raise errors.InvalidArgumentError(
-                f"the shape must fit {format_dims(attr)}, got {format_dims(x.shape)}"
+                f"the shape must be compatible with {format_dims(attr)}, got {format_dims(x.shape)}"
             )
         return x
 

@@ -100,7 +100,7 @@ def _check_system(matrix: Any, rhs: Any) -> None:
     _square(matrix)
     if matrix.shape[:-2] != rhs.shape[:-2] or matrix.shape[-1] != rhs.shape[-2]:
         raise errors.InvalidArgumentError(
-            "matrix and rhs must have the same leading axes and as many rows, got shapes "
+            "matrix and rhs must have the same leading axes and number of rows, got shapes "
             f"{list(matrix.shape)} and {list(rhs.shape)}"
         )
 
@@ -164,7 +164,7 @@ def _solve_ls(node: Node, device: Device) -> KernelFunction:
     def run(matrix: Any, rhs: Any, regularizer: Any) -> Any:
         if matrix.ndim < 2 or matrix.shape[:-1] != rhs.shape[:-1]:
             raise errors.InvalidArgumentError(
-                "matrix and rhs must have the same leading axes and as many rows, got shapes "
+                "matrix and rhs must have the same leading axes and number of rows, got shapes "
                 f"{list(matrix.shape)} and {list(rhs.shape)}"
             )
         if regularizer < 0:

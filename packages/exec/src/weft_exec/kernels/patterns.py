@@ -108,7 +108,7 @@ def _rewriter(rewrite: bytes, pattern: Pattern) -> Callable[[bytes, Sequence[Spa
             parts.append(b"\\" + remaining.pop(0))
         else:
             raise errors.InvalidArgumentError(
-                f"the rewrite {_format_text(rewrite)} has \\{_format_text(mark)[1:-1]}; allowed "
+                f"the rewrite {_format_text(rewrite)} has \\{_format_text(mark)[1:-1]}; accepted "
                 f"are two backslashes and \\0 to \\{pattern.groups}, the groups of "
                 f"{_format_text(pattern.text)}"
             )

@@ -65,7 +65,7 @@ def _range(node: Node, device: Device) -> KernelFunction:
         ends = np.concatenate([[0], np.cumsum(lengths)])
         if ends[-1] > np.iinfo(splits_type).max:
             raise errors.InvalidArgumentError(
-                f"{ends[-1]} numbers do not fit splits of type {splits_type}"
+                f"{ends[-1]} values exceed the range of splits of type {splits_type}"
             )
         values = new_array(device, (int(ends[-1]),), parts[0].dtype)
         row = row_ids(lengths)
@@ -97,7 +97,9 @@ def _lengths(starts: Array, limits: Array, deltas: Array) -> Any:
         wide = (limits.astype(np.float64) - starts) / deltas.astype(np.float64)
     total = np.maximum(np.ceil(wide), 0).sum()
     if not total < _MOST:
-        raise errors.InvalidArgumentError(f"the ranges have {total} numbers")
+        raise errors.InvalidArgumentError(
+            f"the ranges have {total} numbers in total, which is more than the maximum"
+        )
     if starts.dtype.kind == "i":
         step = deltas.astype(np.int64)
         span = limits.astype(np.int64) - starts
@@ -260,7 +262,7 @@ def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[
     for kind, part in zip(kinds, partitions, strict=True):
         if part.size != 1 if kind == FIRST_DIM_SIZE else part.ndim != 1:
             raise errors.InvalidArgumentError(
-                f"a row partition {kind} does not have the shape {format_dims(part.shape)}"
+                f"a row partition of kind {kind} cannot have the shape {format_dims(part.shape)}"
             )
     if kinds[0] != FIRST_DIM_SIZE:
         result = [
@@ -314,7 +316,7 @@ def _bincount(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(f"values must not be negative, got {values.min()}")
         if weights.size and weights.shape != values.shape:
             raise errors.InvalidArgumentError(
-                f"weights must be none or as many as values, {len(values)}, got shape "
+                f"weights must be empty or as many as values, {len(values)}, got shape "
                 f"{format_dims(weights.shape)}"
             )
         result = new_array(device, (len(splits) - 1, width), weights.dtype)
@@ -379,7 +381,8 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
         inner = result - variants.ndim if input_rank < 0 else input_rank
         if inner < 0 or inner + variants.ndim != result:
             raise errors.InvalidArgumentError(
-                f"variants of shape {format_dims(variants.shape)} cannot make {result} ragged axes"
+                f"variants of shape {format_dims(variants.shape)} cannot be stacked to {result} "
+                "ragged axes"
             )
         rows = variants.reshape(-1).tolist()
         for row in rows:

@@ -469,15 +469,16 @@ def _check(
     if not fits or any(state.shape != (directions, rows.shape[1], width) for state in states):
         shapes = ", ".join(format_dims(state.shape) for state in (rows, weights, bias, *states))
         raise errors.InvalidArgumentError(
-            f"a recurrent layer of {GATES[kind]} gates and {directions} directions does not "
-            f"support rows, weights, bias and states of the shapes {shapes}"
+            f"a recurrent layer of {GATES[kind]} gates and {directions} directions requires "
+            f"matching shapes of rows, weights, bias and states, got {shapes}"
         )
     if not lengths.size:
         return
     steps, batch = rows.shape[:2]
     if lengths.shape != (batch,):
         raise errors.InvalidArgumentError(
-            f"a recurrent layer of {batch} sequences got lengths of shape {list(lengths.shape)}"
+            f"a recurrent layer of {batch} sequences requires one length per sequence, got "
+            f"lengths of shape {list(lengths.shape)}"
         )
     if any(backward) and not 0 <= int(lengths.min()) <= int(lengths.max()) <= steps:
         raise errors.InvalidArgumentError(

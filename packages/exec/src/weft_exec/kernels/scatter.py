@@ -85,7 +85,7 @@ def _rows_of_slices(points: Array, outer: tuple[int, ...]) -> tuple[Array, int]:
     if points.size and ((points < 0) | (points >= outer)).any():
         bad = points[((points < 0) | (points >= outer)).any(1)][0]
         raise errors.InvalidArgumentError(
-            f"indices {bad.tolist()} do not point into shape {format_dims(outer)}"
+            f"indices {bad.tolist()} are out of range for shape {format_dims(outer)}"
         )
     count = int(np.prod(outer, dtype=np.int64))
     rows = np.zeros(len(points), np.int64)

@@ -186,7 +186,8 @@ def _bound(node: Node, device: Device) -> KernelFunction:
     def run(keys: Any, values: Any) -> Any:
         if keys.ndim != 2 or values.ndim != 2 or len(keys) != len(values):
             raise errors.InvalidArgumentError(
-                "sorted_inputs and values must be matrices of as many rows, got shapes "
+                "sorted_inputs and values must be matrices with the same number of rows, got "
+                "shapes "
                 f"{format_dims(keys.shape)} and {format_dims(values.shape)}"
             )
         return search(widened(keys), widened(values), right).astype(dtype, copy=False)

@@ -79,7 +79,8 @@ def check_rows(data: Any, ids: Any) -> None:
     """Raise InvalidArgumentError unless there is one id for each row."""
     if data.ndim == 0 or ids.ndim != 1 or len(data) != len(ids):
         raise errors.InvalidArgumentError(
-            f"data and segment_ids must have as many rows, got shapes {list(data.shape)} and "
+            "data and segment_ids must have the same number of rows, got shapes "
+            f"{list(data.shape)} and "
             f"{list(ids.shape)}"
         )
 

@@ -98,7 +98,7 @@ def _histogram(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(f"nbins must be greater than 0, got {count}")
         if value_range.shape != (2,) or not value_range[0] < value_range[1]:
             raise errors.InvalidArgumentError(
-                f"value_range must be two rising numbers, got {value_range.tolist()}"
+                f"value_range must be two numbers in ascending order, got {value_range.tolist()}"
             )
         low, high = value_range.astype(np.float64)
         scaled = (np.reshape(values, -1).astype(np.float64) - low) * (count / (high - low))

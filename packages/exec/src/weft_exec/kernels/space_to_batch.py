@@ -80,7 +80,7 @@ def _batch_to_space(node: Node, device: Device) -> KernelFunction:
         for axis, (size, (before, after)) in enumerate(zip(inner, margins, strict=True)):
             if before + after > size:
                 raise errors.InvalidArgumentError(
-                    f"crops at axis {axis + 1} must be at most {size} together, got "
+                    f"crops at axis {axis + 1} must be at most {size} in total, got "
                     f"{[before, after]}"
                 )
             key.append(slice(before, size - after))
@@ -146,7 +146,7 @@ def _extract_patches(node: Node, device: Device) -> KernelFunction:
             images = padded(images, before, after, images.dtype, device)
         elif any(n < extent for n, extent in zip(inner, extents, strict=True)):
             raise errors.InvalidArgumentError(
-                f"a window of {list(extents)} does not fit images of {list(inner)}"
+                f"a window of {list(extents)} exceeds images of size {list(inner)}"
             )
         spans = zip(images.shape[inside], extents, strides, strict=True)
         counts = tuple((n - extent) // step + 1 for n, extent, step in spans)

@@ -39,7 +39,7 @@ def _sparse_to_dense(node: Node, device: Device) -> KernelFunction:
             )
         if not sizes and len(table) > 1:
             raise errors.InvalidArgumentError(
-                f"a result of rank 0 takes one value, got {len(table)} sparse_indices"
+                f"a result of rank 0 requires one value, got {len(table)} sparse_indices"
             )
         columns = columns_of(table, sizes)
         if validate:

@@ -43,7 +43,9 @@ def _concat(node: Node, device: Device) -> KernelFunction:
         lengths = [part.sizes[axis] for part in parts]
         total = sum(lengths)
         if total > _MOST:
-            raise errors.InvalidArgumentError(f"the sizes of axis {axis} add up to {total}")
+            raise errors.InvalidArgumentError(
+                f"the sizes of axis {axis} add up to {total}, which exceeds the maximum"
+            )
         starts = [sum(lengths[:i]) for i in range(count)]
         places = np.concatenate([part.places for part in parts])
         places[:, axis] += np.repeat(starts, [len(part.values) for part in parts])
@@ -79,7 +81,7 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
             return indices, expected if (expected >= 0).all() else np.array(new, np.int64)
         if math.prod(old) > _MOST:
             raise errors.InvalidArgumentError(
-                f"a sparse tensor of shape {format_dims(old)} has too many elements to be reshaped"
+                f"a sparse tensor of shape {format_dims(old)} has too many elements for a reshape"
             )
         remaining = flat(indices, old)
         places = np.empty((len(remaining), len(new)), np.int64)
@@ -135,7 +137,7 @@ def _slice_grad(node: Node, device: Device) -> KernelFunction:
     def run(grad: Any, indices: Any, start: Any, kept: Any) -> Any:
         if grad.shape != kept.shape[:1] or not (indices.shape[1:] == kept.shape[1:] == start.shape):
             raise errors.InvalidArgumentError(
-                "gradients must be as many as output_indices, and all indices of the length of "
+                "there must be one gradient per output index, and all indices must be as long as "
                 f"start, got shapes {format_dims(grad.shape)}, {format_dims(kept.shape)}, "
                 f"{format_dims(indices.shape)} and {format_dims(start.shape)}"
             )

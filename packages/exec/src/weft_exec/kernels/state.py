@@ -478,6 +478,6 @@ def _mutex_acquire(node: Node, device: Device) -> KernelFunction:
 def _mutex_release(node: Node, device: Device) -> KernelFunction:
     def run(hold: MutexHold) -> None:
         if not hold.release():
-            raise errors.FailedPreconditionError("this mutex lock was released before")
+            raise errors.FailedPreconditionError("this mutex lock was already released")
 
     return run

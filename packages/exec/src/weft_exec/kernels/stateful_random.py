@@ -216,7 +216,7 @@ def _index_shuffle(node: Node, device: Device) -> KernelFunction:
                 f"{list(largest.shape)} do not broadcast"
             ) from None
         if np.any(index < 0) or np.any(index > largest):
-            raise errors.InvalidArgumentError("index must be from 0 to max_index")
+            raise errors.InvalidArgumentError("index must be in [0, max_index]")
         keys = [
             np.broadcast_to(key, shape).ravel() for key in _round_keys(_words(seed), 3 * rounds)
         ]

@@ -171,8 +171,8 @@ def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[in
     """Return the shape of an empty concatenation or stack, which must be known statically."""
     if not is_fully_defined(dims):
         raise errors.InvalidArgumentError(
-            f"no element of the TensorArray {state.name!r} is requested, so the result requires "
-            f"a fully known {label}, got {format_dims(dims)}"
+            f"no element of the TensorArray {state.name!r} is requested, so the shape of "
+            f"the result must be known from a fully known {label}, got {format_dims(dims)}"
         )
     return dims  # type: ignore[return-value]
 

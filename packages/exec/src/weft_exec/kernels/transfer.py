@@ -24,7 +24,7 @@ _FLOAT32 = np.dtype(np.float32)
 @kernel("_Send", "_Recv", device=ANY_DEVICE)
 def _transfer(node: Node, device: Device) -> KernelFunction:
     def run(*_: Any) -> None:
-        raise errors.InternalError(f"{node.type} {node.name!r} was run as a kernel")
+        raise errors.InternalError(f"{node.type} {node.name!r} cannot be run as a kernel")
 
     return run
 

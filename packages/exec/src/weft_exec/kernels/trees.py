@@ -62,7 +62,7 @@ class _Nodes:
         self.missing = missing if missing.any() else None
         self.width = int(feature.max()) + 1 if count else 0
         if count and feature.min() < 0:
-            raise errors.InvalidArgumentError(f"a tree tests feature {feature.min()}")
+            raise errors.InvalidArgumentError(f"features must be at least 0, got {feature.min()}")
         # Both successors of a node side by side: for a failed and for a passed test.
         self.following = np.stack([if_false, if_true], 1).reshape(-1)
         places = np.arange(count)

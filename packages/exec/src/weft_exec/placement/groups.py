@@ -173,7 +173,7 @@ class Groups:
             if node.name not in self._moved_names:
                 self._moved_names.add(node.name)
                 _log.warning(
-                    "%s requests %s, which is not available; it runs on %s",
+                    "%s requests %s, which is not available; it is placed on %s",
                     node.name,
                     _described(group),
                     self._devices[able[0]].name,

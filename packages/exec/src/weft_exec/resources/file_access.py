@@ -39,10 +39,9 @@ class FileRoots:
         if not (self._has_url(path) if _is_url(path) else self._has(path.removeprefix("file://"))):
             allowed = ", ".join([*self._paths, *self._urls]) or "none"
             raise errors.PermissionDeniedError(
-                f"{path!r} is not among the files that sessions of other processes may access "
-                "here: "
-                f"{allowed}. Start the server with other roots (weft server --root, or "
-                "WEFT_FILE_ROOTS)"
+                f"{path!r} is outside of the directories that sessions of other processes may "
+                f"access: {allowed}. To allow it, start the server with other roots (weft server "
+                "--root, or WEFT_FILE_ROOTS)"
             )
 
     def check_open(self, path: str, file: int) -> None:
@@ -56,8 +55,8 @@ class FileRoots:
             return
         if not self._has(real):
             raise errors.PermissionDeniedError(
-                f"{path!r} resolved to {real!r} when opened, which is not among the files that "
-                "sessions of other processes may access here"
+                f"{path!r} resolved to {real!r} when opened, which is outside of the "
+                "directories that sessions of other processes may access"
             )
 
     def _has(self, path: str) -> bool:

@@ -518,7 +518,7 @@ class GradientArrayState(TensorArrayState):
         """
         if self.dtype.numpy.kind in "Ob":
             raise errors.InvalidTypeError(
-                f"values of type {self.dtype.name} cannot be added up in the TensorArray "
+                f"values of type {self.dtype.name} cannot be summed in the TensorArray "
                 f"{self.name!r}"
             )
         if old.shape == () and self._xp is np:

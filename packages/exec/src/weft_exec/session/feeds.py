@@ -64,7 +64,7 @@ def _handle_converter(output: Output) -> Converter:
     def convert(value: Any) -> Any:
         if not isinstance(value, ResourceHandle):
             raise errors.InvalidTypeError(
-                f"{output.name} is fed {value!r}; feed a handle that a fetch returned",
+                f"{output.name} is fed {value!r}; it must be fed a handle that a fetch returned",
                 node=output.node.name,
                 op=output.node.type,
                 line=output.node.line,
@@ -93,7 +93,7 @@ def _scalar_converter(output: Output) -> Converter:
                 if dtype.is_integer:
                     return _general(output, value)  # its error names the range
                 raise errors.InvalidArgumentError(
-                    f"{output.name} is fed an integer that {dtype.name} does not hold",
+                    f"{output.name} is fed an integer that is out of range for {dtype.name}",
                     node=output.node.name,
                     op=output.node.type,
                     line=output.node.line,

@@ -221,7 +221,8 @@ def _parts_of(key: Any, value: Any, expected: str) -> Sequence[Any]:
     count = expected.count(",") + 1
     if not isinstance(value, list | tuple) or len(value) != count:
         raise errors.InvalidTypeError(
-            f"{key!r} is fed {count} values ({expected}), or such a value of a fetch, got {value!r}"
+            f"{key!r} is fed {count} values ({expected}), or a value that a fetch returned, got "
+            f"{value!r}"
         )
     return value
 
@@ -267,7 +268,7 @@ def unfeedable(output: Output) -> errors.InvalidArgumentError:
             f"{_describe_users(output)}; "
             "create values to be fed as placeholders"
         )
-    return errors.InvalidArgumentError(f"{output!r} may not be fed: {reason}")
+    return errors.InvalidArgumentError(f"{output!r} cannot be fed: {reason}")
 
 
 def _describe_users(output: Output) -> str:

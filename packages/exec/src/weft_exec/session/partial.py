@@ -50,7 +50,9 @@ class PartialSignature:
         check_outside_loops(self.outputs)
         self.feeds = [output for feed in feeds for output in _fed_outputs(graph, feed)]
         if len(set(self.feeds)) != len(self.feeds):
-            raise errors.InvalidArgumentError("a partial run's feeds name one tensor twice")
+            raise errors.InvalidArgumentError(
+                "the feeds of a partial run must be different tensors, got one twice"
+            )
         self.converters = [converter(feed) for feed in self.feeds]
         self.plan: PartialPlan
 
@@ -155,7 +157,7 @@ class PartialRun:
             )
         if position in self._fetched:
             raise errors.InvalidArgumentError(
-                f"{output.name!r} has been fetched from this partial run before"
+                f"{output.name!r} was already fetched from this partial run"
             )
         return position
 
@@ -170,7 +172,7 @@ class PartialRun:
                 )
             if position in self._fed_positions or position in values:
                 raise errors.InvalidArgumentError(
-                    f"{output.name!r} has been fed to this partial run before"
+                    f"{output.name!r} was already fed to this partial run"
                 )
             values[position] = self._signature.converters[position](value)
         return values

@@ -320,7 +320,9 @@ class BaseSession:
             self._extend()
             feeds = self._outputs(feed_list)
             if len(set(feeds)) != len(feeds):
-                raise errors.InvalidArgumentError("feed_list names one tensor twice")
+                raise errors.InvalidArgumentError(
+                    "feed_list must name different tensors, got one twice"
+                )
             plan = FetchPlan(self._graph, fetches, self._get_tensors)
             single = isinstance(fetches, Output)
             signature = self._derive(plan, feeds, single)
@@ -338,7 +340,10 @@ class BaseSession:
                     f"the callable takes {len(feeds)} values, got {len(values)}"
                 )
             if options is not None and not accept_options:
-                raise errors.InvalidArgumentError("make_callable without accept_options=True")
+                raise errors.InvalidArgumentError(
+                    "the callable accepts options and run_metadata only if make_callable was "
+                    "called with accept_options=True"
+                )
             return self._step(signature, values, options, run_metadata)
 
         return call
@@ -419,8 +424,8 @@ class BaseSession:
         plan = FetchPlan(self._graph, fetches, self._get_tensors)
         if plan.targets:
             raise errors.InvalidArgumentError(
-                f"{plan.targets[0].name!r} has no value: list it in partial_run_setup, and it "
-                "runs as soon as possible"
+                f"{plan.targets[0].name!r} is an operation, which has no value: list it in "
+                "partial_run_setup, and it runs as soon as possible"
             )
         pairs = [p for f, v in (feed_dict or {}).items() for p in expand_feed(self._graph, f, v)]
         timeout = self._settings.timeout_ms
@@ -465,7 +470,9 @@ class BaseSession:
         """
         if feed_dict is not None:
             if feed_list is not None:
-                raise errors.InvalidArgumentError("explain takes feed_list or feed_dict, not both")
+                raise errors.InvalidArgumentError(
+                    "explain accepts either feed_list or feed_dict, not both"
+                )
             report = self.explain(fetches, list(feed_dict), verbose=verbose)
             report.add_functions(self._functions(fetches, feed_dict))
             return report
@@ -517,7 +524,7 @@ class BaseSession:
         """
         if not self._lock.acquire(timeout=_seconds_until(deadline)):
             raise errors.DeadlineExceededError(
-                "the call ran past its timeout while another thread was planning a step of this "
+                "the call exceeded its timeout while another thread was planning a step of this "
                 "session: raise timeout_in_ms, or plan the step earlier with a first run"
             )
         before = self._backend.planning_deadline
@@ -545,7 +552,9 @@ class BaseSession:
                 pairs.extend(expanded)
             feeds = dict(pairs)
             if len(feeds) != len(pairs):
-                raise errors.InvalidArgumentError("feed_dict feeds one tensor twice")
+                raise errors.InvalidArgumentError(
+                    "feed_dict must feed different tensors, got one twice"
+                )
             expanded_key = (key[0], tuple(feeds))
             signature = self._cache.get(expanded_key)
             if signature is None:
@@ -700,7 +709,7 @@ class Session(BaseSession):
 
     def __enter__(self) -> Session:
         if self._is_entered:
-            raise errors.FailedPreconditionError("the session has been entered already")
+            raise errors.FailedPreconditionError("the session is already in use by a `with` block")
         self._is_entered = True
         self._graph_scope = self._graph.as_default()
         self._graph_scope.__enter__()

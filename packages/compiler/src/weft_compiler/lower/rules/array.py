@@ -102,7 +102,7 @@ def _slice(op: Operation) -> Value:
         first = np.asarray(begin).tolist()
         return moved(op.name, x, shape, lambda *position: list(map(plus, position, first)))
     places = [size - count + 1 for size, count in zip(x.shape, shape, strict=True)]
-    require(min(places, default=1) > 0, "the box is larger than the tensor")
+    require(min(places, default=1) > 0, "the slice is larger than the tensor")
     starts = [cast(op.inputs[1].at(index(axis)), INDEX) for axis in range(x.rank)]
     result = moved(
         op.name,
@@ -271,7 +271,7 @@ def _concat(op: Operation) -> Value:
 
 
 def _gives_many(node: Node) -> str:
-    return "its kernel gives views" if len(node.outputs) > _MOST_PIECES else ""
+    return "its kernel returns views without copying" if len(node.outputs) > _MOST_PIECES else ""
 
 
 @lowers("Split", known=(0,), by_kernel=_gives_many)
@@ -336,7 +336,7 @@ def _one_hot(op: Operation) -> Value:
 
 def _places_depend(node: Node) -> str:
     known = all(constant_value(source) is not None for source in node.inputs[: node.attrs["N"]])
-    return "" if known else "the shapes of what it gives depend on values"
+    return "" if known else "the shapes of its results depend on values"
 
 
 @lowers("DynamicStitch", "ParallelDynamicStitch", by_kernel=_places_depend)
@@ -348,9 +348,12 @@ def _stitch(op: Operation) -> Value:
     parts: list[Value] = []
     for part in range(count):
         indices, data = op.known(part), op.inputs[count + part]
-        require(data.shape == (*indices.shape, *shape[1:]), "data and indices do not fit")
+        require(
+            data.shape == (*indices.shape, *shape[1:]),
+            "the shapes of data and indices do not match",
+        )
         flat = indices.reshape(-1)
-        require(not flat.size or int(flat.min()) >= 0, "an index below 0")
+        require(not flat.size or int(flat.min()) >= 0, "an index is negative")
         sources[flat] = np.stack([np.full(flat.size, part), np.arange(flat.size)], 1)
         parts.append(data)
     table = Value(f"{op.name}_sources", INDEX, sources.shape, constant=sources)

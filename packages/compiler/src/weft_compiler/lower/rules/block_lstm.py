@@ -361,7 +361,7 @@ def _lstm_grad(op: Operation) -> list[Value]:
     layer = _Layer(op, op.node.type.replace("Grad", ""))
     given = op.inputs[9:]
     shape = (layer.steps, *layer.row)
-    require(all(item.shape == shape for item in given), "shapes do not fit")
+    require(all(item.shape == shape for item in given), "the shapes of its operands do not match")
     *values, cs_grad, h_grad = [widened(op.name, item) for item in given]
     back = _Backward(layer, [*map(_given, values)], cs_grad, h_grad)
     rows, cell = back.value(), layer.cell

@@ -188,7 +188,10 @@ def _lstm_cell(op: Operation) -> list[Value]:
 def _lstm_cell_grad(op: Operation) -> list[Value]:
     _, cs_prev, h_prev, _, *weights, _, i, cs, f, o, ci, co, cs_grad, h_grad = _wide(op)
     shape, cell = h_prev.shape, Cell.of(op, "LSTMBlockCell", h_prev.shape[1])
-    require(all(item.shape == shape for item in (i, cs, f, o, ci, co)), "shapes do not fit")
+    require(
+        all(item.shape == shape for item in (i, cs, f, o, ci, co)),
+        "the shapes of its operands do not match",
+    )
 
     def flow(*position: Expr) -> Flow:
         step = (
@@ -291,7 +294,10 @@ def _gru_cell(op: Operation) -> list[Value]:
 @lowers("GRUBlockCellGrad")
 def _gru_cell_grad(op: Operation) -> list[Value]:
     x, h, w_ru, w_c, _, _, r, u, c, d_h = _wide(op)
-    require(all(item.shape == h.shape for item in (r, u, c, d_h)), "shapes do not fit")
+    require(
+        all(item.shape == h.shape for item in (r, u, c, d_h)),
+        "the shapes of its operands do not match",
+    )
     (batch, width), depth = h.shape, x.shape[1]
     rows = depth + width
 

@@ -54,7 +54,7 @@ Shorter rows would leave tiles partly empty.
 def by_kernel(node: Node) -> str:
     """Return why the kernel is preferred for a convolution, or ""."""
     dtype = node.outputs[0].dtype
-    return "" if dtype in _TYPES else f"no rule says how a convolution of {dtype.name} is computed"
+    return "" if dtype in _TYPES else f"there is no lowering rule for convolutions of {dtype.name}"
 
 
 def _repays(node: Node) -> bool:
@@ -139,7 +139,7 @@ def _conv(op: Operation) -> Value:
     layout = op.attr("data_format")
     axes = axes_of(op, x.shape, filters.shape[:2])
     last = channels_last(x, layout)
-    require(last.shape[-1] == filters.shape[2], "the filter has another depth than the input")
+    require(last.shape[-1] == filters.shape[2], "the depths of the filter and the input differ")
     windows = x.shape[0] * math.prod(axis.count for axis in axes)
     w = filters
     if should_pack_filters(windows, filters.constant is not None, filters.dtype):
@@ -158,7 +158,7 @@ def _by_input(op: Operation) -> Value:
     sizes = [op.shape()[axis] for axis in spatial_axes(layout)]
     shape = (op.shape()[0], *sizes, channels)
     expected = (shape[0], *[axis.count for axis in axes], depth)
-    require(last.shape == expected, "shapes do not fit")
+    require(last.shape == expected, "the shapes of its operands do not match")
     phases = [_phases(axis, size) for axis, size in zip(axes, sizes, strict=True)]
     if _is_sparse(phases, axes, last.dtype, channels):
         return _rounded(op, _spread(op.name, last, filters, axes, shape), layout)
@@ -312,9 +312,9 @@ def _by_filter(op: Operation) -> Value:
     layout, (high, wide, channels, depth) = op.attr("data_format"), op.shape()
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
     x, gradient = (channels_last(_operand(op, op.inputs[at]), layout) for at in (0, 2))
-    require(x.shape[-1] == channels, "the filter has another depth than the input")
+    require(x.shape[-1] == channels, "the depths of the filter and the input differ")
     expected = (x.shape[0], *[axis.count for axis in axes], depth)
-    require(gradient.shape == expected, "shapes do not fit")
+    require(gradient.shape == expected, "the shapes of its operands do not match")
     of = windows_of(x, axes, depth, x.shape[0], axes[0].count)
     routine = select_filter_gradient(of, x.dtype, is_direct=op.direct)
     if issubclass(routine, WinogradGradient):

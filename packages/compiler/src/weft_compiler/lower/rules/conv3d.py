@@ -43,7 +43,7 @@ def _result(op: Operation, value: Value, layout: bool = True) -> Value:
 def _conv(op: Operation) -> Value:
     x, filters = _wide(op, 0), widened(op.name, op.inputs[1])
     of = _Slices.of(op, x.shape, filters.shape)
-    require(x.shape[-1] == filters.shape[3], "the filter has another depth than the input")
+    require(x.shape[-1] == filters.shape[3], "the depths of the filter and the input differ")
     shape = (x.shape[0], *[axis.count for axis in of.axes], filters.shape[4])
     flat = (shape[0] * shape[1], *shape[2:])
     result = of.by_images("Conv2D", flat, (of.seen(x), _as_images(filters)))
@@ -65,7 +65,7 @@ def _by_input(op: Operation) -> Value:
 def _by_filter(op: Operation) -> Value:
     x, gradient, shape = _wide(op, 0), _wide(op, 2), op.shape()
     of = _Slices.of(op, x.shape, shape)
-    require(x.shape[-1] == shape[3], "the filter has another depth than the input")
+    require(x.shape[-1] == shape[3], "the depths of the filter and the input differ")
     _require_gradient(of, x.shape, gradient, shape)
     taps, high, wide, channels, depth = shape
     flat = (high, wide, taps * channels, depth)
@@ -87,7 +87,9 @@ def _last(op: Operation, shape: Shape) -> Shape:
 
 def _require_gradient(slices: _Slices, x: Shape, gradient: Value, filters: Shape) -> None:
     expected = (x[0], *[axis.count for axis in slices.axes], filters[4])
-    require(gradient.shape == expected and x[4] == filters[3], "shapes do not fit")
+    require(
+        gradient.shape == expected and x[4] == filters[3], "the shapes of its operands do not match"
+    )
 
 
 def _sizes(op: Operation) -> Value:

@@ -53,7 +53,7 @@ def _depthwise(op: Operation) -> Value:
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
     x = channels_last(widened(op.name, op.inputs[0]), layout)
     shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
-    require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has no windows")
+    require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has zero windows")
     framed = _framed(x, axes)
 
     def element(n: Expr, i: Expr, j: Expr, o: Expr) -> Expr:
@@ -81,8 +81,8 @@ def _by_input(op: Operation) -> Value:
     gradient = channels_last(widened(op.name, op.inputs[2]), layout)
     shape = (op.shape()[0], *[op.shape()[axis] for axis in spatial_axes(layout)], channels)
     expected = (shape[0], *[axis.count for axis in axes], channels * multiplier)
-    require(gradient.shape == expected, "shapes do not fit")
-    require(0 not in (*shape, *expected), "it has no windows")
+    require(gradient.shape == expected, "the shapes of its operands do not match")
+    require(0 not in (*shape, *expected), "it has zero windows")
     zero = number(0, filters.dtype)
 
     def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
@@ -124,8 +124,11 @@ def _by_filter(op: Operation) -> Value:
     )
     counts = [axis.count for axis in axes]
     expected = (x.shape[0], *counts, channels * multiplier)
-    require(gradient.shape == expected and x.shape[3] == channels, "shapes do not fit")
-    require(0 not in (*x.shape, *expected, *op.shape()), "it has no windows")
+    require(
+        gradient.shape == expected and x.shape[3] == channels,
+        "the shapes of its operands do not match",
+    )
+    require(0 not in (*x.shape, *expected, *op.shape()), "it has zero windows")
     framed = _framed(x, axes)
 
     def element(n: Expr, i: Expr, y: Expr, k: Expr, j: Expr, o: Expr) -> Expr:

@@ -31,10 +31,10 @@ class _Band:
     def __init__(self, op: Operation, shape: Sequence[int], operand: int) -> None:
         rows, columns = shape[-2:]
         ends = op.known(operand).reshape(-1)
-        require(ends.size in (1, 2), "one diagonal or the ends of a band were required")
+        require(ends.size in (1, 2), "k must be one diagonal or the two ends of a band")
         self.lower, self.upper = int(ends[0]), int(ends[-1])
         fits = -rows < self.lower <= self.upper < columns
-        require(fits or self.lower == self.upper == 0, "matrices without these diagonals")
+        require(fits or self.lower == self.upper == 0, "the matrices do not have these diagonals")
         self.longest = min(rows + min(self.upper, 0), columns - max(self.lower, 0))
         above, _, below = op.node.attrs.get("align", "LEFT_LEFT").partition("_")
         offset = np.arange(self.upper, self.lower - 1, -1)
@@ -88,7 +88,7 @@ class _Band:
 def _with_diagonals(op: Operation, diagonals: Value, band: _Band, otherwise: Otherwise) -> Value:
     shape = op.shape()
     rows = (band.longest,) if band.count == 1 else (band.count, band.longest)
-    require(diagonals.shape == (*shape[:-2], *rows), "diagonals of another shape")
+    require(diagonals.shape == (*shape[:-2], *rows), "the shape of the diagonals does not match")
 
     def element(*position: Expr) -> Expr:
         if not diagonals.size:
@@ -101,7 +101,7 @@ def _with_diagonals(op: Operation, diagonals: Value, band: _Band, otherwise: Oth
 @lowers("MatrixDiagV2", "MatrixDiagV3", known=(1, 2, 3))
 def _matrices(op: Operation) -> Value:
     diagonals, padding = op.inputs[0], op.inputs[4]
-    require(padding.rank == 0, "the padding has axes")
+    require(padding.rank == 0, "the padding value is not a scalar")
     band = _Band(op, op.shape(), 1)
     return _with_diagonals(op, diagonals, band, lambda *_: padding.at())
 
@@ -115,7 +115,7 @@ def _set(op: Operation) -> Value:
 @lowers("MatrixDiagPartV2", "MatrixDiagPartV3", known=(1,))
 def _diagonals(op: Operation) -> Value:
     x, padding = op.inputs[0], op.inputs[2]
-    require(padding.rank == 0, "the padding has axes")
+    require(padding.rank == 0, "the padding value is not a scalar")
     band = _Band(op, x.shape, 1)
     lead = x.rank - 2
 

@@ -29,7 +29,7 @@ def gather(op: Operation, axis: int, batch: int) -> Value:
     """
     x, indices = op.inputs[:2]
     size, count = x.shape[axis], indices.rank - batch
-    require(bool(size), "there is nothing to gather from")
+    require(bool(size), "the tensor to gather from is empty")
 
     def source(*index: Expr) -> list[Expr]:
         which = cast(indices.at(*index[:batch], *index[axis : axis + count]), INDEX)
@@ -44,7 +44,7 @@ def gather(op: Operation, axis: int, batch: int) -> Value:
 def _gather_points(op: Operation) -> Value:
     x, points = op.inputs
     lead, depth = points.rank - 1, points.shape[-1]
-    require(bool(x.size), "there is nothing to gather from")
+    require(bool(x.size), "the tensor to gather from is empty")
 
     def column(axis: int, *index: Expr) -> Expr:
         return cast(points.at(*index, axis), INDEX)
@@ -63,7 +63,10 @@ def _reverse_sequence(op: Operation) -> Value:
     x, lengths = op.inputs
     batch, along = (int(op.attr(name)) % x.rank for name in ("batch_dim", "seq_dim"))
     size = x.shape[along]
-    require(x.size > 0 and lengths.shape == (x.shape[batch],), "it has no rows of these lengths")
+    require(
+        x.size > 0 and lengths.shape == (x.shape[batch],),
+        "the input is empty, or its lengths are not a vector",
+    )
 
     def source(*index: Expr) -> list[Expr]:
         length, i = cast(lengths.at(index[batch]), INDEX), index[along]

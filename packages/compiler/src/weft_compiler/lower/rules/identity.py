@@ -20,7 +20,7 @@ def _identities(op: Operation) -> list[Value]:
 @lowers("EnsureShape")
 def _ensure_shape(op: Operation) -> Value:
     x = op.inputs[0]
-    require(compatible_dims(x.shape, op.attr("shape")), "it has another shape than was wanted")
+    require(compatible_dims(x.shape, op.attr("shape")), "its shape differs from the required one")
     return _same(op.name, x)
 
 

@@ -103,9 +103,15 @@ def _axes(
       first: the position of the boxes operand; the image indices follow it.
     """
     boxes, which = op.inputs[first : first + 2]
-    require(boxes.shape[1:] == (4,) and which.shape == boxes.shape[:1], "boxes of another shape")
-    require(len(shape) == 4 and 0 not in shape[1:3] and min(counts) > 0, "it has no pixels")
-    require(shape[0] > 0 or not which.size, "it has no images")
+    require(
+        boxes.shape[1:] == (4,) and which.shape == boxes.shape[:1],
+        "the boxes do not have the shape [boxes, 4]",
+    )
+    require(
+        len(shape) == 4 and 0 not in shape[1:3] and min(counts) > 0,
+        "the images or the crops have no pixels",
+    )
+    require(shape[0] > 0 or not which.size, "the batch is empty")
     rows, columns = (
         _axis(op, boxes, axis, shape[1 + axis], counts[axis], nearest) for axis in (0, 1)
     )
@@ -173,7 +179,10 @@ def _crop(op: Operation) -> Value:
 def _grad_image(op: Operation) -> Value:
     """Add the gradients to the four neighbors of their positions."""
     (grads, _, which), shape = op.inputs[:3], op.shape()
-    require(grads.rank == 4 and grads.shape[3] == shape[3], "gradients of other channels")
+    require(
+        grads.rank == 4 and grads.shape[3] == shape[3],
+        "the gradients have another number of channels than the images",
+    )
     rows, columns = _axes(op, shape, grads.shape[1:3], 1, op.attr("method") == "nearest")
     given = computed(f"{op.name}_grads", _F32, grads.shape, grads.at)
     numbers = computed(f"{op.name}_numbers", INDEX, which.shape, which.at)
@@ -219,8 +228,11 @@ def _grad_image(op: Operation) -> Value:
 def _grad_boxes(op: Operation) -> Value:
     """Return the gradient with respect to the ends of the boxes."""
     grads, image, _, which = op.inputs
-    require(grads.rank == image.rank == 4, "it has no images of four axes")
-    require(grads.shape[3] == image.shape[3], "gradients of other channels")
+    require(grads.rank == image.rank == 4, "the images do not have rank 4")
+    require(
+        grads.shape[3] == image.shape[3],
+        "the gradients have another number of channels than the images",
+    )
     rows, columns = _axes(op, image.shape, grads.shape[1:3], 2, False)
     corners = _Corners(image, which, rows, columns)
 

@@ -98,8 +98,11 @@ Change = Callable[..., Channels]
 
 def _pixelwise(op: Operation, change: Change) -> Value:
     x, shape = op.inputs[0], op.shape()
-    require(shape[-1:] == (3,), "it has no three channels")
-    require(all(input_.rank == 0 for input_ in op.inputs[1:]), "the change has axes")
+    require(shape[-1:] == (3,), "the images do not have 3 channels")
+    require(
+        all(input_.rank == 0 for input_ in op.inputs[1:]),
+        "the amount of the change is not a scalar",
+    )
     wide = wide_type(x.dtype)
 
     def write(unique: Unique, result: Buffer, pixels: Buffer, *remaining: Buffer) -> Body:
@@ -160,7 +163,10 @@ def _adjust_saturation(op: Operation) -> Value:
 def _adjust_contrast(op: Operation) -> Value:
     """Scale the difference of each pixel from the mean of its channel and image."""
     x, factor = op.inputs
-    require(x.rank >= 3 and factor.rank == 0, "it has no images, or the factor has axes")
+    require(
+        x.rank >= 3 and factor.rank == 0,
+        "the images have a rank below 3, or the factor is not a scalar",
+    )
     wide = wide_type(x.dtype)
     given = computed(f"{op.name}_x", wide, x.shape, x.at)
     total = reduce(f"{op.name}_sum", given, [x.rank - 3, x.rank - 2], "add")

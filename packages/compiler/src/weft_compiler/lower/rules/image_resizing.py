@@ -33,9 +33,9 @@ TapsOf = Callable[[int, int, int], Taps]
 def _checked(op: Operation) -> tuple[Value, tuple[int, ...]]:
     """Check the operands; return the images and the shape of the result."""
     x, shape = op.inputs[0], op.shape()
-    require(x.rank == len(shape) == 4, "it has no images of four axes")
-    require(0 not in (*x.shape[1:3], *shape[1:3]), "it has images without pixels")
-    require(x.shape[::3] == shape[::3], "it has another number of images or channels")
+    require(x.rank == len(shape) == 4, "the images do not have rank 4")
+    require(0 not in (*x.shape[1:3], *shape[1:3]), "the images have no pixels")
+    require(x.shape[::3] == shape[::3], "the numbers of images or channels differ")
     return x, shape
 
 
@@ -52,7 +52,7 @@ def _taps_of(op: Operation) -> TapsOf:
 def _filters(op: Operation, first: int) -> TapsOf:
     """Return the taps of filters that two further operands scale and translate."""
     factors, shifts = (op.known(operand).reshape(-1).tolist() for operand in (first, first + 1))
-    require(len(factors) == len(shifts) == 2 and min(factors) > 0, "scales above 0 were required")
+    require(len(factors) == len(shifts) == 2 and min(factors) > 0, "scales must be positive")
     kind, antialias = op.attr("kernel_type"), bool(op.attr("antialias"))
     return lambda axis, before, after: filter_taps(
         before, after, factors[axis - 1], shifts[axis - 1], kind, antialias

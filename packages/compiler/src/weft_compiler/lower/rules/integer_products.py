@@ -233,8 +233,8 @@ def _framed(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
 def _filters(op: Operation) -> Any:
     """Return filters as int8."""
     w = op.inputs[1].constant
-    require(w is not None, "filters that are known when the step runs only")
-    require(w.max(initial=0) <= dtypes.int8.max, "filters of more than 127")
+    require(w is not None, "the filters are not constants")
+    require(w.max(initial=0) <= dtypes.int8.max, "the filters have values above 127")
     return w.astype(np.int8)
 
 
@@ -253,7 +253,7 @@ def _conv(op: Operation) -> Value:
     layout, w = op.attr("data_format"), _filters(op)
     axes = axes_of(op, op.inputs[0].shape, w.shape[:2])
     x, depth = channels_last(op.inputs[0], layout), w.shape[3]
-    require(x.shape[-1] == w.shape[2], "the filter has another depth than the input")
+    require(x.shape[-1] == w.shape[2], "the depths of the filter and the input differ")
     shape = (x.shape[0], *[axis.count for axis in axes], depth)
     zero, outside = _zero_of(op, x)
     if outside is None:
@@ -313,7 +313,7 @@ def _depthwise(op: Operation) -> Value:
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
     x = channels_last(op.inputs[0], layout)
     shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
-    require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has no windows")
+    require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has zero windows")
     zero, value = _zero_of(op, x)
     framed = _framed(x, axes, zero)
     # Widened at compile time; loops over channels would widen them again for each position.

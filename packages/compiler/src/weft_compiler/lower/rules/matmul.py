@@ -277,7 +277,10 @@ def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]
 @lowers("Cross")
 def _cross(op: Operation) -> Value:
     a, b = op.inputs
-    require(a.shape == b.shape and a.shape[-1:] == (3,), "vectors of other sizes than 3")
+    require(
+        a.shape == b.shape and a.shape[-1:] == (3,),
+        "the shapes differ, or the last axis does not have size 3",
+    )
 
     def element(*at: Expr) -> Expr:
         def part(axis: int) -> Expr:

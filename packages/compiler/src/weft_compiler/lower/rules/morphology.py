@@ -65,7 +65,7 @@ class _Windows:
 def _windows(op: Operation) -> _Windows:
     x, taps = op.inputs[:2]
     fits = x.rank == 4 and taps.rank == 3 and x.shape[3] == taps.shape[2]
-    require(fits and x.size > 0 and taps.size > 0, "images and filters do not fit, or are empty")
+    require(fits and x.size > 0 and taps.size > 0, "images and filters do not match, or are empty")
     wide = wide_type(x.dtype)
     x, taps = (computed(f"{op.name}_{item.name}", wide, item.shape, item.at) for item in (x, taps))
     strides, rates = op.attr("strides")[1:3], op.attr("rates")[1:3]
@@ -133,7 +133,7 @@ def _taken(op: Operation, windows: _Windows) -> Value:
 @lowers("Dilation2D")
 def _dilation(op: Operation) -> Value:
     windows = _windows(op)
-    require(op.shape() == windows.shape, "windows of another shape")
+    require(op.shape() == windows.shape, "the shape of the windows does not match")
     return computed(op.name, op.dtype(), windows.shape, _largest(op, windows).at)
 
 
@@ -141,7 +141,7 @@ def _dilation(op: Operation) -> Value:
 def _gradient(op: Operation) -> Value:
     """Add the gradient of a window to the pixel and the tap of its maximum."""
     of, gradient = _windows(op), op.inputs[2]
-    require(gradient.shape == of.shape, "gradients of another shape than the windows")
+    require(gradient.shape == of.shape, "the shapes of gradients and windows differ")
     by_input = op.node.type.endswith("Input")
     given = computed(f"{op.name}_gradient", of.x.dtype, of.shape, gradient.at)
 

@@ -99,7 +99,7 @@ def _cross_entropy(op: Operation) -> list[Value]:
 @lowers("SparseSoftmaxCrossEntropyWithLogits")
 def _sparse_cross_entropy(op: Operation) -> list[Value]:
     logits, labels = op.inputs
-    require(bool(logits.shape[1]), "there are no classes")
+    require(bool(logits.shape[1]), "the number of classes is 0")
     parts = _Softmax(op, logits)
     wide, classes = parts.wide, logits.shape[1]
 

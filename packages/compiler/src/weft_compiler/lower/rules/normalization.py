@@ -35,10 +35,16 @@ class _Images:
         self.name, self.shape = op.name, x.shape
         self.axis = channel_axis(op.attr("data_format"))
         self.wide = wide_type(x.dtype)
-        require(x.rank == 4 and x.size > 0, "it has no images")
+        require(x.rank == 4 and x.size > 0, "the images do not have rank 4, or are empty")
         channels = (x.shape[self.axis],)
-        require(all(v.shape == channels for v in vectors), "vectors of another size than channels")
-        require(all(v.dtype is self.wide for v in vectors), "vectors of another type than images")
+        require(
+            all(v.shape == channels for v in vectors),
+            "the vectors do not have one element per channel",
+        )
+        require(
+            all(v.dtype is self.wide for v in vectors),
+            "the element types of vectors and images differ",
+        )
         self.count = number(x.size // channels[0], self.wide)
         self.epsilon = number(op.attr("epsilon"), self.wide)
 
@@ -64,7 +70,7 @@ class _Images:
 def _by_kernel(node: Node) -> str:
     """Return why the kernel is preferred: float32 images are mixed with float64 vectors."""
     x, scale = (node.inputs[index].dtype for index in ((1, 2) if "Grad" in node.type else (0, 1)))
-    return "" if scale is wide_type(x) else "its vectors have another type than its images"
+    return "" if scale is wide_type(x) else "the element types of its vectors and images differ"
 
 
 @lowers("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", by_kernel=_by_kernel)
@@ -99,7 +105,7 @@ def _batch_norm(op: Operation) -> list[Value]:
 def _batch_norm_grad(op: Operation) -> list[Value]:
     gradient, x, scale, mean, variance = op.inputs[:5]
     images = _Images(op, x, [scale, mean, variance])
-    require(gradient.shape == x.shape, "y_backprop and x of different shapes")
+    require(gradient.shape == x.shape, "the shapes of y_backprop and x differ")
     axis, wide = images.axis, images.wide
 
     def upstream(*index: Expr) -> Expr:
@@ -158,7 +164,7 @@ class _Neighbours:
     """
 
     def __init__(self, op: Operation, x: Value) -> None:
-        require(x.rank == 4, "it has no images")
+        require(x.rank == 4, "the images do not have rank 4, or are empty")
         self.name, self.shape, self.wide = op.name, x.shape, wide_type(x.dtype)
         self._radius = int(op.attr("depth_radius"))
         self._beta = float(op.attr("beta"))
@@ -255,7 +261,7 @@ def _local_response(op: Operation) -> Value:
 def _local_response_grad(op: Operation) -> Value:
     gradient, x, y = op.inputs
     near = _Neighbours(op, x)
-    require(gradient.shape == x.shape == y.shape, "images of different shapes")
+    require(gradient.shape == x.shape == y.shape, "the shapes of the images differ")
 
     def share(*index: Expr) -> Expr:
         upstream, result = (cast(item.at(*index), near.wide) for item in (gradient, y))

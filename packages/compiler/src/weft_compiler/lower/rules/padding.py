@@ -17,7 +17,7 @@ def _mirror_pad(op: Operation) -> Value:
     x, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
     margins = [(int(before), int(after)) for before, after in op.known(1)]
     fit = [max(row) <= size - edge for row, size in zip(margins, x.shape, strict=True)]
-    require(all(fit), "its paddings are larger than what they mirror")
+    require(all(fit), "its paddings are larger than the mirrored tensor")
 
     def source(*position: Expr) -> list[Expr]:
         result = []

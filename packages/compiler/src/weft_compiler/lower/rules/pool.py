@@ -164,7 +164,7 @@ class _Windows:
 
 def _windows(op: Operation, shape: Sequence[int]) -> _Windows:
     windows = _Windows(op, shape)
-    require(0 not in windows.counts and 0 not in windows.shape, "it has no windows")
+    require(0 not in windows.counts and 0 not in windows.shape, "it has zero windows")
     return windows
 
 
@@ -195,7 +195,7 @@ def _avg_pool_grad(op: Operation) -> Value:
     """Distribute the gradient of each window equally to its elements."""
     gradient = op.inputs[1]
     windows, wide = _windows(op, op.shape()), wide_type(gradient.dtype)
-    require(gradient.shape == windows.counts, "shapes do not fit")
+    require(gradient.shape == windows.counts, "the shapes of its operands do not match")
 
     def share(*position: Expr) -> Expr:
         return apply(
@@ -227,7 +227,7 @@ def _max_pool_grad(op: Operation) -> Value:
     """Add the gradient of each window to its first position with the maximum, or with a NaN."""
     x, y, gradient = op.inputs
     windows, wide = _windows(op, x.shape), wide_type(x.dtype)
-    require(y.shape == gradient.shape == windows.counts, "shapes do not fit")
+    require(y.shape == gradient.shape == windows.counts, "the shapes of its operands do not match")
     zero = number(0, wide)
     first = _first_most(op, windows, x, y)
 
@@ -253,7 +253,10 @@ def _max_pool_grad_grad(op: Operation) -> Value:
     """Return the gradient at the position of the maximum of each window."""
     x, y, gradient = op.inputs
     windows = _windows(op, x.shape)
-    require(y.shape == windows.counts and gradient.shape == x.shape, "shapes do not fit")
+    require(
+        y.shape == windows.counts and gradient.shape == x.shape,
+        "the shapes of its operands do not match",
+    )
     first = _first_most(op, windows, x, y)
     return moved(op.name, gradient, y.shape, lambda *position: _place_of(windows, first, position))
 
@@ -280,7 +283,9 @@ def _max_pool_grad_of_places(op: Operation) -> Value:
     """Add gradients at the flat indices of the maxima."""
     x, gradient, places = op.inputs
     windows, wide = _windows(op, x.shape), wide_type(x.dtype)
-    require(gradient.shape == places.shape == windows.counts, "shapes do not fit")
+    require(
+        gradient.shape == places.shape == windows.counts, "the shapes of its operands do not match"
+    )
     whole, image = bool(op.attr("include_batch_in_index")), prod(x.shape[1:])
 
     def position(*position: Expr) -> Expr:

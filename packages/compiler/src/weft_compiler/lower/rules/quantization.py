@@ -108,7 +108,8 @@ def _ends(op: Operation, x: Value, first: int) -> tuple[Value, Value]:
     low, high = op.inputs[first : first + 2]
     expected = x.shape[-1:] if "PerChannel" in op.node.type else ()
     require(
-        low.shape == expected and high.shape == expected, "ranges of another shape than channels"
+        low.shape == expected and high.shape == expected,
+        "the ranges do not have one element per channel",
     )
     return low, high
 
@@ -131,7 +132,7 @@ def _fake(op: Operation) -> Value:
 @lowers("FakeQuantWithMinMaxArgsGradient")
 def _fake_gradient(op: Operation) -> Value:
     gradient, x = op.inputs
-    require(gradient.shape == x.shape, "gradients of another shape")
+    require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
     of = _nudged(op, *_ends(op, x, 2))
 
     def element(*index: Expr) -> Expr:
@@ -147,7 +148,7 @@ def _fake_gradient(op: Operation) -> Value:
 def _fake_gradients(op: Operation) -> list[Value]:
     """Return the gradients: inside the range for the input, outside for the ends."""
     gradient, x = op.inputs[:2]
-    require(gradient.shape == x.shape, "gradients of another shape")
+    require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
     low, high = _ends(op, x, 2)
     of = _nudged(op, low, high)
 
@@ -263,13 +264,19 @@ def _along(op: Operation, low: Value, high: Value) -> Callable[..., tuple[Expr, 
     """Map the indices of an element to those of its range, which exists once or per channel."""
     axis, shape = int(op.node.attrs.get("axis", -1)), op.shape()
     expected = () if axis < 0 else (shape[axis],)
-    require(low.shape == high.shape == expected, "ranges of another shape than their axis")
+    require(
+        low.shape == high.shape == expected,
+        "the ranges do not have one element per index of their axis",
+    )
     return lambda *index: () if axis < 0 else (index[axis],)
 
 
 def _given_range(op: Operation, wide: DType) -> tuple[Value, Value]:
     if op.node.type == "QuantizeAndDequantize":
-        require(op.attr("input_min") <= op.attr("input_max"), "a range that ends before it begins")
+        require(
+            op.attr("input_min") <= op.attr("input_max"),
+            "the minimum of a range exceeds its maximum",
+        )
         low, high = (
             computed(f"{op.name}_{end}", wide, (), lambda end=end: number(op.attr(end), wide))
             for end in ("input_min", "input_max")
@@ -286,7 +293,9 @@ def _round_to_integers(op: Operation) -> Value:
     given, axis = bool(op.attr("range_given")), int(op.node.attrs.get("axis", -1))
     wide = wide_type(op.dtype())
     bits = int(op.known(3)) if op.node.type.endswith("V3") else int(op.attr("num_bits"))
-    require(1 + bool(op.attr("signed_input")) <= bits < _BITS, f"integers of {bits} bits")
+    require(
+        1 + bool(op.attr("signed_input")) <= bits < _BITS, f"{bits}-bit integers are not supported"
+    )
     x = computed(f"{op.name}_x", wide, op.shape(), op.inputs[0].at)
     if given:
         low, high = _given_range(op, wide)
@@ -325,7 +334,7 @@ def _in_order(low: Value, high: Value) -> Requirement:
 def _round_gradient(op: Operation) -> list[Value]:
     """Pass the gradient of elements inside the range; the range itself gets no gradient."""
     gradient, x, low, high = op.inputs
-    require(gradient.shape == x.shape, "gradients of another shape")
+    require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
     place, zero = _along(op, low, high), number(0, op.dtype())
 
     def element(*index: Expr) -> Expr:

@@ -128,7 +128,9 @@ def _classes(op: Operation) -> Value:
     """Sample classes by inversion: search a uniform number among the prefix sums of a row."""
     logits, wide = op.inputs[0], dtypes.float64
     shape, classes = op.shape(), logits.shape[-1]
-    require(logits.rank == 2 and (classes > 0 or not math.prod(shape)), "it has no classes")
+    require(
+        logits.rank == 2 and (classes > 0 or not math.prod(shape)), "the number of classes is 0"
+    )
     drawn = _Stream(op, seed_at=2).words(dtypes.uint64, math.prod(shape))
     shares = computed(
         f"{op.name}_shares", wide, shape, lambda *at: _uniform(drawn.at(flattened(at, shape)), wide)

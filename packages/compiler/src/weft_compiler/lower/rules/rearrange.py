@@ -42,7 +42,7 @@ def _roll(op: Operation) -> Value:
 @lowers("MatrixBandPart", known=(1, 2))
 def _band(op: Operation) -> Value:
     x, (lower, upper) = op.inputs[0], (int(op.known(position)) for position in (1, 2))
-    require(lower <= x.shape[-2] and upper <= x.shape[-1], "it has fewer diagonals")
+    require(lower <= x.shape[-2] and upper <= x.shape[-1], "the matrices have fewer diagonals")
 
     def element(*position: Expr) -> Expr:
         row, column = position[-2:]
@@ -137,7 +137,7 @@ def _depth_to_space(op: Operation) -> Value:
 def _with_diagonal(op: Operation) -> Value:
     x, diagonal = op.inputs
     size = min(x.shape[-2:])
-    require(diagonal.shape == (*x.shape[:-2], size), "a diagonal of another shape")
+    require(diagonal.shape == (*x.shape[:-2], size), "the shape of the diagonal does not match")
 
     def element(*position: Expr) -> Expr:
         if not size:

@@ -59,7 +59,7 @@ _FLIP: Final = 128
 def _by_kernel(node: Node) -> str:
     """Return why the kernel is preferred for a layer, or ""."""
     dtype = node.outputs[0].dtype
-    return "" if dtype in _TYPES else f"no rule says how a layer of {dtype.name} is computed"
+    return "" if dtype in _TYPES else f"there is no lowering rule for layers of {dtype.name}"
 
 
 @lowers(LAYER, by_kernel=_by_kernel)
@@ -67,13 +67,13 @@ def _layer(op: Operation) -> Sequence[Value]:
     rows, weights, _, _, bias, lengths, *states = op.inputs
     cell, backward = op.attr("cell"), op.attr("backward")
     require(op.dtype() in _TYPES, f"a layer of {op.dtype().name}")
-    require(rows.rank == weights.rank == 3, "rows and weights have other ranks")
+    require(rows.rank == weights.rank == 3, "rows or weights do not have the required ranks")
     (steps, batch, _), (directions, width, gates) = rows.shape, weights.shape
     fits = directions == len(backward) and gates == GATES[cell] * width
     fits = fits and rows.shape[2] == directions * gates and len(states) == _STATES[cell]
     fits = fits and all(each.shape == (directions, batch, width) for each in states)
     fits = fits and bias.shape in ((directions, width), (0,))
-    require(fits and lengths.shape in ((batch,), (0,)), "shapes do not fit")
+    require(fits and lengths.shape in ((batch,), (0,)), "the shapes of its operands do not match")
     found = [_Direction(op, at).value() for at in range(directions)]
 
     def of_direction(d: Expr, *at: Expr) -> Expr:
@@ -116,7 +116,10 @@ class _Direction:
         ends = (0, 2, 3) if self.cell == "gru" else (0, GATES[self.cell])
         self.products = list(pairwise(ends))
         small = self.weights.dtype in _BYTES
-        require(not small or self.cell != "gru", "weights of 8 bits of a GRU that resets first")
+        require(
+            not small or self.cell != "gru",
+            "8-bit weights are not supported for a GRU that resets first",
+        )
         self.bytes = _Bytes.of(self.weights, scales, zeros, at) if small else None
 
     def value(self) -> Value:
@@ -190,10 +193,12 @@ class _Bytes:
     @classmethod
     def of(cls, weights: Value, scales: Value, zeros: Value, at: int) -> _Bytes:
         known = [each.constant for each in (weights, scales, zeros)]
-        require(all(each is not None for each in known), "weights of 8 bits that are not known")
+        require(all(each is not None for each in known), "the 8-bit weights are not constants")
         matrix, scale, zero = [each[at] for each in known]
         k, gates = matrix.shape
-        require(matrix.size > 0 and scale.size in (1, gates), "shapes do not fit")
+        require(
+            matrix.size > 0 and scale.size in (1, gates), "the shapes of its operands do not match"
+        )
         flip = _FLIP if weights.dtype is dtypes.uint8 else 0
         panels, sums = pack_bytes((matrix.astype(np.int16) - flip).astype(np.int8))
         points = np.broadcast_to(zero - np.int32(flip), gates)

@@ -56,7 +56,7 @@ def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
         wide = dtypes.int64
     total = _reduced(f"{op.name}_sum", x, axes, "add", wide)
     count = math.prod(x.shape[axis] for axis in axes)
-    require(bool(count) or wide.is_floating, "the mean of no integers")
+    require(bool(count) or wide.is_floating, "the mean of zero integers is undefined")
     divisor = number(count, wide)
 
     def element(*index: Expr) -> Expr:

@@ -33,7 +33,7 @@ def _position(op: Operation) -> Value:
     """Return the position of the first largest element, or of the first NaN, along an axis."""
     x, axis = op.inputs[0], op.axes()[0]
     size, combine = x.shape[axis], "maximum" if op.node.type == "ArgMax" else "minimum"
-    require(0 < size < 2**31, "an axis without elements")
+    require(0 < size < 2**31, "the axis has no elements")
     wide = dtypes.uint8 if x.dtype.is_bool else x.dtype
     given = computed(f"{op.name}_x", wide, x.shape, x.at)
     limit = reduce(f"{op.name}_most", given, [axis], combine)

@@ -46,11 +46,11 @@ class _Scatter:
         self._primitive = primitive
         self._lead = indices.shape if depth is None else indices.shape[:-1]
         self._inner = x.shape[depth or (1 if depth is None else 0) :]
-        require(bool(x.shape), "the tensor has no axes")
+        require(bool(x.shape), "the tensor is a scalar")
         expected = (*self._lead, *self._inner)
         scalar = depth is None and updates.shape == ()
         require(
-            scalar or updates.shape == expected, "the updates have another shape than the places"
+            scalar or updates.shape == expected, "the shapes of updates and indices do not match"
         )
 
     def statements(
@@ -98,7 +98,7 @@ class _Scatter:
 
 
 def _rounds(dtype: DType, primitive: str) -> str:
-    return f"it combines slices of {dtype.name}" if primitive and dtype in NARROW else ""
+    return f"slices of {dtype.name} cannot be combined" if primitive and dtype in NARROW else ""
 
 
 def _primitive_of(node: Node) -> str:
@@ -108,7 +108,7 @@ def _primitive_of(node: Node) -> str:
 def _by_kernel(node: Node) -> str:
     dtype, primitive = node.inputs[2].dtype.base_dtype, _primitive_of(node)
     if primitive == "div" and dtype.is_integer:
-        return "it may divide integers by 0, which only its kernel checks"
+        return "it may divide integers by 0, which only its kernel detects"
     return _rounds(dtype, primitive)
 
 

@@ -60,7 +60,7 @@ def _sorts(node: Node) -> str:
 def _top_k(op: Operation) -> list[Value]:
     x, shape = op.inputs[0], op.shape()
     size, count = x.shape[-1], shape[-1]
-    require(count <= size < 2**31, "k is larger than the rows")
+    require(count <= size < 2**31, "k is larger than the number of elements in a row")
     if not math.prod(shape):
         nothing = number(0, dtypes.int32)
         return [
@@ -239,7 +239,7 @@ class _Sorted:
 def _in_top_k(op: Operation) -> Value:
     predictions, targets = op.inputs[:2]
     rows, classes = predictions.shape
-    require(targets.shape == (rows,), "there is no target for each row")
+    require(targets.shape == (rows,), "the numbers of targets and rows differ")
 
     def within(row: Expr) -> Expr:
         return inside(cast(targets.at(row), INDEX), classes)
@@ -292,7 +292,7 @@ def _bisected(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
 @lowers("Bucketize")
 def _bucketize(op: Operation) -> Value:
     x, ends = op.inputs[0], np.array(op.attr("boundaries"), np.float32).astype(np.float64)
-    require(bool((ends[1:] >= ends[:-1]).all()), "its boundaries do not ascend")
+    require(bool((ends[1:] >= ends[:-1]).all()), "its boundaries are not in ascending order")
     limits = Value(f"{op.name}_boundaries", dtypes.float64, ends.shape, constant=ends)
 
     def element(*position: Expr) -> Expr:
@@ -312,7 +312,9 @@ def _bucketize(op: Operation) -> Value:
 def _bound(op: Operation) -> Value:
     keys, values = op.inputs
     compares = "less_equal" if op.node.type == "UpperBound" else "less"
-    require(keys.shape[0] == values.shape[0], "sorted_inputs and values of different rows")
+    require(
+        keys.shape[0] == values.shape[0], "sorted_inputs and values have different numbers of rows"
+    )
 
     def element(row: Expr, column: Expr) -> Expr:
         value = values.at(row, column)
@@ -336,7 +338,7 @@ def _bound(op: Operation) -> Value:
 def _unravel(op: Operation) -> Value:
     indices, sizes = op.inputs[0], [int(size) for size in op.known(1).reshape(-1)]
     dtype, total = op.dtype(), math.prod(sizes)
-    require(all(size >= 0 for size in sizes), "sizes below 0")
+    require(all(size >= 0 for size in sizes), "a size is negative")
 
     def element(axis: Expr, *position: Expr) -> Expr:
         places = unflattened(cast(indices.at(*position), INDEX), [max(size, 1) for size in sizes])

@@ -30,7 +30,7 @@ def _unsorted_segment(op: Operation) -> Value:
     """Combine rows by segment; rows with a negative segment id are ignored."""
     x, ids = op.inputs[:2]
     wide, count = wide_type(x.dtype), op.shape()[0]
-    require(x.shape[: ids.rank] == ids.shape, "data and segment_ids of different shapes")
+    require(x.shape[: ids.rank] == ids.shape, "the shapes of data and segment_ids do not match")
     combine = _COMBINERS[op.node.type]
 
     def write(unique: Unique, result: Buffer, rows: Buffer, numbers: Buffer) -> Sequence[Statement]:
@@ -186,9 +186,11 @@ def _ascends(ids: Value) -> Requirement:
 def _sparse_segment(op: Operation) -> Value:
     """Gather rows of a tensor by indices and sum them by sorted segments."""
     (x, indices, ids), shape, wide = op.inputs[:3], op.shape(), wide_type(op.inputs[0].dtype)
-    require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")
+    require(
+        indices.shape == ids.shape and ids.rank == 1, "the shapes of indices and segment_ids differ"
+    )
     rows, places = x.shape[0], computed(f"{op.name}_rows", INDEX, indices.shape, indices.at)
-    require(rows > 0 or not ids.size, "there are no rows")
+    require(rows > 0 or not ids.size, "the number of rows is 0")
     data = x if x.dtype is wide else computed(f"{op.name}_x", wide, x.shape, x.at)
 
     def element(taken: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
@@ -210,8 +212,10 @@ def _sparse_segment_grad(op: Operation) -> Value:
     """Return the gradient: each gathered row gets its share of the gradient of its segment."""
     (gradient, indices, ids), shape = op.inputs[:3], op.shape()
     count, wide = gradient.shape[0], wide_type(gradient.dtype)
-    require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")
-    require(count > 0 or not ids.size, "there are no segments")
+    require(
+        indices.shape == ids.shape and ids.rank == 1, "the shapes of indices and segment_ids differ"
+    )
+    require(count > 0 or not ids.size, "the number of segments is 0")
     divisor = _divisor(op, ids, count, wide)
     assert divisor is not None
 

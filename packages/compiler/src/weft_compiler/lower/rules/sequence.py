@@ -20,7 +20,7 @@ def _bincount(op: Operation) -> Value:
     """Count values, ignoring those not below the size; weights are summed in float64."""
     (x, _, weights), shape = op.inputs, op.shape()
     weighted = bool(weights.size)
-    require(not weighted or weights.shape == x.shape, "weights of another shape than the values")
+    require(not weighted or weights.shape == x.shape, "the shapes of weights and values differ")
     wide = dtypes.float64 if op.dtype().is_floating else op.dtype()
     count = shape[0]
 
@@ -53,7 +53,7 @@ def _bincount(op: Operation) -> Value:
 def _histogram(op: Operation) -> Value:
     """Count values in bins; values outside the range are counted in the first or the last bin."""
     (x, ends, _), shape = op.inputs, op.shape()
-    require(ends.shape == (2,) and shape[0] > 0, "it has no bins")
+    require(ends.shape == (2,) and shape[0] > 0, "the number of bins is 0")
     bins, wide = shape[0], dtypes.float64
 
     def end(position: int) -> Expr:
@@ -95,7 +95,7 @@ def _histogram(op: Operation) -> Value:
 def _linspace(op: Operation) -> Value:
     """Return an arithmetic sequence whose last element is exactly `stop`."""
     (start, stop), count = op.inputs[:2], op.shape()[0]
-    require(start.rank == stop.rank == 0 and count > 0, "shapes do not fit")
+    require(start.rank == stop.rank == 0 and count > 0, "the shapes of its operands do not match")
     wide = wide_type(op.dtype())
 
     def element(i: Expr) -> Expr:
@@ -114,7 +114,7 @@ def _linspace(op: Operation) -> Value:
 @lowers("InvertPermutation")
 def _inverse(op: Operation) -> Value:
     x = op.inputs[0]
-    require(x.rank == 1, "a permutation has rank 1")
+    require(x.rank == 1, "the operand of a permutation must have rank 1")
     count = x.shape[0]
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:

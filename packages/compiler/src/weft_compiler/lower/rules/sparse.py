@@ -27,7 +27,7 @@ def _product(op: Operation) -> Value:
         dense = moved(f"{op.name}_b", dense, transposed, lambda i, j: (j, i))
     m, n = op.shape()
     fits = values.rank == 1 and indices.shape == (values.size, 2)
-    require(fits and dense.shape == (sizes[column], n), "shapes do not fit")
+    require(fits and dense.shape == (sizes[column], n), "the shapes of its operands do not match")
 
     def write(
         unique: Unique, result: Buffer, places: Buffer, factors: Buffer, rows: Buffer
@@ -66,9 +66,15 @@ def _to_dense(op: Operation) -> Value:
     given, _, values, default = op.inputs
     shape, depth = op.shape(), len(op.shape())
     count = given.shape[0] if given.rank else 1
-    require(default.rank == 0 and (given.rank == 2 or depth == 1), "shapes do not fit")
-    require(given.rank < 2 or given.shape[1] == depth, "shapes do not fit")
-    require(values.shape in ((), (count,)) and (depth > 0 or count <= 1), "shapes do not fit")
+    require(
+        default.rank == 0 and (given.rank == 2 or depth == 1),
+        "the shapes of its operands do not match",
+    )
+    require(given.rank < 2 or given.shape[1] == depth, "the shapes of its operands do not match")
+    require(
+        values.shape in ((), (count,)) and (depth > 0 or count <= 1),
+        "the shapes of its operands do not match",
+    )
 
     def point(i: Expr, axis: Expr) -> tuple[Expr, ...]:
         return (i, axis) if given.rank == 2 else (i,)[: given.rank]

@@ -39,12 +39,17 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
     of_grad, of_indices = names.index("grad"), names.index("indices")
     states, grad, indices = operands[:count], operands[of_grad], operands[of_indices]
     shape = states[0].shape
-    require(bool(shape) and indices.rank == 1, "it has no rows, or no list of indices")
-    require(all(state.shape == shape for state in states), "the variables have several shapes")
-    require(grad.shape == (*indices.shape, *shape[1:]), "the gradient has no row for each index")
+    require(
+        bool(shape) and indices.rank == 1,
+        "the variable is a scalar, or the indices are not a vector",
+    )
+    require(all(state.shape == shape for state in states), "the shapes of the variables differ")
+    require(
+        grad.shape == (*indices.shape, *shape[1:]), "the gradient does not have one row per index"
+    )
     for index in range(count, len(names)):
         if index not in (of_grad, of_indices):
-            require(operands[index].shape == (), f"{names[index]} is no scalar")
+            require(operands[index].shape == (), f"{names[index]} is not a scalar")
     if indices.count is None:
         rows = _rows_in_order(rule, node, operands)
     else:

@@ -54,15 +54,17 @@ Array = np.ndarray[Any, Any]
 def _tree_leaves(op: Operation) -> Value:
     x, split = op.inputs[0], op.inputs[2]
     vectors = [input_.constant for input_ in op.inputs[1:]]
-    require(all(vector is not None for vector in vectors), "trees that are not known")
+    require(all(vector is not None for vector in vectors), "the trees are not constants")
     feature, _, if_true, if_false, missing, roots = vectors
     require(
         all(item.shape == split.shape for item in (feature, if_true, if_false, missing))
         and split.rank == roots.ndim == 1,
-        "nodes of trees that do not fit",
+        "the arrays of tree nodes do not match",
     )
     width = int(feature.max()) + 1 if feature.size else 0
-    require(x.rank == 2 and width <= x.shape[1], "samples that lack features of trees")
+    require(
+        x.rank == 2 and width <= x.shape[1], "the samples have fewer features than the trees test"
+    )
     table, starts = _table(feature, if_true, if_false, missing, roots, op.attr("depth"))
     nodes = Value(f"{op.name}_nodes", dtypes.int32, table.shape, constant=table)
     first = Value(f"{op.name}_roots", dtypes.int32, starts.shape, constant=starts)
@@ -116,13 +118,13 @@ def _table(
     """
     count = len(feature)
     ways = np.stack([if_false, if_true], 1)
-    require(0 < count < 2**31 and depth <= _DEEPEST, "trees of too many nodes, or of none")
+    require(0 < count < 2**31 and depth <= _DEEPEST, "the trees have too many nodes, or none")
     for item in (ways, roots):
         require(
             not item.size or (item.min() >= 0 and item.max() < count),
-            "nodes have children that do not exist",
+            "nodes refer to children that do not exist",
         )
-    require(bool(feature.min() >= 0), "a feature before the first")
+    require(bool(feature.min() >= 0), "a feature index is negative")
     inner = (ways != np.arange(count)[:, None]).any(1)
     deep = np.zeros(count, np.int64)
     for _ in range(depth + 1):

@@ -296,7 +296,7 @@ class _AttentionLoop:
             for load in loads((each,)):
                 if load.buffer in self.outer.kept and isinstance(each, For | Call):
                     counts.append((load.buffer, self._stored_count(load, each)))
-        require(counts, "it has no softmax of a product, and reads no probabilities")
+        require(counts, "it neither computes a softmax of a product nor reads probabilities")
         is_one = len({(name, str(count)) for name, count in counts}) == 1
         require(is_one, "it reads probabilities of several softmaxes")
         name, count = counts[0]
@@ -334,7 +334,7 @@ class _AttentionLoop:
             return self._rewrite_rows(statement)
         effects = effects_of((statement,), self.buffers)
         touched = self.facts.partial & (effects.reads.keys() | effects.writes.keys())
-        require(not touched, "a statement uses masked columns, which have no values")
+        require(not touched, "a statement uses masked columns, which are not computed")
         return statement
 
     # ------------------------------------------------------------------ products
@@ -427,7 +427,10 @@ class _AttentionLoop:
             substitute_scores(softmax.value, softmax.scores, sign * MAX_SCORE) for sign in (-1, 1)
         ]
         dtype = softmax.value.dtype
-        require(dtype in EXP_UNDERFLOW and dtype is low.dtype, "it computes with another type")
+        require(
+            dtype in EXP_UNDERFLOW and dtype is low.dtype,
+            "it computes with an unsupported element type",
+        )
         is_additive = is_monotone(softmax.value, softmax.scores)
         require(is_additive, "the mask is not additive")
         self.facts.factors = scale_factors(softmax.value, softmax.scores)
@@ -444,7 +447,7 @@ class _AttentionLoop:
         require(all(map(static_extent, axes)), "the number of rows is unknown")
         known = {loop.variable for loop in axes} | ({row.variable} if row else set())
         is_mask = used <= known | {COLUMN.name} and COLUMN.name in used
-        require(is_mask, "there is no mask that depends on the column alone or on row and column")
+        require(is_mask, "no mask depends on the column alone or on row and column")
         # Examining the mask pays if several softmaxes share it.
         others = [loop for loop in self.loops if loop.variable not in used]
         is_shared = row is None or any(static_extent(loop) > 1 for loop in others)

@@ -182,7 +182,7 @@ class ColumnLoops:
                         self.zero.add(name)
                     else:
                         is_local = name in self.own | self.facts.local
-                        require(is_local, f"{name} has other values than zero in masked columns")
+                        require(is_local, f"{name} has nonzero values in masked columns")
                     if name in self.own | self.facts.local:
                         self.partial.add(name)
                     else:
@@ -190,10 +190,10 @@ class ColumnLoops:
                 case Assign(name=name, value=value, combine="maximum"):
                     softmax = self.facts.softmax
                     is_softmax = softmax is not None and name == softmax.max_name
-                    require(is_softmax, "a maximum is not that of the softmax")
+                    require(is_softmax, "a maximum does not belong to the softmax")
                 case Assign(name=name, value=value, combine="add"):
                     is_zero = self._is_zero(value, loop)
-                    require(is_zero, "a sum over a row has other terms in masked columns")
+                    require(is_zero, "a sum over a row has nonzero terms in masked columns")
                     (self.sums if self._is_probability(value, loop) else self.bounded).add(name)
                 case _:
                     raise MatchFailure("a row has statements other than sums, maxima and stores")
