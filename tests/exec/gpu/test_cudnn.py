@@ -97,7 +97,7 @@ def test_without_cudnn_that_is_said_once(
     with caplog.at_level(logging.INFO, "weft"):
         values("/gpu:0", 2, strides=1, padding="SAME")
     said = [record.getMessage() for record in caplog.records]
-    assert sum("convolutions as products of matrices" in line for line in said) == 1
+    assert sum("convolutions are computed as matrix products" in line for line in said) == 1
 
 
 # ------------------------------------------------------------------ batch normalization

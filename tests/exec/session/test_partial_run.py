@@ -139,7 +139,7 @@ class TestRefusals:
         first = a + b
         second, other = first * c, first + 1.0
         mistakes = [
-            ("fetched from this partial run before", first, {b: 1.0}),
+            ("already fetched from this partial run", first, {b: 1.0}),
             ("not among the fetches", other, {}),
             ("not among the feeds", second, {other: 1.0}),
             ("fed to this partial run before", [], {a: 1.0}),
@@ -172,7 +172,7 @@ class TestRefusals:
         with wf.Session() as session:
             with pytest.raises(errors.InvalidArgumentError, match="at least one fetch"):
                 session.partial_run_setup([], [a])
-            with pytest.raises(errors.InvalidArgumentError, match="one tensor twice"):
+            with pytest.raises(errors.InvalidArgumentError, match="must be different tensors"):
                 session.partial_run_setup(a, [a, a])
             with pytest.raises(errors.InvalidArgumentError, match="inside the loop"):
                 session.partial_run_setup(inside, [a])

@@ -143,7 +143,7 @@ def _body(path: str, data: bytes) -> bytes:
         )
     if int(header[1]) != _VERSION:
         raise errors.InvalidArgumentError(
-            f"{path}: a cost model of version {int(header[1])}is not supported; this release "
+            f"{path}: a cost model of version {int(header[1])} is not supported; this release "
             f"reads version {_VERSION}"
         )
     if header[2] is None:
