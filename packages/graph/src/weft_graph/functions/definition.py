@@ -209,7 +209,7 @@ class FunctionDefinition:
         return tuple(names)
 
     def callees(self) -> list[Self]:
-        """The functions that it calls, directly or indirectly; itself only if it is recursive."""
+        """Return the functions that it calls, directly or indirectly; itself only if recursive."""
         if self.gradient_name in self._callees:
             return self._callees[self.gradient_name]
         by_name, missing = self._reached()

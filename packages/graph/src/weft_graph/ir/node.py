@@ -157,7 +157,7 @@ class Node(GraphElement):
         return tuple(_text(c)[len("loc:@") :] for c in self.attrs.get("_class", ()))
 
     def colocation_groups(self) -> list[bytes]:
-        """The colocation requests in TensorFlow's form `b"loc:@name"`; its own name by default."""
+        """Return the colocation requests as TensorFlow's `b"loc:@name"`; its own by default."""
         groups = [_text(c).encode() for c in self.attrs.get("_class", ())]
         return groups or [b"loc:@" + self.name.encode()]
 
@@ -385,7 +385,7 @@ class Output(Operators):
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The graph of the variable."""
         return self.node.graph
 
     @property

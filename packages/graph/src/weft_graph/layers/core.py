@@ -86,7 +86,7 @@ class Dense(Layer):
     def build(self, input_shape: TensorShape) -> None:
         """Create the kernel and the bias.
 
-        Raises: InvalidArgumentError: the input's last size is not known.
+        Raises: InvalidArgumentError: the last size of the input is unknown.
         """
         dims = as_dims(input_shape) or (None,)
         if dims[-1] is None:

@@ -40,13 +40,13 @@ class Waiting:
                 self._leads.update(needs_of(node))
 
     def first(self, nodes: Sequence[Node]) -> list[Node]:
-        """The nodes, reordered so that those that unblock others without waiting come first."""
+        """Return the nodes with those first that can unblock others and do not wait."""
         leads = [node for node in nodes if node in self._leads and not self.behind(node)]
         node_set = set(nodes).difference(leads)
         return [*leads, *[node for node in nodes if node in node_set]] if leads else list(nodes)
 
     def behind(self, node: Node) -> int:
-        """For each node, the blocking nodes that it runs after, including itself, as a bit set."""
+        """Return the blocking nodes that a node runs after, including itself, as a bit set."""
         return self._behind.get(node, 0)
 
     def may_follow(self, node: Node, behind: int) -> bool:

@@ -1,4 +1,4 @@
-"""Recurrent networks as loops: any number of steps, known only when they run."""
+"""Recurrent networks as loops with a dynamic number of steps."""
 
 from __future__ import annotations
 
@@ -44,28 +44,27 @@ def dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any]:
-    """Return a recurrent network over time, as a loop.
+    """Run a recurrent cell over time, as a loop.
 
     Args:
       cell: an RNNCell.
-      inputs: shape (B, T, ...), or (T, B, ...) where `time_major`; or structures of such tensors.
-        All sizes but B and T must be known.
+      inputs: shape (B, T, ...), or (T, B, ...) with `time_major`; or structures of such tensors.
+        All sizes except B and T must be static.
       sequence_length: integers, shape (B,). At and after its length an example outputs zeros and
         keeps its state. All steps by default.
       initial_state: in the structure of `cell.state_size`; zeros by default.
-      dtype: element type of the initial state and the outputs; needed where `initial_state` is not
-        given.
-      parallel_iterations: how many steps may run at a time; 32 by default.
-      swap_memory: whether what gradients need may be kept on the host.
-      time_major: whether time is the first axis of inputs and outputs; it spares two transposes.
+      dtype: element type of the initial state and the outputs; required without `initial_state`.
+      parallel_iterations: number of steps that may run at the same time; 32 by default.
+      swap_memory: True if saved forward values may be stored on the host.
+      time_major: True if time is the first axis of inputs and outputs, which avoids two transposes.
       scope: variable scope, or its name; "rnn" by default.
     Returns: the outputs, of shape (B, T, ...) or (T, B, ...) in the structure of
       `cell.output_size`, and the last state.
     Raises:
       InvalidTypeError: `cell` is not a cell, or `sequence_length` not integers.
-      InvalidArgumentError: a rank is too low, a size is not known, or sizes differ among inputs;
-        there is neither `initial_state` nor `dtype`; `sequence_length` does not fit; or the cell's
-        output or state has another structure or shape than it says.
+      InvalidArgumentError: a rank is too low, a size is unknown, or sizes of inputs differ;
+        `initial_state` and `dtype` are both missing; `sequence_length` has a wrong shape; or the
+        cell's output or state does not match its declared sizes.
 
     Examples:
       >>> cell = wf.nn.rnn_cell.LSTMCell(8)
@@ -94,7 +93,7 @@ def dynamic_rnn(
 
 
 def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
-    """Return lengths as int32 that are, when they run, one for each example."""
+    """Return lengths as int32, checked at run time to have one for each example."""
     lengths = casting.cast(lengths_of(sequence_length), dtypes.int32)
     lengths = identity.identity(lengths, name="sequence_length")
     num_lengths = lengths.dims[0] if lengths.dims else None
@@ -114,7 +113,7 @@ def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
 
 
 class _Unrolling:
-    """A cell that goes over inputs, time first."""
+    """A loop of a cell over inputs with time as the first axis."""
 
     def __init__(
         self, cell: Any, inputs: Any, batch_size: Any, lengths: Output | None, dtype: Any
@@ -214,7 +213,7 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Return one network over time, and one over time reversed.
+    """Run one cell forward in time and another one backward.
 
     Args:
       cell_fw, cell_bw: RNNCells.
@@ -222,8 +221,8 @@ def bidirectional_dynamic_rnn(
       initial_state_fw, initial_state_bw: zeros by default.
       inputs, dtype, parallel_iterations, swap_memory, time_major: as for `dynamic_rnn`.
       scope: variable scope, or its name; "bidirectional_rnn" by default.
-    Returns: the outputs of both, those of the second in the order of the inputs, and the last
-      states of both.
+    Returns: the outputs of both (those of the backward cell in the order of the inputs), and the
+      last states of both.
     Raises: as `dynamic_rnn`.
 
     Examples:
@@ -257,7 +256,7 @@ def bidirectional_dynamic_rnn(
 
 
 def _reversed(value: Any, lengths: Any, axis: int) -> Output:
-    """A tensor reversed in time, which is axis 0 or 1; the other one is that of the batch."""
+    """Reverse a tensor in time, which is axis 0 or 1; the other one is the batch axis."""
     if lengths is None:
         return out("ReverseV2", [value, [axis]])
     return out(
@@ -277,26 +276,26 @@ def raw_rnn(
 ) -> tuple[Any, Any, Any]:
     """Run a recurrent network whose inputs, states and outputs a function controls per step.
 
-    `loop_fn` takes time, which is int32 of rank 0, and the cell's output and state after the step
-    before, and the loop state.  It returns (elements_finished, next_input, next_cell_state,
-    emit_output, next_loop_state).  At time 0 output, state and loop state are None, and it returns:
-    the initial state as `next_cell_state`; as `emit_output` a structure of tensors without the
-    batch's axis, with the shapes and types of what is emitted, or None for those of the output; and
-    the first loop state, or None where there is none.
+    The arguments of `loop_fn` are the time (int32, rank 0), the cell's output and state after the
+    previous step, and the loop state. It returns (elements_finished, next_input, next_cell_state,
+    emit_output, next_loop_state). At time 0, the output, state and loop state are None. It then
+    returns the initial state as `next_cell_state`, and the initial loop state or None. As
+    `emit_output` it returns a structure of tensors with the shapes (without the batch axis) and
+    types of emitted values, or None for those of the output.
 
     Args:
       cell: an RNNCell.
-      loop_fn: where elements_finished, of shape (B,), holds, the next states are not used and zeros
-        are emitted. The loop ends when it holds for all examples. A loop state of None later on
-        means the one before.
-      parallel_iterations: how many steps may run at a time; 32 by default.
-      swap_memory: whether what gradients need may be kept on the host.
+      loop_fn: where elements_finished, of shape (B,), is True, the next states are ignored and
+        zeros are emitted. The loop ends when it is True for all examples. A later loop state of
+        None keeps the previous one.
+      parallel_iterations: number of steps that may run at the same time; 32 by default.
+      swap_memory: True if saved forward values may be stored on the host.
       scope: variable scope, or its name; "rnn" by default.
-    Returns: TensorArrays with an element of shape (B, ...) per step, in the structure of what is
-      emitted; the last state; and the last loop state, or None.
+    Returns: TensorArrays with an element of shape (B, ...) per step, in the structure of emitted
+      values; the last state; and the last loop state, or None.
     Raises:
       InvalidTypeError: `cell` is not a cell, or `loop_fn` is not callable.
-      InvalidArgumentError: what they return has another structure or shape than before.
+      InvalidArgumentError: results have another structure or shape than in the previous step.
 
     Examples:
       >>> cell, inputs = wf.nn.rnn_cell.GRUCell(4), wf.ones([3, 2, 5])
@@ -329,9 +328,9 @@ class _RawLoop:
     """The body of `raw_rnn`.
 
     Attributes:
-      initial: what the loop variables are at first: time, which examples are finished, the input,
+      initial: initial values of the loop variables: time, the mask of finished examples, the input,
         the TensorArrays, the state and the loop state.
-      has_loop_state: whether the last of these is the user's.
+      has_loop_state: True if `loop_fn` returned a loop state.
     """
 
     def __init__(self, cell: Any, loop_fn: Callable[[Any, Any, Any, Any], Any]) -> None:
@@ -381,7 +380,7 @@ class _RawLoop:
         state: Any,
         loop_state: Any,
     ) -> Any:
-        """Return the loop variables after a step."""
+        """Compute the loop variables after a step."""
         output, new_state = self._cell(cell_input, state)
         nest.assert_same_structure(state, new_state)
         nest.assert_same_structure(self._cell.output_size, output)

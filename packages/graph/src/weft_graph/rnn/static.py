@@ -34,22 +34,21 @@ def static_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """Return a recurrent network over a list of inputs, one copy of the cell for each.
+    """Run a recurrent cell over a list of inputs, with one copy of the cell for each.
 
     Args:
       cell: an RNNCell.
       inputs: T inputs of shape (B, I), or structures of tensors of shape (B, ...).
       initial_state: in the structure of `cell.state_size`; zeros by default.
-      dtype: element type of the initial state and the outputs; needed where `initial_state` is not
-        given.
+      dtype: element type of the initial state and the outputs; required without `initial_state`.
       sequence_length: integers, shape (B,). At and after its length an example outputs zeros and
         keeps its state. All steps by default.
       scope: variable scope, or its name; "rnn" by default.
     Returns: the list of T outputs, and the last state.
     Raises:
       InvalidTypeError: `cell` is not a cell, or `inputs` is not a sequence.
-      InvalidArgumentError: there are no inputs, a size of theirs other than B is not known, their
-        batch sizes differ, or there is neither `initial_state` nor `dtype`.
+      InvalidArgumentError: there are no inputs, a size other than B is unknown, batch sizes differ,
+        or `initial_state` and `dtype` are both missing.
 
     Examples:
       >>> cell = wf.nn.rnn_cell.GRUCell(8)
@@ -80,7 +79,7 @@ def static_rnn(
 
 
 def _checked_batch_size(inputs: Sequence[Output]) -> Any:
-    """Return the batch size: an integer where one of the inputs knows it, else a tensor."""
+    """Return the batch size: an integer if it is static for an input, else a tensor."""
     batch_size = None
     for step_input in inputs:
         dims = step_input.dims
@@ -112,11 +111,11 @@ def _initial_state(cell: Any, batch_size: Any, dtype: Any) -> Any:
 def _step_of(
     cell: Any, state: Any, steps: int, batch_size: Any, dtype: Any, sequence_length: Any
 ) -> Callable[[int, Any, Any], tuple[Any, Any]]:
-    """Return the function of time, input and state that is a step.
+    """Return the step as a function of time, input and state.
 
-    Where sequences end, TensorFlow puts each step into a conditional that skips it once all have.
-    Here the cell always runs and its results are chosen from: a conditional costs more than a step,
-    and keeps other nodes from being merged and scheduled across it.
+    With sequence lengths, TensorFlow wraps each step in a conditional that skips it when all
+    sequences have ended. Here the cell always runs and its results are selected, because a
+    conditional costs more than a step and prevents merging and scheduling of nodes across it.
     """
     if sequence_length is None:
         return lambda time, x, before: cell(x, before)
@@ -137,15 +136,15 @@ def static_state_saving_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """`static_rnn` from a state that something else keeps between Runs.
+    """Run `static_rnn` with a state that is stored between Runs.
 
     Args:
       cell, inputs, sequence_length, scope: as for `static_rnn`.
-      state_saver: has `state(name)`, the tensor to begin with, and `save_state(name, value)`,
-        which returns a node or a tensor that stores it.
+      state_saver: object with `state(name)`, which returns the initial state, and `save_state(name,
+        value)`, which returns a node or a tensor that stores it.
       state_name: the name of the state, or names in the structure of `cell.state_size`.
     Returns: outputs and state. The last output and the state wait until the state is stored.
-    Raises: InvalidArgumentError: `state_name` has another structure than the state.
+    Raises: InvalidArgumentError: the structure of `state_name` is not that of the state.
 
     Examples:
       >>> class Saver:
@@ -188,7 +187,7 @@ def static_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
-    """Return one network over the inputs, one over the inputs reversed, their outputs side by side.
+    """Run one cell forward and another one backward over a list of inputs; concatenate outputs.
 
     Args:
       cell_fw, cell_bw: RNNCells.
@@ -225,7 +224,7 @@ def static_bidirectional_rnn(
 
 
 def _reversed(values: Sequence[Any], lengths: Any) -> list[Any]:
-    """Return tensors of shape (B, ...), or structures of them, in the reverse order of time."""
+    """Reverse a list of tensors of shape (B, ...), or structures of them, in time."""
     if lengths is None:
         return list(reversed(values))
     columns = zip(*[nest.flatten(step_values) for step_values in values], strict=True)

@@ -1,4 +1,4 @@
-"""Access to the one table of `graph.fbs`: scalars and vectors of numbers.
+"""Access to the table of `graph.fbs`, which has scalars and vectors of numbers.
 
 The table is flat, so a writer is one loop over flatbuffers' Builder, and a reader one loop that
 checks every offset before it uses it. `FIELDS` is the schema in order; a test compares it with
@@ -87,9 +87,9 @@ _MAX_BYTES = 2**31 - 2**16  # a flatbuffer's offsets are signed 32-bit numbers
 
 
 def build(values: Mapping[str, Any]) -> bytearray:
-    """Return a flatbuffer with the given fields; vectors that are empty or missing are left out.
+    """Return a flatbuffer with some fields; empty and missing vectors are not stored.
 
-    Raises: InvalidArgumentError: it would take 2 GiB or more.
+    Raises: InvalidArgumentError: it would have 2 GiB or more.
     """
     import flatbuffers
 
@@ -126,7 +126,7 @@ class Columns:
 
     Args:
       buffer: bytes as an array of uint8.
-      position: where the buffer lies in its file, for messages.
+      position: offset of the buffer in its file, for messages.
     Raises: DataLossError: an offset or a length points outside the buffer.
     """
 
@@ -148,7 +148,7 @@ class Columns:
         return self.arrays[name]
 
     def refuse(self, name: str, message: str, index: int = 0) -> NoReturn:
-        """Report that item `index` of a column is wrong.
+        """Raise DataLossError about item `index` of a column.
 
         Raises: DataLossError: always.
         """

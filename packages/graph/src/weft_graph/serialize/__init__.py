@@ -1,6 +1,6 @@
-"""Graphs as files: columnar flatbuffers with large constants behind them; and parts and values.
+"""Serialization of graphs, parts and values: columnar flatbuffers followed by large constants.
 
-The format is described in `weft_graph/schema/graph.fbs`.
+`weft_graph/schema/graph.fbs` describes the format.
 """
 
 from __future__ import annotations

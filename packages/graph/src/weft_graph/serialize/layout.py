@@ -1,4 +1,4 @@
-"""Binary layout shared by writer and reader: segment header, alignment, attribute kinds."""
+"""Binary layout for the writer and the reader: segment header, alignment, attribute kinds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from weft_tensor import errors
 
 VERSION: Final = 2
-"""The version of the schema that is written, and the newest that is read.
+"""The written version of the schema, and the newest readable one.
 
 Version 2 added the contexts of control flow; graphs without them are readable by version 1.
 """
 
 ALIGNMENT: Final = 64
 INLINE_LIMIT: Final = 64 << 10
-"""Data of more bytes lies among the blobs."""
+"""Larger data, in bytes, is stored in the blobs."""
 INLINE_TOTAL: Final = 64 << 20
-"""When the inline data takes so many bytes, all further data lies among the blobs."""
+"""When the inline data has this many bytes, all further data is stored in the blobs."""
 
 MAGIC: Final = b"weftgrph"
 HEADER_SIZE: Final = 64
@@ -45,12 +45,12 @@ class Kind(enum.IntEnum):
 
 
 def aligned(size: int) -> int:
-    """`size` rounded up to the alignment."""
+    """Return `size` rounded up to the alignment."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def pack_header(metadata: int, blobs: int, crc: int) -> bytes:
-    """Return the header of a segment with this many bytes of metadata and blobs."""
+    """Return the header of a segment from the sizes of its metadata and blobs."""
     head = _HEADER.pack(MAGIC, _LAYOUT, HEADER_SIZE, metadata, blobs, crc)
     return head + _CRC.pack(zlib.crc32(head))
 
@@ -59,7 +59,7 @@ def unpack_header(header: bytes, position: int) -> tuple[int, int, int]:
     """Return the sizes of metadata and blobs and the CRC of the metadata.
 
     Raises:
-      DataLossError: it is not a header, or a damaged one.
+      DataLossError: it is not a header, or it is damaged.
       UnimplementedError: a newer version wrote it.
     """
     head, crc = header[:-4], _CRC.unpack(header[-4:])[0]

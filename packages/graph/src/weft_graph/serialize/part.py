@@ -1,8 +1,8 @@
 """The serialized form of a part: one device's share of a step, sent to another process.
 
-It is a graph (`schema/graph.fbs`) of one segment: the part's `_Arg` nodes, whose `index` is the
-position of a feed in the whole, its other nodes in the order in which they should run, and a
-`_Fetch` node for each value that the part returns.
+It is a graph (`schema/graph.fbs`) of one segment: the part's `_Arg` nodes, whose `index` is that of
+a feed of the whole step, its other nodes in execution order, and a `_Fetch` node for each value
+that the part returns.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from weft_tensor import errors
 
 
 def part_to_bytes(part: Part) -> bytes:
-    """Return the durable form of a part.
+    """Serialize a part.
 
-    Raises: InvalidArgumentError: an attribute has no durable form.
+    Raises: InvalidArgumentError: an attribute cannot be serialized.
     """
     return b"".join(part_pieces(part))
 
 
 def part_pieces(part: Part) -> list[bytes | memoryview]:
-    """Return the same, as buffers one after another; constants are where they are."""
+    """Return the serialized form of a part as a list of buffers; constants are not copied."""
     step = part.step
     args = [feed.node for feed in step.feeds]
     argument_nodes = set(args)
@@ -54,12 +54,12 @@ def part_pieces(part: Part) -> list[bytes | memoryview]:
 
 
 def part_from_bytes(data: Any, **limits: Any) -> Part:
-    """Return the part that `part_to_bytes` wrote.
+    """Deserialize a part written by `part_to_bytes`.
 
     Args:
-      data: bytes, which are not trusted.
-      limits: `max_bytes` and `max_nodes`, as of `read_graph`.
-    Raises: OpError: as `read_graph`, or InvalidArgumentError: the graph is not that of a part.
+      data: bytes, which are untrusted.
+      limits: `max_bytes` and `max_nodes`, as in `read_graph`.
+      Raises: OpError: as `read_graph`, or InvalidArgumentError: the graph is not that of a part.
     """
     graph = read_graph(memoryview(data), internal_names=True, **limits)
     args = [node for node in graph.nodes if node.role is Role.ARGUMENT]
@@ -79,7 +79,7 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
 
 
 def _called(nodes: list[Node], library: Library) -> Library:
-    """Return the functions that nodes name in their attributes, and those that these call."""
+    """Return the functions in attributes of nodes, and the functions that these call."""
     called = Library()
     for node in nodes:
         for value in node.attrs.values():
@@ -90,7 +90,7 @@ def _called(nodes: list[Node], library: Library) -> Library:
 
 
 def _check_positions(nodes: list[Node]) -> None:
-    """Refuse two nodes for one position of the signature."""
+    """Reject two nodes with the same index of the signature."""
     positions: set[int] = set()
     for node in nodes:
         index = node.attrs["index"]
@@ -100,7 +100,7 @@ def _check_positions(nodes: list[Node]) -> None:
 
 
 def _check_order(node: Node) -> None:
-    """Refuse a node that would run before something it waits for."""
+    """Reject a node that is ordered before a node that it waits for."""
     needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
     for need in (*needs, *node.controls):
         if need.index >= node.index:
@@ -108,10 +108,7 @@ def _check_order(node: Node) -> None:
 
 
 def _check_added(node: Node) -> None:
-    """Refuse values that planning would not set for the attributes it adds.
-
-    Their types were checked already.
-    """
+    """Reject invalid values of attributes that planning adds, whose types are already checked."""
     if node.type == FETCH and (node.consumers or node.controls):
         raise _refused(node, "other nodes wait for it, or it for them")
     if node.role in (Role.SEND, Role.RECEIVE):

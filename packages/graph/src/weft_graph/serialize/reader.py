@@ -1,4 +1,4 @@
-"""Reads graphs: checks the columns of a segment, then makes its nodes in one pass."""
+"""Reader of graphs: checks the columns of a segment, then creates its nodes in one pass."""
 
 from __future__ import annotations
 
@@ -68,25 +68,25 @@ def read_graph(
 ) -> Graph:
     """Read all segments of a graph.
 
-    Memory is taken in proportion to the bytes that are there, whatever they claim. Constants over
-    64 KB are views of `source` where it is bytes.
+    Memory use is proportional to the actual size of the source, not to sizes that it declares. If
+    `source` is bytes, constants over 64 KB are views of it.
 
     Args:
       source: bytes, or a binary file, which is read to its end.
-      into: extend this graph, which must have as many nodes as the first segment says; a new
-        one by default.
-      max_bytes: refuse longer sources.
-      max_nodes: refuse graphs with more nodes.
+      into: graph to extend, which must have as many nodes as the first segment requires; a new one
+        by default.
+      max_bytes: reject longer sources.
+      max_nodes: reject graphs with more nodes.
       check_shapes: run the ops' shape rules over the static shapes of the file.
-      internal_names: let names of nodes start with an underscore, as in graphs that were planned.
+      internal_names: allow node names with a leading underscore, as in planned graphs.
     Returns: `into`, or the new graph.
     Raises:
-      DataLossError: the source is cut or damaged, or no graph; the message says where.
-      InvalidArgumentError: nodes do not fit their op, inputs or shapes, or are on a cycle.
+      DataLossError: the source is truncated or damaged, or not a graph; the message says where.
+      InvalidArgumentError: nodes do not match their op, inputs or shapes, or are on a cycle.
       NotFoundError: an op type is not declared.
-      ResourceExhaustedError: a limit is passed.
+      ResourceExhaustedError: a limit is exceeded.
       UnimplementedError: a newer version wrote it.
-      In all cases `into` is as before.
+      In all cases `into` is unchanged.
     """
     graph = Graph() if into is None else into
     functions = graph.functions.copy()
@@ -108,7 +108,7 @@ def read_graph(
 
 
 def graph_from_bytes(data: Any, **options: Any) -> Graph:
-    """Like `read_graph`, from bytes."""
+    """Read a graph from bytes; see `read_graph`."""
     return read_graph(memoryview(data), **options)
 
 
@@ -141,7 +141,7 @@ def _read_segment(graph: Graph, stream: Source, header: bytes, max_nodes: int | 
 
 
 class _Kind:
-    """Shared data of nodes of one op with equal attributes."""
+    """Shared data of nodes with the same op and equal attributes."""
 
     __slots__ = ("attrs", "op_def", "signature")
 
@@ -163,7 +163,7 @@ class _Segment:
         self._signatures: list[Signature] = []
 
     def add(self, check_shapes: bool, internal_names: bool) -> None:
-        """Make the nodes; the graph is changed only after everything is checked."""
+        """Create the nodes, after all checks."""
         self._check_columns()
         self._make_nodes(internal_names)
         self._check_ports()
@@ -286,7 +286,7 @@ class _Segment:
         return {i: _canonical_device(strings[i]) for i in used}
 
     def _sources(self) -> list[tuple[Any, int]]:
-        """Code and line by row, and none for row -1."""
+        """Return the code and line of each row, and None for row -1."""
         columns, strings = self._columns, self._tables.strings
         rows: list[tuple[Any, int]] = [
             (SourceCode(strings[file], strings[function]), line)
@@ -315,7 +315,7 @@ class _Segment:
                 columns.refuse("input_port", f"the node has {count} outputs", index)
 
     def _check_cycles(self) -> None:
-        """Refuse cycles other than those of loops."""
+        """Reject cycles other than those of loops."""
         columns = self._columns
         node_ids = np.arange(self._first, self._first + self._count)
         sources = np.concatenate((columns["input_node"], columns["control_node"])).astype(np.int64)
@@ -492,7 +492,7 @@ def _parse_function(data: bytes, name: str) -> LazyFunction:
 
 
 def _check_shapes(nodes: Sequence[Node]) -> None:
-    """Refuse static shapes that contradict the ops' shape rules."""
+    """Reject static shapes that contradict the ops' shape rules."""
     for node in nodes:
         if node.op_def.shape_rule is None:
             continue

@@ -1,4 +1,4 @@
-"""Reading bytes of a file or of memory, never more than there are."""
+"""Bounded reading of bytes from a file or from memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Source:
     """A stream of bytes with a position, for messages, and a limit.
 
     Args:
-      data: bytes-like object, whose parts are views, or a binary file with `readinto`.
-      limit: refuse to read beyond so many bytes; None for no limit.
+      data: bytes-like object, of which views are returned, or a binary file with `readinto`.
+      limit: largest number of bytes to read; None for no limit.
     """
 
     def __init__(self, data: Any, limit: int | None = None) -> None:
@@ -33,11 +33,11 @@ class Source:
                 ) from cause
 
     def take(self, count: int, label: str, *, at_end: bool = False) -> np.ndarray:
-        """The next `count` bytes as an array of uint8; with `at_end`, none if there are none left.
+        """Return the next `count` bytes as uint8; with `at_end`, an empty array at the end.
 
         Raises:
-          ResourceExhaustedError: the limit is passed.
-          DataLossError: there are fewer.
+          ResourceExhaustedError: the limit is exceeded.
+          DataLossError: there are fewer bytes.
         """
         if self._limit is not None and self.position + count > self._limit:
             raise errors.ResourceExhaustedError(
@@ -56,7 +56,7 @@ class Source:
         return data
 
     def _read(self, count: int) -> np.ndarray:
-        """Read up to `count` bytes, allocating as they arrive since `count` is untrusted."""
+        """Read up to `count` bytes, allocating incrementally because `count` is untrusted."""
         buffer = _aligned_empty(min(count, _CHUNK))
         filled = 0
         while filled < count:

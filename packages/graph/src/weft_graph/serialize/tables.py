@@ -1,6 +1,6 @@
 """Decoder of the tables that nodes refer to: strings, shapes, data, tensors, attributes.
 
-Every offset, count, index and enum is checked, by column where that is possible, before it is used.
+Every offset, count, index and enum is checked before its use, by column if possible.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TYPES: Final[dict[int, DType]] = {
 
 
 def check_rows(columns: Columns, first: str, *other_columns: str) -> int:
-    """Return the common length of columns that hold one item per row.
+    """Return the common length of columns with one item per row.
 
     Raises: DataLossError: the lengths differ.
     """
@@ -44,9 +44,9 @@ def check_rows(columns: Columns, first: str, *other_columns: str) -> int:
 
 
 def check_index(columns: Columns, name: str, limit: int, lowest: int = 0) -> None:
-    """Refuse items that are not in [lowest, limit).
+    """Check that items are in [lowest, limit).
 
-    Raises: DataLossError: there is one.
+    Raises: DataLossError: an item is not.
     """
     column = columns[name]
     if column.size and (int(column.max()) >= limit or int(column.min()) < lowest):
@@ -55,9 +55,9 @@ def check_index(columns: Columns, name: str, limit: int, lowest: int = 0) -> Non
 
 
 def check_offsets(columns: Columns, name: str, rows: int, items: int) -> list[int]:
-    """Return the offsets of `rows` lists with `items` items together.
+    """Return the offsets of `rows` lists with `items` items in total.
 
-    Raises: DataLossError: they do not begin with 0, rise, and end with `items`.
+    Raises: DataLossError: they do not begin with 0, decrease, or do not end with `items`.
     """
     column = columns[name]
     if rows == 0 and column.size == 0:
@@ -76,13 +76,13 @@ class Tables:
     """The decoded tables of one segment.
 
     Attributes:
-      strings, shapes: by id; shape -1 is the unknown one.
+      strings, shapes: values by id; shape -1 is unknown.
       set_sizes: number of attributes of each set.
 
     Args:
       columns: verified fields.
       source: positioned at the blobs.
-      blobs: bytes of blobs that the header announces.
+      blobs: size of the blobs in bytes, as in the header.
     """
 
     def __init__(self, columns: Columns, source: Source, blobs: int) -> None:
@@ -272,7 +272,7 @@ class Tables:
         self.check_expansion(columns["func_attrs"], "func_attrs")
 
     def check_expansion(self, sets: np.ndarray, name: str) -> None:
-        """Refuse sets of attributes that are shared so much that memory would not follow the file.
+        """Reject attribute sets that are shared so often that memory could exceed the file's size.
 
         Raises: DataLossError: they are.
         """
@@ -350,7 +350,7 @@ def _read_blob(source: Source, length: int, crc: int) -> np.ndarray:
 def check_padding(source: Source, count: int) -> None:
     """Skip padding.
 
-    Raises: DataLossError: it is not zero.
+    Raises: DataLossError: the padding is not zero.
     """
     position = source.position
     if source.take(count, "padding").any():

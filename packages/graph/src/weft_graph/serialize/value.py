@@ -1,4 +1,4 @@
-"""The durable form of values that go to another process: bytes of a `TensorProto`."""
+"""Serialization of values for other processes, as bytes of a `TensorProto`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from weft_tensor import dtypes, errors
 
 
 def value_to_bytes(value: Any) -> bytes:
-    """Return the durable form of a value in a step's slots, or of one that was fed or fetched.
+    """Serialize a value in a step's slots, or a fed or fetched value.
 
     Args:
-      value: an array, or a number or bytes.
-    Raises: InvalidArgumentError: it is a handle or the like, which stays in its process, or takes
-      2 GiB or more.
+      value: an array, a number or bytes.
+    Raises: InvalidArgumentError: it is local to its process, such as a handle, or has 2 GiB or
+      more.
     """
     if not isinstance(value, np.ndarray | np.generic | bytes | bool | int | float | complex):
         raise _unsendable_error(value)
@@ -31,13 +31,13 @@ def value_to_bytes(value: Any) -> bytes:
 
 
 def value_from_bytes(data: bytes) -> Any:
-    """Return the value that `value_to_bytes` wrote, in the form for kernels.
+    """Deserialize a value written by `value_to_bytes`, in the form for kernels.
 
     Args:
-      data: bytes, which are not trusted. No more memory is taken than they fill.
-    Returns: an array, which may be a read-only view of `data`; of rank 0 a NumPy scalar, but for
-      strings, which stay an array.
-    Raises: OpError: the bytes hold no tensor.
+      data: bytes, which are untrusted. Memory use is bounded by their size.
+      Returns: an array, which may be a read-only view of `data`; for rank 0 a NumPy scalar, except
+        for strings.
+      Raises: OpError: the bytes are not a valid tensor.
     """
     try:
         tensor = proto.TensorProto.FromString(data)

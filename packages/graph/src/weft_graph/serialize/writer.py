@@ -1,4 +1,4 @@
-"""Writes graphs: one pass over the nodes that fills the columns of the schema."""
+"""Writer of graphs, which fills the columns of the schema in one pass over the nodes."""
 
 from __future__ import annotations
 
@@ -38,26 +38,25 @@ _UNIQUE_TYPES = frozenset(
     {"type", "int", "bool", "string", "shape"}
     | {f"list({name})" for name in ("type", "int", "bool", "string", "shape")}
 )
-"""Attribute types whose values are equal only if they are the same, unlike 0.0 and -0.0."""
+"""Attribute types whose equal values are identical, unlike 0.0 and -0.0."""
 
 
 def write_graph(
     graph: Graph, file: BinaryIO, from_node: int = 0, to_node: int | None = None
 ) -> int:
-    """Write the nodes from `from_node` up to `to_node` as one segment; returns the number of bytes.
+    """Write the nodes from `from_node` up to `to_node` as one segment; return its size in bytes.
 
-    The constants are written from where they are, so no copy of the graph is made. Segments written
-    one after another to one file make one graph. The library of functions is in every segment;
-    collections are in none.
+    Constants are written without copying them. Segments written in sequence to one file form one
+    graph. Every segment has the library of functions; none has collections.
 
     Raises:
-      InvalidArgumentError: an attribute has no durable form, or the columns take over 2 GiB.
+      InvalidArgumentError: an attribute cannot be serialized, or the columns have over 2 GiB.
     """
     return sum(map(file.write, graph_pieces(graph, from_node, to_node)))
 
 
 def graph_to_bytes(graph: Graph, from_node: int = 0, to_node: int | None = None) -> bytes:
-    """Like `write_graph`, into bytes."""
+    """Serialize a graph to bytes; see `write_graph`."""
     return b"".join(graph_pieces(graph, from_node, to_node))
 
 
@@ -70,7 +69,7 @@ def graph_pieces(
     """Return the buffers that `write_graph` writes, in order; constants are not copied.
 
     Args:
-      known: names of functions that the reader has already, which are left out.
+      known: names of functions to omit, because the reader has them already.
     Raises: InvalidArgumentError: as `write_graph`.
     """
     writer = _Writer(graph, from_node, to_node, known_functions)
@@ -87,8 +86,8 @@ def graph_pieces(
 def segment_ends(graph: Graph, from_node: int, to_node: int, most_bytes: int) -> Iterator[int]:
     """Yield the ends of segments whose constants have at most `most_bytes` bytes.
 
-    A larger constant is in a segment of its own, and loops and conditionals stay whole, since a
-    segment refers to no later one.
+    A larger constant is in a separate segment. Loops and conditionals are not split, because a
+    segment cannot refer to a later one.
     """
     nodes = graph.nodes[from_node:to_node]
     size, open_until = 0, -1
@@ -118,7 +117,7 @@ def _held_together(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
 
 
 class _Writer:
-    """The columns of one segment while they are filled; ids are given at the first use."""
+    """The columns of one segment under construction; ids are assigned at the first use."""
 
     def __init__(
         self, graph: Graph, from_node: int, to_node: int | None, known_functions: Container[str]
@@ -144,7 +143,7 @@ class _Writer:
         self.blobs: list[np.ndarray] = []
 
     def columns(self) -> dict[str, Any]:
-        """Return all columns, for `schema.columns.build`."""
+        """Return all columns for `schema.columns.build`."""
         result: dict[str, Any] = {
             "version": VERSION,
             "min_reader": 1,
@@ -411,7 +410,7 @@ def _offsets(items: Sequence[Any], dtype: str = "<u4") -> np.ndarray:
 
 
 def _add_rows(result: dict[str, Any], names: tuple[str, ...], rows: Sequence[Any]) -> None:
-    """Spread rows over the columns `names`."""
+    """Distribute rows over the columns `names`."""
     for name, column in zip(names, zip(*rows, strict=True), strict=bool(rows)):
         result[name] = column
 
@@ -419,6 +418,6 @@ def _add_rows(result: dict[str, Any], names: tuple[str, ...], rows: Sequence[Any
 def _add_lists(
     result: dict[str, Any], offsets: str, names: tuple[str, ...], rows: Sequence[Any]
 ) -> None:
-    """Spread lists of tuples over the columns `names`, with a column of offsets."""
+    """Distribute lists of tuples over the columns `names`, with a column of offsets."""
     result[offsets] = _offsets(rows)
     _add_rows(result, names, [item for row in rows for item in row])

@@ -1,1 +1,1 @@
-"""Signal processing: windows, frames, spectra and their features, composed of other ops."""
+"""Signal processing: windows, frames, spectra and their features, as compositions of other ops."""

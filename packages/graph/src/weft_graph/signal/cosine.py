@@ -1,4 +1,4 @@
-"""Discrete cosine transforms, by Fourier transforms."""
+"""Discrete cosine transforms, computed by Fourier transforms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dct(
 ) -> Output:
     """Return the discrete cosine transform over the last axis.
 
-    With N elements x[j], element k of the result is, unnormalised:
+    With N elements x[j], element k of the unnormalized result is:
 
     - type 1: x[0] + (-1)^k x[N-1] + 2 * the sum of x[j] cos(pi j k / (N - 1)) over 0 < j < N - 1;
     - type 2: 2 * the sum of x[j] cos(pi k (2 j + 1) / (2 N));
@@ -35,11 +35,11 @@ def dct(
     Args:
       input: float32 or float64, shape (..., M).
       type: 1, 2, 3 or 4.
-      n: N, to which the axis is cropped or filled with zeros; M by default.
-      axis: -1, the only one.
-      norm: None, or "ortho" for an orthonormal transform, which type 1 has none of.
+      n: N, to which the axis is cropped or padded with zeros; M by default.
+      axis: must be -1.
+      norm: None, or "ortho" for an orthonormal transform (not for type 1).
     Returns: shape (..., N).
-    Raises: InvalidArgumentError: an argument is none of these; type 1 of fewer than 2 elements.
+    Raises: InvalidArgumentError: an argument is invalid, or type 1 has fewer than 2 elements.
 
     Examples:
       >>> np.round(wf.Session().run(wf.signal.dct([1.0, 2.0, 3.0])), 3)
@@ -65,7 +65,7 @@ def idct(
 
     Args:
       input: float32 or float64, shape (..., M).
-      type, n, axis, norm: as of `dct`.
+      type, n, axis, norm: as in `dct`.
     Returns: shape (..., N).
     Raises: InvalidArgumentError: as `dct`.
 
@@ -127,7 +127,7 @@ def _first(value: Output, size: Size) -> Output:
 
 
 def _rotation_factors(size: Size, like: Output, sign: int) -> Output:
-    """exp(sign * 1j * pi * k / (2 * size)) for each k below `size`."""
+    """Return exp(sign * 1j * pi * k / (2 * size)) for each k below `size`."""
     steps = cast(out("Range", [0, size, 1]), dtypes.float64)
     angle = out("Mul", [steps, sign * math.pi / 2 / cast(size, dtypes.float64)])
     return casting.complex(
@@ -150,7 +150,7 @@ def _third(value: Output, size: Size) -> Output:
 
 
 def _scaled(value: Output, size: Size, forward: bool) -> Output:
-    """Return the orthonormal scale of a type 2 result or a type 3 input."""
+    """Apply the orthonormal scale to a type 2 result or a type 3 input."""
     factor = out("Rsqrt", [_number(2 * size, value)])
     first = out("Mul", [factor, math.sqrt(0.5) if forward else math.sqrt(2)])
     scale = out("ConcatV2", [[out("Fill", [[1], first]), out("Fill", [[size - 1], factor])], 0])

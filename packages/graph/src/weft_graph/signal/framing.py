@@ -35,15 +35,15 @@ def frame(
     axis: int = -1,
     name: str | None = None,
 ) -> Output:
-    """Return frames of `frame_length` elements, one every `frame_step` elements of an axis.
+    """Split an axis into frames of `frame_length` elements that start every `frame_step` elements.
 
     Args:
       signal: any type, shape (..., N, ...) with N samples along `axis`.
       frame_length, frame_step: integers of rank 0, at least 1.
-      pad_end: go on to the last frame that begins inside, filled up with `pad_value`; else what
-        fills no whole frame is left out.
-      pad_value: of the type of `signal`.
-      axis: an integer; where it does not count from the end the rank must be known.
+      pad_end: include frames that extend beyond the end, padded with `pad_value`; otherwise they
+        are dropped.
+      pad_value: padding value, of the type of `signal`.
+      axis: an integer; nonnegative values require a known rank.
     Returns: shape (..., F, frame_length, ...), where F is (N - frame_length) // frame_step + 1, or
       with `pad_end` N / frame_step rounded up.
     Raises: InvalidArgumentError: a length is below 1, or the axis is out of range.
@@ -79,7 +79,7 @@ def _from_the_end(value: Output, axis: int) -> int:
 
 
 def _gathered(value: Output, dim: int, frames: Size, length: Size, step: Size, name: str) -> Output:
-    """Return the frames, gathered in pieces as long as a frame and a step have in common."""
+    """Gather the frames in pieces whose length is the gcd of the frame length and the step."""
     piece = gcd(length, step) if isinstance(length, int) and isinstance(step, int) else 1
     starts = out("ExpandDims", [out("Mul", [out("Range", [0, frames, 1]), step // piece]), 1])
     places = out("AddV2", [starts, out("Range", [0, length // piece, 1])])
@@ -96,7 +96,7 @@ def _gathered(value: Output, dim: int, frames: Size, length: Size, step: Size, n
 
 
 def _tail_of(value: Output, dim: int) -> list[Any]:
-    """Return the sizes of the axes behind one."""
+    """Return the sizes of the axes after an axis."""
     static_sizes = None if value.dims is None else value.dims[dim + 1 :]
     if static_sizes is not None and None not in static_sizes:
         return list(static_sizes)
@@ -104,7 +104,7 @@ def _tail_of(value: Output, dim: int) -> list[Any]:
 
 
 def _beginning(value: Output, dim: int, count: Size) -> Output:
-    """Return this many elements from the start of an axis counted from the end."""
+    """Return the first `count` elements of an axis that counts from the end."""
     if value.dims is not None and value.dims[dim] == count:
         return value
     index = (..., slice(count), *[slice(None)] * (-dim - 1))
@@ -113,13 +113,13 @@ def _beginning(value: Output, dim: int, count: Size) -> Output:
 
 
 def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Output:
-    """Return the overlap-add of frames with a step of `frame_step`.
+    """Add overlapping frames that start every `frame_step` elements.
 
     Args:
       signal: numeric, shape (..., F, L).
       frame_step: integer of rank 0, at least 1.
     Returns: shape (..., (F - 1) * frame_step + L).
-    Raises: InvalidArgumentError: the rank is below 2, or the step below 1.
+    Raises: InvalidArgumentError: the rank is below 2, or the step is below 1.
 
     Examples:
       >>> wf.Session().run(wf.signal.overlap_and_add([[1, 1, 1], [2, 2, 2]], 2))
@@ -144,7 +144,7 @@ def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Ou
 
 
 def _exchanged(value: Output) -> Output:
-    """Return the axes -3 and -2 exchanged."""
+    """Swap the axes -3 and -2."""
     order: Any
     if value.dims is not None:
         num_axes = len(value.dims)

@@ -1,4 +1,4 @@
-"""Features of spectra on the mel scale, on which equal steps sound equally far apart."""
+"""Features of spectra on the mel scale, on which equal distances sound equal."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def linear_to_mel_weight_matrix(
 ) -> Output:
     """Return the matrix that maps linear spectra to mel bands by a matrix product.
 
-    Bands are triangles of height 1 on the mel scale, each from the middle of the one before to the
-    middle of the one behind; frequency 0 is in none.
+    Bands are triangles of height 1 on the mel scale, each from the center of the previous one to
+    the center of the next one. Frequency 0 is not in any band.
 
     Args:
       num_mel_bins: the number of bands.
-      num_spectrogram_bins: integer of rank 0: how many frequencies a spectrum has, from 0 to half
+      num_spectrogram_bins: integer of rank 0: number of frequencies of a spectrum, from 0 to half
         the sample rate.
       sample_rate: number of rank 0, in hertz.
-      lower_edge_hertz, upper_edge_hertz: where the lowest band begins and the highest one ends.
+      lower_edge_hertz, upper_edge_hertz: start of the lowest band and end of the highest one.
       dtype: floating.
     Returns: shape (num_spectrogram_bins, num_mel_bins).
     Raises: InvalidArgumentError: a number is not positive, or the edges are not in order and below
@@ -99,10 +99,10 @@ def _static_mel(hertz: float) -> float:
 
 
 def mfccs_from_log_mel_spectrograms(log_mel_spectrograms: Any, name: str | None = None) -> Output:
-    """Mel-frequency cepstral coefficients: the orthonormal cosine transform of logarithms.
+    """Return mel-frequency cepstral coefficients: the cosine transform of log mel spectra.
 
-    All are given, of which usually the first 12 or 13 are used; the first one is sqrt(2) times as
-    large as an orthonormal transform has it.
+    All coefficients are returned; usually the first 12 or 13 are used. The transform is
+    orthonormal, except that the first coefficient is sqrt(2) times as large.
 
     Args:
       log_mel_spectrograms: float32 or float64, shape (..., M) with M bands.

@@ -1,4 +1,4 @@
-"""Sizes of axes as Python's integers where they are known, else as tensors."""
+"""Sizes of axes, as Python integers if they are static, else as tensors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Size = Any
 
 
 def size_of(value: Output, axis: int) -> Size:
-    """Return the size of an axis, which may count from the end."""
+    """Return the size of an axis; negative axes count from the end."""
     static = None if value.dims is None else value.dims[axis]
     return out("Shape", [value])[axis] if static is None else static
 
 
 def checked_size(value: Any, label: str, minimum: int = 1) -> Size:
-    """Return a length that a caller gave.
+    """Return a length argument, checked.
 
-    Raises: InvalidArgumentError: it is not of rank 0, or is known and below `minimum`.
+    Raises: InvalidArgumentError: its rank is not 0, or it is static and below `minimum`.
     """
     tensor = convert_to_tensor(value, dtypes.int32)
     if tensor.dims not in ((), None):
@@ -48,7 +48,7 @@ def _is_vector(part: Any) -> bool:
 
 
 def lead_of(value: Output, inner: int) -> list[Any]:
-    """Return the sizes of all axes but the `inner` last ones, as parts of a shape."""
+    """Return the sizes of all axes except the last `inner` ones, as parts of a shape."""
     if value.dims is None:
         return [out("Shape", [value])[: -inner or None]]
     lead = value.dims[: len(value.dims) - inner]
@@ -58,15 +58,15 @@ def lead_of(value: Output, inner: int) -> list[Any]:
 
 
 def reshaped(value: Output, *parts: Any) -> Output:
-    """Return the value in the shape that `shape_from` makes of the parts."""
+    """Reshape a value to the shape that `shape_from` builds from parts."""
     return out("Reshape", [value, shape_from(*parts)])
 
 
 def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Output:
-    """Return the value with so much more at the end of an axis, zeros by default.
+    """Pad a value at the end of an axis, with zeros by default.
 
     Args:
-      axis: counts from the end.
+      axis: index of the axis, counted from the end.
     """
     if isinstance(after, int) and after == 0:
         return value
@@ -81,10 +81,10 @@ def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Ou
 
 
 def at_least(minimum: int, size: Size) -> Size:
-    """Return the larger one of an integer and a size."""
+    """Return the larger of an integer and a size."""
     return max(minimum, size) if isinstance(size, int) else out("Maximum", [minimum, size])
 
 
 def cast(value: Any, dtype: dtypes.DType, name: str | None = None) -> Output:
-    """Return the value, which must be dense, as another element type."""
+    """Cast a value, which must be dense, to an element type."""
     return out("Cast", [value], {"DstT": dtype}, name)

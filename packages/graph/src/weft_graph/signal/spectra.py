@@ -30,14 +30,15 @@ def stft(
     pad_end: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Return the short-time Fourier transform: that of each frame, faded out by a window.
+    """Return the short-time Fourier transform: the transform of each windowed frame.
 
     Args:
       signals: float32 or float64, shape (..., N).
       frame_length, frame_step: integers of rank 0, at least 1.
-      fft_length: integer of rank 0; the smallest power of 2 that holds a frame by default.
-      window_fn: from a length and `dtype=` to the window; None for none.
-      pad_end: as of `frame`.
+      fft_length: integer of rank 0; by default the smallest power of 2 that is at least
+        `frame_length`.
+      window_fn: function from a length and `dtype=` to a window; None for no window.
+      pad_end: as in `frame`.
     Returns: complex, shape (..., F, fft_length // 2 + 1) with F frames.
     Raises: InvalidArgumentError: a length is below 1.
 
@@ -60,7 +61,7 @@ def stft(
 
 
 def _transform_length(fft_length: Any, length: Size) -> Size:
-    """Return the transform's length: the given one, or a power of 2 of at least `length`."""
+    """Return the transform length: `fft_length`, or the least power of 2 of at least `length`."""
     if fft_length is not None:
         return checked_size(fft_length, "fft_length")
     if isinstance(length, int):
@@ -72,11 +73,11 @@ def _transform_length(fft_length: Any, length: Size) -> Size:
 def inverse_stft_window_fn(
     frame_step: Any, forward_window_fn: Window = hann_window, name: str | None = None
 ) -> Callable[..., Output]:
-    """Return the window for `inverse_stft` that undoes the one of `stft` where frames overlap.
+    """Return the window for `inverse_stft` that compensates the window of `stft` in overlaps.
 
     Args:
       frame_step: integer of rank 0, at least 1.
-      forward_window_fn: the window of the transform.
+      forward_window_fn: window function of the forward transform.
     Returns: a function from a frame's length and `dtype=` to the window.
 
     Examples:
@@ -110,15 +111,16 @@ def inverse_stft(
     window_fn: Window = hann_window,
     name: str | None = None,
 ) -> Output:
-    """Return signals from their short-time Fourier transforms.
+    """Return the signals of short-time Fourier transforms.
 
-    It undoes `stft` where `window_fn` is what `inverse_stft_window_fn` makes of the other's.
+    It is the inverse of `stft` if `window_fn` is the result of `inverse_stft_window_fn` for the
+    window of `stft`.
 
     Args:
       stfts: complex, shape (..., F, fft_length // 2 + 1).
       frame_length, frame_step: integers of rank 0, at least 1.
-      fft_length: as of `stft`.
-      window_fn: from a length and `dtype=` to the window; None for none.
+      fft_length: as in `stft`.
+      window_fn: function from a length and `dtype=` to a window; None for no window.
     Returns: float32 or float64, shape (..., (F - 1) * frame_step + frame_length).
     Raises: InvalidArgumentError: a length is below 1.
 
@@ -152,13 +154,13 @@ def mdct(
     norm: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Return the modified discrete cosine transform, of frames that overlap by half.
+    """Return the modified discrete cosine transform of frames that overlap by half.
 
     Args:
       signals: float32 or float64, shape (..., N).
       frame_length: integer of rank 0, a multiple of 4.
-      window_fn: from a length and `dtype=` to the window; None for 1 / sqrt(2).
-      pad_end: as of `frame`.
+      window_fn: function from a length and `dtype=` to a window; None for 1 / sqrt(2).
+      pad_end: as in `frame`.
       norm: None, or "ortho" for an orthonormal transform.
     Returns: shape (..., F, frame_length // 2) with F frames.
     Raises: InvalidArgumentError: the length is not a multiple of 4.
@@ -193,12 +195,12 @@ def _reversed(value: Output) -> Output:
 def inverse_mdct(
     mdcts: Any, window_fn: Window = vorbis_window, norm: str | None = None, name: str | None = None
 ) -> Output:
-    """Signals from their modified discrete cosine transforms; undoes `mdct` with the same window.
+    """Return the inverse of `mdct` with the same window.
 
     Args:
       mdcts: float32 or float64, shape (..., F, L).
-      window_fn: from a length and `dtype=` to the window; None for 1 / sqrt(2).
-      norm: None or "ortho", as of the transform.
+      window_fn: function from a length and `dtype=` to a window; None for 1 / sqrt(2).
+      norm: None or "ortho", as in the transform.
     Returns: shape (..., (F + 1) * L).
 
     Examples:

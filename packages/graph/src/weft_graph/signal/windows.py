@@ -1,6 +1,6 @@
-"""Windows: weights that fade a frame out at both ends.
+"""Window functions, which taper frames at both ends.
 
-They are computed in double precision, and rounded once.
+They are computed in double precision and rounded once.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def hann_window(
 
     Args:
       window_length: integer of rank 0, at least 1.
-      periodic: N is the length where that is even, so that shifted windows add up to a constant;
-        else, and for every odd length, N is one less and the window is symmetric.
+      periodic: use N = length if the length is even, so that shifted windows sum to a constant.
+        Otherwise, and for odd lengths, N = length - 1 and the window is symmetric.
       dtype: floating.
     Returns: shape (window_length,).
-    Raises: InvalidArgumentError: the length is below 1. InvalidTypeError: `dtype` is not floating.
+    Raises: InvalidArgumentError: the length is below 1; InvalidTypeError: `dtype` is not floating.
 
     Examples:
       >>> wf.Session().run(wf.signal.hann_window(4))
@@ -57,10 +57,10 @@ def hamming_window(
 
     Args:
       window_length: integer of rank 0, at least 1.
-      periodic: as of `hann_window`.
+      periodic: as in `hann_window`.
       dtype: floating.
     Returns: shape (window_length,).
-    Raises: InvalidArgumentError: the length is below 1. InvalidTypeError: `dtype` is not floating.
+    Raises: InvalidArgumentError: the length is below 1; InvalidTypeError: `dtype` is not floating.
 
     Examples:
       >>> wf.Session().run(wf.signal.hamming_window(4))
@@ -107,10 +107,10 @@ def kaiser_window(
 
     Args:
       window_length: integer of rank 0, at least 1.
-      beta: floating, rank 0: the larger, the faster it fades.
+      beta: floating, rank 0: larger values taper faster.
       dtype: floating.
     Returns: shape (window_length,).
-    Raises: InvalidArgumentError: the length is below 1. InvalidTypeError: `dtype` is not floating.
+    Raises: InvalidArgumentError: the length is below 1; InvalidTypeError: `dtype` is not floating.
 
     Examples:
       >>> np.round(wf.Session().run(wf.signal.kaiser_window(3, beta=2.0)), 3)
@@ -143,10 +143,10 @@ def kaiser_bessel_derived_window(
 
     Args:
       window_length: even integer of rank 0, at least 2.
-      beta: of the Kaiser window.
+      beta: parameter of the Kaiser window.
       dtype: floating.
     Returns: shape (window_length,).
-    Raises: InvalidArgumentError: the length is below 1. InvalidTypeError: `dtype` is not floating.
+    Raises: InvalidArgumentError: the length is below 1; InvalidTypeError: `dtype` is not floating.
 
     Examples:
       >>> np.round(wf.Session().run(wf.signal.kaiser_bessel_derived_window(4, beta=2.0)), 3)
@@ -164,13 +164,13 @@ def kaiser_bessel_derived_window(
 def vorbis_window(
     window_length: Any, dtype: Any = dtypes.float32, name: str | None = None
 ) -> Output:
-    """Return the window of Vorbis, sin(pi / 2 * sin(pi * (n + 0.5) / N) ** 2), for `mdct`.
+    """Return the Vorbis window, sin(pi / 2 * sin(pi * (n + 0.5) / N) ** 2), for `mdct`.
 
     Args:
       window_length: integer of rank 0, at least 1.
       dtype: floating.
     Returns: shape (window_length,).
-    Raises: InvalidArgumentError: the length is below 1. InvalidTypeError: `dtype` is not floating.
+    Raises: InvalidArgumentError: the length is below 1; InvalidTypeError: `dtype` is not floating.
 
     Examples:
       >>> np.round(wf.Session().run(wf.signal.vorbis_window(4)), 3)
@@ -185,5 +185,5 @@ def vorbis_window(
 
 
 def window_of(function: Any, length: Size, dtype: dtypes.DType) -> Output | None:
-    """Return the window that a caller's function gives, or None where there is no function."""
+    """Return the window of a caller's function, or None if there is no function."""
     return None if function is None else function(length, dtype=dtype)

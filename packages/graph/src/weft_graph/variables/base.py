@@ -30,12 +30,12 @@ from weft_tensor.shape import Dims, TensorShape
 
 
 class VariableSynchronization(IntEnum):
-    """When replicas of a variable are synchronized.
+    """Modes of synchronizing the replicas of a variable.
 
-    A variable that is synchronized when it is read is not trainable unless it is said to be.
+    A variable with ON_READ is not trainable unless `trainable` is passed.
 
     Args:
-      value: the number of a member: 0 for AUTO, 1 NONE, 2 ON_WRITE, 3 ON_READ.
+      value: number of a member: 0 for AUTO, 1 NONE, 2 ON_WRITE, 3 ON_READ.
 
     Examples:
       >>> w = wf.get_variable("w", [2], synchronization=wf.VariableSynchronization.ON_WRITE)
@@ -72,7 +72,7 @@ M = TypeVar("M", bound=IntEnum)
 
 
 def _member(kind: type[M], value: int | None, label: str) -> M:
-    """Return a member of an enumeration; its first for None."""
+    """Return a member of an enumeration; the first one for None."""
     try:
         return kind(value or 0)
     except ValueError:
@@ -89,11 +89,11 @@ def is_trainable(trainable: bool | None, synchronization: int | None) -> bool:
 
 
 makers: Registry[Callable[..., Any]] = Registry("maker of variables", "weft_graph.variables")
-"""Makers of variables: "any" asks the creators, "reference" and "resource" are the two kinds."""
+"""Constructors of variables by kind: "any" (calls the creators), "reference" and "resource"."""
 
 
 class _VariableMeta(type):
-    """`Variable(...)` asks the creators; its subclasses make themselves."""
+    """Metaclass: `Variable(...)` calls the variable creators; subclasses do not."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is not Variable:
@@ -130,13 +130,13 @@ _ARGUMENTS = (
 
 
 class SaveSliceInfo:
-    """Which part of a partitioned variable a variable holds.
+    """The position of a part in its partitioned variable.
 
     Attributes:
-      full_name: name of the whole.
-      full_shape: shape of the whole.
-      var_offset: where this part starts.
-      var_shape: its shape.
+      full_name: name of the partitioned variable.
+      full_shape: shape of the partitioned variable.
+      var_offset: offset of the part along each axis.
+      var_shape: shape of the part.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class SaveSliceInfo:
 
     @property
     def spec(self) -> str:
-        """TensorFlow's text for it: sizes, then "start,length" per axis."""
+        """TensorFlow's text form: sizes, then "start,length" per axis."""
         sizes = " ".join(map(str, self.full_shape)) + " "
         pairs = zip(self.var_offset, self.var_shape, strict=True)
         return sizes + ":".join(f"{start},{size}" for start, size in pairs)
@@ -164,16 +164,16 @@ _SliceInfo = SaveSliceInfo
 
 @dataclass(frozen=True)
 class ExistingVariable:
-    """A variable with existing nodes, for an object that adopts them.
+    """The existing nodes of a variable, which a new object adopts.
 
     Attributes:
-      is_resource: whether it is of the kind with a handle.
+      is_resource: True for a resource variable.
       variable: the reference or the handle.
-      read: the value that readers share, or of a variable with a handle, that is fetched.
+      read: the value shared by readers; for a resource variable, the value that is fetched.
       initializer: the node that assigns the initial value.
       initial_value: None if unknown.
-      trainable, synchronization, aggregation: as of `Variable`.
-      save_slice_info: of a part of a larger variable.
+      trainable, synchronization, aggregation: as in `Variable`.
+      save_slice_info: save slice of a part of a partitioned variable.
     """
 
     is_resource: bool
@@ -188,28 +188,28 @@ class ExistingVariable:
 
 
 class Variable(Operators, metaclass=_VariableMeta):
-    """A tensor that keeps its value between steps, and that ops can change.
+    """A tensor that keeps its value between steps and can be updated by ops.
 
     Args:
-      initial_value: what converts to a tensor, or a function without arguments that returns it.
-        Its shape, unless `validate_shape` is False, becomes the variable's.
-      trainable: whether optimizers change it by default; True by default, but False where it is
-        synchronized when it is read.
-      collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
-      validate_shape: False leaves the variable's shape open.
+      initial_value: value that converts to a tensor, or a function without arguments that returns
+        one. Its shape becomes that of the variable, unless `validate_shape` is False.
+      trainable: True if optimizers update it by default; True by default, unless `synchronization`
+        is ON_READ.
+      collections: collections to add it to; [GraphKeys.GLOBAL_VARIABLES] by default.
+      validate_shape: False to leave the variable's shape unknown.
       caching_device: device where reads of the value are cached.
       name: name of the node; "Variable" by default, made unique.
       variable_def: a VariableDef to rebuild the object from, instead of everything else.
-      dtype: element type; the initial value's by default.
+      dtype: element type; that of the initial value by default.
       expected_shape: deprecated and ignored, as in TensorFlow.
-      import_scope: name scope that the graph of `variable_def` was imported under.
-      constraint: function from the value to the value that optimizers should leave behind.
-      use_resource: over a VarHandleOp rather than over a reference.
-      synchronization, aggregation: for replicas.
-      shape: the static shape, when it is more open than the initial value's.
+      import_scope: name scope of the imported graph of `variable_def`.
+      constraint: function that optimizers apply to the value after an update.
+      use_resource: create a resource variable instead of a reference variable.
+      synchronization, aggregation: options for replicas.
+      shape: static shape, if it is less specific than that of the initial value.
     Raises:
-      InvalidArgumentError: no initial value, or one of unknown shape.
-      InvalidTypeError: the initial value does not fit `dtype`.
+      InvalidArgumentError: the initial value is missing, or its shape is unknown.
+      InvalidTypeError: the initial value cannot be converted to `dtype`.
 
     Examples:
       >>> step = wf.Variable(0, name="step", trainable=False)
@@ -259,7 +259,7 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     @property
     def op(self) -> Node:
-        """The node that holds the variable."""
+        """The node of the variable."""
         raise NotImplementedError
 
     @property
@@ -279,7 +279,7 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The graph of the variable."""
         return self._graph
 
     @property
@@ -306,38 +306,38 @@ class Variable(Operators, metaclass=_VariableMeta):
         return self._initializer
 
     def replace_initializer(self, initializer: Node, initial_value: Output) -> None:
-        """Initialize with another node from now on; nodes made from the old one keep it.
+        """Replace the initializer; existing nodes keep using the old one.
 
         Args:
-          initializer: assigns the initial value.
-          initial_value: what it assigns.
+          initializer: node that assigns the initial value.
+          initial_value: the assigned value.
         """
         self._initializer = initializer
         self._initial_value = initial_value
 
     @property
     def initial_value(self) -> Output | None:
-        """The tensor that the initializer assigns; None for one rebuilt without it."""
+        """The tensor that the initializer assigns; None if the variable was rebuilt without it."""
         return self._initial_value
 
     @property
     def trainable(self) -> bool:
-        """True if optimizers change the variable by default."""
+        """True if optimizers update the variable by default."""
         return self._trainable
 
     @property
     def constraint(self) -> Any:
-        """The function given as `constraint`, or None."""
+        """The function passed as `constraint`, or None."""
         return self._constraint
 
     @property
     def synchronization(self) -> VariableSynchronization:
-        """The `synchronization` given at construction."""
+        """The `synchronization` passed to the constructor."""
         return self._synchronization
 
     @property
     def aggregation(self) -> VariableAggregation:
-        """The `aggregation` given at construction."""
+        """The `aggregation` passed to the constructor."""
         return self._aggregation
 
     # ------------------------------------------------------------- its value
@@ -367,16 +367,17 @@ class Variable(Operators, metaclass=_VariableMeta):
         return note_slice(self, key, super().__getitem__(key))
 
     def initialized_value(self) -> Output:
-        """Return the value, or the initial value where the variable has none yet.
+        """Return the value, or the initial value if the variable is uninitialized.
 
-        For the initial values of other variables, which may run before this one's initializer.
+        It is for initial values of other variables, which may run before this variable's
+        initializer.
         """
         initial = self._initializer.inputs[1]  # guarded itself, unlike `initial_value`
         with self._graph.as_default(), self._graph.control_dependencies(None):
             return self._initialized(initial)
 
     def _initialized(self, initial: Output) -> Output:
-        """Return the value where it has one, else another."""
+        """Return the variable's value, or `initial` if it is uninitialized."""
         raise NotImplementedError
 
     def eval(self, session: Any = None) -> Any:
@@ -384,7 +385,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         return thread_stacks.session_for(self._graph, session, f"{self.name}.eval()").run(self)
 
     def load(self, value: Any, session: Any = None) -> None:
-        """Store `value` now, without a new node.
+        """Assign `value` immediately, without a new node.
 
         Raises: FailedPreconditionError: there is no default session.
         """
@@ -400,7 +401,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Replace the value; returns the new value, or the node when `read_value` is False."""
+        """Replace the value; return the new value, or the node if `read_value` is False."""
         raise NotImplementedError
 
     def assign_add(
@@ -410,7 +411,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Add `delta`; returns as `assign` does."""
+        """Add `delta`; return the same as `assign`."""
         raise NotImplementedError
 
     def assign_sub(
@@ -420,7 +421,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Subtract `delta`; returns as `assign` does."""
+        """Subtract `delta`; return the same as `assign`."""
         raise NotImplementedError
 
     def _scatter_slices(
@@ -433,49 +434,49 @@ class Variable(Operators, metaclass=_VariableMeta):
     def scatter_update(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Replace the rows that the IndexedSlices `sparse_delta` names."""
+        """Replace the rows at the indices of `sparse_delta`, an IndexedSlices."""
         return self._scatter_slices(state.scatter_update, sparse_delta, use_locking, name)
 
     def scatter_add(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Add to the rows that the IndexedSlices `sparse_delta` names."""
+        """Add to the rows at the indices of `sparse_delta`, an IndexedSlices."""
         return self._scatter_slices(state.scatter_add, sparse_delta, use_locking, name)
 
     def scatter_sub(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Subtract from the rows that the IndexedSlices `sparse_delta` names."""
+        """Subtract from the rows at the indices of `sparse_delta`, an IndexedSlices."""
         return self._scatter_slices(state.scatter_sub, sparse_delta, use_locking, name)
 
     def scatter_mul(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Multiply the rows that the IndexedSlices `sparse_delta` names."""
+        """Multiply the rows at the indices of `sparse_delta`, an IndexedSlices."""
         return self._scatter_slices(state.scatter_mul, sparse_delta, use_locking, name)
 
     def scatter_div(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Divide the rows that the IndexedSlices `sparse_delta` names."""
+        """Divide the rows at the indices of `sparse_delta`, an IndexedSlices."""
         return self._scatter_slices(state.scatter_div, sparse_delta, use_locking, name)
 
     def scatter_min(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Lower the rows that the IndexedSlices `sparse_delta` names."""
+        """Replace rows by their minimum with `sparse_delta`, an IndexedSlices."""
         return self._scatter_slices(state.scatter_min, sparse_delta, use_locking, name)
 
     def scatter_max(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Raise the rows that the IndexedSlices `sparse_delta` names."""
+        """Replace rows by their maximum with `sparse_delta`, an IndexedSlices."""
         return self._scatter_slices(state.scatter_max, sparse_delta, use_locking, name)
 
     def batch_scatter_update(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Replace rows, each row of the indices in its own batch; see `batch_scatter_update`."""
+        """Replace rows in each batch; see `batch_scatter_update`."""
         return self._scatter_slices(batch_scatter_update, sparse_delta, use_locking, name)
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Output:
@@ -491,26 +492,26 @@ class Variable(Operators, metaclass=_VariableMeta):
         return state.scatter_nd_update(self, indices, updates, name=name)
 
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Add to the slices at `indices`; equal ones add up."""
+        """Add to the slices at `indices`; repeated indices accumulate."""
         return state.scatter_nd_add(self, indices, updates, name=name)
 
     def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
-        """Subtract from the slices at `indices`; equal ones add up."""
+        """Subtract from the slices at `indices`; repeated indices accumulate."""
         return state.scatter_nd_sub(self, indices, updates, name=name)
 
     def count_up_to(self, limit: int) -> Output:
-        """Return the value before adding 1; OutOfRangeError, at run time, at `limit`."""
+        """Increment the value and return the old one; OutOfRangeError at run time at `limit`."""
         return state.count_up_to(self, limit)
 
     # ------------------------------------------------------------- other forms
 
     def to_proto(self, export_scope: str | None = None) -> Any:
-        """Return the variable as a `VariableDef`; None when it is outside `export_scope`."""
+        """Return the variable as a `VariableDef`, or None if it is outside `export_scope`."""
         return to_message("VariableDef", self, export_scope)
 
     @staticmethod
     def from_proto(variable_def: Any, import_scope: str | None = None) -> Variable:
-        """The variable that a `VariableDef` describes, over nodes already in the default graph."""
+        """Return the variable of a `VariableDef`, whose nodes are in the default graph."""
         make = makers.lookup("resource" if variable_def.is_resource else "reference")
         variable: Variable = make(variable_def=variable_def, import_scope=import_scope)
         return variable
@@ -568,5 +569,5 @@ class Variable(Operators, metaclass=_VariableMeta):
 
 
 def shared_reads(variable: Variable) -> list[Output]:
-    """Return the implicit reads of a variable, which represent its value."""
+    """Return the shared reads of a variable, which represent its value."""
     return variable._shared_reads()

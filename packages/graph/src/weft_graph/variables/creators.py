@@ -23,7 +23,7 @@ _use_resource_by_default = False
 
 
 def enable_resource_variables() -> None:
-    """Make resource variables where `use_resource` is not given.
+    """Create resource variables unless `use_resource` is passed.
 
     Examples:
       >>> wf.enable_resource_variables()
@@ -36,7 +36,7 @@ def enable_resource_variables() -> None:
 
 
 def disable_resource_variables() -> None:
-    """Create reference variables unless `use_resource` is given; this is the default.
+    """Create reference variables unless `use_resource` is passed; this is the default.
 
     Examples:
       >>> wf.disable_resource_variables()
@@ -48,7 +48,7 @@ def disable_resource_variables() -> None:
 
 
 def resource_variables_enabled() -> bool:
-    """Return True if variables are resource variables when `use_resource` is not given.
+    """Return True if variables are resource variables unless `use_resource` is passed.
 
     Examples:
       >>> wf.resource_variables_enabled()
@@ -62,10 +62,11 @@ Creator = Callable[..., Any]
 
 @contextmanager
 def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
-    """Let `variable_creator(next_creator, **kwargs)` make the variables of the default graph.
+    """Create the default graph's variables by `variable_creator(next_creator, **kwargs)`.
 
     Args:
-      variable_creator: calls `next_creator(**kwargs)` for the next outer one, or the real thing.
+      variable_creator: function that may call `next_creator(**kwargs)`, the next outer creator or
+        the default one.
 
     Examples:
       >>> def frozen(next_creator, **kwargs):
@@ -89,7 +90,7 @@ variable_creator_scope_v1 = variable_creator_scope
 def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any) -> Variable:
     """Create the variable itself, after all creators.
 
-    Inside a loop or a branch it is made outside, where its initializer can run.
+    Inside a loop or a branch, it is created outside, where its initializer can run.
     """
     use_resource = kwargs.pop("use_resource", None)
     if use_resource is None:
@@ -111,7 +112,7 @@ def _creating(outer: Creator, inner: Creator) -> Creator:
 
 
 def _call_creators(**kwargs: Any) -> Any:
-    """Return a variable from the innermost creator, which may ask those around it."""
+    """Return a variable from the innermost creator, which may call outer ones."""
     creator: Creator = default_variable_creator
     for outer in get_default_graph().scopes.variable_creators:
         creator = _creating(outer, creator)

@@ -1,4 +1,4 @@
-"""Random generators with their state in a variable, which checkpoints save."""
+"""Random number generators with their state in a variable, which checkpoints save."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from weft_tensor import dtypes, errors
 
 
 class Algorithm(enum.Enum):
-    """Algorithms of random generators; only Philox is supported.
+    """Algorithms of random number generators; only Philox is supported.
 
     Args:
       value: the number of a member, 1 to 3.
@@ -43,7 +43,7 @@ class Algorithm(enum.Enum):
 
 
 def _philox(algorithm: Any) -> int:
-    """Return the number of Philox, if that is meant."""
+    """Return the number of Philox, after checking that it is requested."""
     name = algorithm
     if isinstance(algorithm, Algorithm):
         name = algorithm.name
@@ -63,8 +63,7 @@ def create_rng_state(seed: Any, alg: Any) -> Any:
       seed: an integer, or integers of shape (N,), N up to 3.
       alg: "philox" or "auto_select", or an `Algorithm`.
     Returns: int64, shape (3,): the seed's 64-bit parts, the lowest first, then zeros.
-    Raises: InvalidArgumentError: the seed has more than 192 bits, or another algorithm is asked
-      for.
+    Raises: InvalidArgumentError: the seed has more than 192 bits, or the algorithm is not Philox.
 
     Examples:
       >>> wf.random.create_rng_state(7, "philox").tolist()
@@ -86,13 +85,13 @@ def create_rng_state(seed: Any, alg: Any) -> Any:
 
 
 class Generator:
-    """Random numbers by a state that the graph keeps in a variable.
+    """A random number generator whose state is a variable.
 
-    Each draw moves the state on in the same step; so two sessions that restore one checkpoint go
-    on with the same numbers. The variable is initialized and saved like others.
+    Each use advances the state in the same step, so two sessions that restore the same checkpoint
+    generate the same numbers. The variable is initialized and saved like others.
 
     Args:
-      copy_from: a generator whose state at initialisation is copied.
+      copy_from: a generator whose state is copied at initialization.
       state: int64, shape (3,), if there is no `copy_from`.
       alg: "philox" or "auto_select", or an `Algorithm`.
 
@@ -125,7 +124,7 @@ class Generator:
         """Return a generator with a state.
 
         Args:
-          state: int64, shape (3,), such as `create_rng_state` makes.
+          state: int64, shape (3,), such as the result of `create_rng_state`.
           alg: "philox" or "auto_select", or an `Algorithm`.
 
         Examples:
@@ -181,7 +180,7 @@ class Generator:
 
     @property
     def state(self) -> ResourceVariable:
-        """The variable: int64, shape (3,), the counter's low and high half and the key."""
+        """The state variable: int64, shape (3,): the counter's low and high half, and the key."""
         return self._state
 
     @property
@@ -207,7 +206,7 @@ class Generator:
         return self.reset(_joined(key, counter))
 
     def skip(self, delta: Any) -> Output:
-        """Return the state before it moves on as drawing `delta` numbers does.
+        """Advance the state as if `delta` numbers were generated; return the previous state.
 
         Args:
           delta: an integer of rank 0, not negative.
@@ -252,7 +251,7 @@ class Generator:
         dtype: Any = dtypes.float32,
         name: str | None = None,
     ) -> Output:
-        """Return normal numbers, those beyond two standard deviations drawn again.
+        """Return normal numbers; those beyond two standard deviations are redrawn.
 
         Args:
           shape: shape of the result; `mean` and `stddev` broadcast to it.
@@ -274,7 +273,7 @@ class Generator:
 
         Args:
           shape: shape of the result.
-          minval, maxval: `maxval` is 1 by default, and must be given for integers.
+          minval, maxval: the range; `maxval` is 1 by default, and required for integers.
           dtype: floating, int32, int64, uint32 or uint64.
         Raises: InvalidArgumentError: `maxval` is missing.
         """
@@ -309,12 +308,12 @@ class Generator:
         dtype: Any = dtypes.int32,
         name: str | None = None,
     ) -> Output:
-        """Draw binomial numbers of successes.
+        """Return binomially distributed numbers.
 
         Args:
           shape: shape of the result, to which the parameters broadcast.
-          counts: how many tries there are, not negative.
-          probs: of success, in [0, 1]; floating.
+          counts: numbers of trials, not negative.
+          probs: probabilities of success, in [0, 1]; floating.
           dtype: element type of the result: float16, float32, float64, int32 or int64.
         """
         with name_scope(name, "binomial") as scope:
@@ -323,10 +322,10 @@ class Generator:
             return self._draw("StatefulRandomBinomial", shape, dtype, tries, chances, name=scope)
 
     def make_seeds(self, count: int = 1) -> Output:
-        """Return seeds for stateless ops, drawn from this generator.
+        """Generate seeds for stateless ops.
 
         Args:
-          count: how many.
+          count: number of seeds.
         Returns: int64, shape (2, count); a column is a seed.
         """
         keys = self.uniform_full_int([count], dtypes.int64)
@@ -335,11 +334,11 @@ class Generator:
     def split(self, count: int = 1) -> list[Generator]:
         """Return generators that are independent of each other and of this one.
 
-        Their keys follow from the state that this one has when they are initialized, which it
-        keeps, and from how often it was split before.
+        Their keys are derived from this generator's state at their initialization, which does not
+        change, and from the number of earlier splits.
 
         Args:
-          count: how many.
+          count: number of generators.
         """
         self._splits += 1
         state = self._state.read_value()
@@ -368,7 +367,7 @@ def _joined(key: Any, counter: Any) -> Output:
 
 
 def _moved(draws: Output, mean: Any, scale: Any, name: str) -> Output:
-    """`draws` times `scale` plus `mean`."""
+    """Return `draws` times `scale` plus `mean`."""
     dtype = draws.dtype
     scaled = out("Mul", [draws, convert_to_tensor(scale, dtype)])
     return out("AddV2", [scaled, convert_to_tensor(mean, dtype)], None, name)
@@ -378,7 +377,7 @@ _global: WeakKeyDictionary[Graph, Generator] = WeakKeyDictionary()
 
 
 def get_global_generator() -> Generator:
-    """The generator of the default graph that others share; made from entropy when first asked for.
+    """Return the shared generator of the default graph, seeded with entropy at first use.
 
     Examples:
       >>> wf.random.get_global_generator() is wf.random.get_global_generator()
@@ -395,7 +394,7 @@ def set_global_generator(generator: Generator) -> None:
     """Replace the shared generator of the default graph.
 
     Args:
-      generator: one of that graph.
+      generator: a generator of that graph.
 
     Examples:
       >>> wf.random.set_global_generator(wf.random.Generator.from_seed(3))

@@ -1,7 +1,7 @@
 """Initial values that depend on other variables.
 
-Initializers run in no particular order, so an initial value that reads another variable must take
-that variable's own initial value where the variable has none yet.
+Initializers run in an arbitrary order. An initial value that reads another variable must therefore
+use that variable's initial value if the variable is still uninitialized.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from weft_tensor import dtypes
 
 
 def guard_initial_value(graph: Graph, variable_node: Node, value: Output) -> Output:
-    """`value` with its reads of other variables replaced by their `initialized_value`.
+    """Return `value` with reads of other variables replaced by their `initialized_value`.
 
-    A value that is computed with conditionals or loops is left as it is: it has been guarded by
-    hand, or cannot be copied.
+    A value that is computed with conditionals or loops is returned unchanged, because it is guarded
+    explicitly or cannot be copied.
     """
     ancestors = _ancestors(value.node)
     if not any(node.role is Role.VARIABLE for node in ancestors):

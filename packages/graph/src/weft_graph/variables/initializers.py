@@ -1,4 +1,4 @@
-"""Initializers of variables: classes whose objects create a tensor of a given shape.
+"""Initializers of variables: classes whose objects create a tensor of a shape.
 
 An initializer is called as `initializer(shape, dtype=None, partition_info=None)`. Those of random
 values take a seed; see `weft_graph.ir.random_seed`.
@@ -48,12 +48,12 @@ class Initializer:
     """Base class of initializers, functions that return initial values."""
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return a tensor of that shape.
+        """Return a tensor of a shape.
 
         Args:
-          shape: integers, or a shape tensor where the initializer does not need to know it.
-          dtype: element type; the initializer's own by default.
-          partition_info: which part of a partitioned variable it is for.
+          shape: integers, or a shape tensor if the initializer does not need static sizes.
+          dtype: element type; that of the initializer by default.
+          partition_info: position of the part of a partitioned variable.
         """
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ def _filled(shape: Any, value: Any, dtype: DType) -> Output:
 
 
 _SMALL = 1000
-"""Larger constants are filled when they run, so that they do not fill the graph."""
+"""Constants with more elements are filled at run time, to keep the graph small."""
 
 
 def _name(value: Any) -> str:
@@ -120,7 +120,7 @@ def _name(value: Any) -> str:
 
 
 class Zeros(Initializer):
-    """Zeros; empty strings and False for those types.
+    """Initializer with zeros (False, or empty strings).
 
     Args:
       dtype: element type; float32 by default.
@@ -134,7 +134,7 @@ class Zeros(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return zeros of that shape."""
+        """Return zeros of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         zero: Any = False if element_type.is_bool else b"" if element_type is dtypes.string else 0
         return _filled(shape, zero, element_type)
@@ -145,7 +145,7 @@ class Zeros(Initializer):
 
 
 class Ones(Initializer):
-    """Ones.
+    """Initializer with ones.
 
     Args:
       dtype: element type; float32 by default.
@@ -159,7 +159,7 @@ class Ones(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return ones of that shape."""
+        """Return ones of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return _filled(shape, True if element_type.is_bool else 1, element_type)
 
@@ -172,8 +172,8 @@ class Constant(Initializer):
     """Initializer with a constant value.
 
     Args:
-      value: one value, or a list or array of them in row-major order; with fewer values than
-        elements the last one is repeated.
+      value: one value, or a list or array of values in row-major order; the last one is repeated to
+        fill the shape.
       dtype: element type.
       verify_shape: require as many values as elements.
     Raises: InvalidTypeError: the value is not a number, list or array.
@@ -197,7 +197,7 @@ class Constant(Initializer):
     def __call__(
         self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: Any = None
     ) -> Output:
-        """Return the value in that shape."""
+        """Return the value reshaped to a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         verify = self._verify_shape if verify_shape is None else verify_shape
         if np.isscalar(self.value) and not verify:
@@ -213,7 +213,7 @@ class Constant(Initializer):
 
 
 class RandomUniform(Initializer):
-    """Uniform numbers in [minval, maxval); maxval is 1 for floats by default.
+    """Initializer with uniform numbers in [minval, maxval).
 
     Args:
       minval, maxval: the range; maxval is 1 for floats by default.
@@ -238,7 +238,7 @@ class RandomUniform(Initializer):
         self.dtype = dtypes.as_dtype(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return random numbers of that shape."""
+        """Return random numbers of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return random.random_uniform(shape, self.minval, self.maxval, element_type, seed=self.seed)
 
@@ -253,10 +253,10 @@ class RandomUniform(Initializer):
 
 
 class RandomNormal(Initializer):
-    """Normal numbers of given mean and standard deviation.
+    """Initializer with normal numbers.
 
     Args:
-      mean, stddev: of the numbers.
+      mean, stddev: parameters of the distribution.
       seed: an integer.
       dtype: floating; float32 by default.
 
@@ -278,7 +278,7 @@ class RandomNormal(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return random numbers of that shape."""
+        """Return random numbers of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return random.random_normal(shape, self.mean, self.stddev, element_type, seed=self.seed)
 
@@ -293,10 +293,10 @@ class RandomNormal(Initializer):
 
 
 class TruncatedNormal(RandomNormal):
-    """Normal numbers, those beyond two standard deviations drawn again.
+    """Initializer with normal numbers; those beyond two standard deviations are redrawn.
 
     Args:
-      mean, stddev: of the distribution before numbers are drawn again.
+      mean, stddev: parameters of the distribution before truncation.
       seed: an integer.
       dtype: floating; float32 by default.
 
@@ -306,19 +306,19 @@ class TruncatedNormal(RandomNormal):
     """
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return random numbers of that shape."""
+        """Return random numbers of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         return random.truncated_normal(shape, self.mean, self.stddev, element_type, seed=self.seed)
 
 
 class UniformUnitScaling(Initializer):
-    """Uniform random numbers that preserve the scale of a product with them.
+    """Initializer with uniform numbers that preserve the scale of inputs in a product.
 
-    They lie within ±factor √(3 / input size), where the input size is the product of all sizes
-    but the last.
+    They are within ±factor √(3 / input size), where the input size is the product of all sizes
+    except the last.
 
     Args:
-      factor: number that the limits are multiplied with.
+      factor: factor of the limits.
       seed: seed of this op.
       dtype: floating.
 
@@ -339,7 +339,7 @@ class UniformUnitScaling(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return random numbers of that shape."""
+        """Return random numbers of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         full_sizes = _sizes(_full_shape(shape, partition_info))
         size = max(1.0, float(math.prod(full_sizes[:-1])))
@@ -356,15 +356,15 @@ def _full_shape(shape: Any, partition_info: Any) -> Any:
 
 
 class VarianceScaling(Initializer):
-    """Random numbers of variance scale / n.
+    """Initializer with random numbers of variance scale / n.
 
     Args:
       scale: positive.
-      mode: "fan_in", "fan_out" or "fan_avg": n is the number of inputs of a unit, of its outputs,
-        or their mean.
+      mode: "fan_in", "fan_out" or "fan_avg": n is the number of inputs of a unit, the number of its
+        outputs, or the mean of both.
       distribution: "truncated_normal" (also "normal"), "untruncated_normal" or "uniform".
-      seed, dtype: as everywhere.
-    Raises: InvalidArgumentError: an argument is none of these.
+      seed, dtype: as in other initializers.
+      Raises: InvalidArgumentError: an argument is invalid.
 
     Examples:
       >>> wf.variance_scaling_initializer(seed=1)([2, 3]).shape
@@ -398,7 +398,7 @@ class VarianceScaling(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return random numbers of that shape."""
+        """Return random numbers of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         fan_in, fan_out = compute_fans(_sizes(_full_shape(shape, partition_info)))
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
@@ -428,9 +428,9 @@ _TRUNCATED_DEVIATION = 0.87962566103423978
 
 
 def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
-    """Return the numbers of inputs and outputs of a unit with weights of that shape.
+    """Return the numbers of inputs and outputs of a unit from the shape of its weights.
 
-    Kernels of convolutions have shape (..., inputs, outputs); the sizes before multiply both.
+    Kernels of convolutions have the shape (..., inputs, outputs); the leading sizes multiply both.
     """
     if not shape:
         return 1.0, 1.0
@@ -441,7 +441,7 @@ def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
 
 
 class _Scaled(VarianceScaling):
-    """A VarianceScaling with its own name, configured by a seed and a dtype only."""
+    """Base class of VarianceScaling initializers that are configured only by a seed and a dtype."""
 
     _scaling: tuple[float, str, str]
 
@@ -455,7 +455,9 @@ class _Scaled(VarianceScaling):
 
 
 class GlorotUniform(_Scaled):
-    """Uniform numbers of variance 2 / (inputs + outputs). Source: Glorot and Bengio, 2010.
+    """Initializer with uniform numbers of variance 2 / (inputs + outputs).
+
+    Source: Glorot and Bengio, 2010.
 
     Args:
       seed: an integer.
@@ -470,7 +472,7 @@ class GlorotUniform(_Scaled):
 
 
 class GlorotNormal(_Scaled):
-    """Truncated normal numbers of variance 2 / (inputs + outputs).
+    """Initializer with truncated normal numbers of variance 2 / (inputs + outputs).
 
     Args:
       seed: an integer.
@@ -486,7 +488,7 @@ class GlorotNormal(_Scaled):
 
 
 class HeUniform(_Scaled):
-    """Uniform numbers of variance 2 / inputs. Source: He et al., 2015.
+    """Initializer with uniform numbers of variance 2 / inputs. Source: He et al., 2015.
 
     Args:
       seed: an integer.
@@ -501,7 +503,7 @@ class HeUniform(_Scaled):
 
 
 class HeNormal(_Scaled):
-    """Truncated normal numbers of variance 2 / inputs. Source: He et al., 2015.
+    """Initializer with truncated normal numbers of variance 2 / inputs. Source: He et al., 2015.
 
     Args:
       seed: an integer.
@@ -516,11 +518,11 @@ class HeNormal(_Scaled):
 
 
 class LecunUniform(_Scaled):
-    """Uniform numbers of variance 1 / inputs.
+    """Initializer with uniform numbers of variance 1 / inputs.
 
     Args:
-      seed: seed of the numbers; None for the graph's, or else another one in each session.
-      dtype: floating, of the values unless the call gives one.
+      seed: random seed; by default that of the graph, or a new one in each session.
+      dtype: floating; default element type of the values.
     Source: LeCun et al., 1998.
 
     Examples:
@@ -532,11 +534,11 @@ class LecunUniform(_Scaled):
 
 
 class LecunNormal(_Scaled):
-    """Truncated normal numbers of variance 1 / inputs.
+    """Initializer with truncated normal numbers of variance 1 / inputs.
 
     Args:
-      seed: seed of the numbers; None for the graph's, or else another one in each session.
-      dtype: floating, of the values unless the call gives one.
+      seed: random seed; by default that of the graph, or a new one in each session.
+      dtype: floating; default element type of the values.
     Source: LeCun et al., 1998.
 
     Examples:
@@ -548,13 +550,16 @@ class LecunNormal(_Scaled):
 
 
 class Orthogonal(Initializer):
-    """A matrix with orthonormal rows or columns, whichever are fewer, times `gain`.
+    """Initializer with an orthogonal matrix times `gain`.
 
-    Shapes of more than two axes are matrices of (all but the last, last). Drawn uniformly: the
-    factor Q of a normal matrix, with the signs of R's diagonal. Source: Saxe et al., 2013.
+    The rows or the columns, whichever are fewer, are orthonormal. Shapes of more than two axes are
+    treated as matrices (product of all sizes except the last, last size). The matrix is the factor
+    Q of a normal matrix with the signs of R's diagonal, which is uniformly distributed. Source:
+    Saxe et
+    al., 2013.
 
     Args:
-      gain: what the matrix is multiplied by.
+      gain: factor of the matrix.
       seed: an integer.
       dtype: floating; float32 by default.
 
@@ -571,7 +576,7 @@ class Orthogonal(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return a matrix of that shape; InvalidArgumentError for fewer than two axes."""
+        """Return a matrix of a shape; InvalidArgumentError for fewer than two axes."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         sizes = _sizes(shape)
         if len(sizes) < 2:
@@ -594,10 +599,10 @@ class Orthogonal(Initializer):
 
 
 class Identity(Initializer):
-    """The identity matrix times `gain`; for matrices only.
+    """Initializer with the identity matrix times `gain`; for matrices only.
 
     Args:
-      gain: what the matrix is multiplied by.
+      gain: factor of the matrix.
       dtype: floating; float32 by default.
 
     Examples:
@@ -611,7 +616,7 @@ class Identity(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
-        """Return the matrix of that shape; InvalidArgumentError unless it has two axes."""
+        """Return the matrix of a shape; InvalidArgumentError unless it has two axes."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         full_sizes = _sizes(_full_shape(shape, partition_info))
         if len(full_sizes) != 2:
@@ -649,7 +654,7 @@ identity_initializer = identity = Identity
 
 
 def get(identifier: Any) -> Any:
-    """Return the initializer of a name or a {"class_name": …, "config": …}; others unchanged.
+    """Return the initializer for a name or {"class_name": …, "config": …}; others unchanged.
 
     Raises: InvalidArgumentError: no initializer has the name.
     """

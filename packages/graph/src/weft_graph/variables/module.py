@@ -1,4 +1,4 @@
-"""Objects that have variables: the base class of a program's own building blocks."""
+"""The base class of objects with variables, from which programs derive their own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class Module:
     """The base class of objects that have variables and other modules as attributes.
 
-    Lists, tuples and dictionaries of these count, too.
+    Lists, tuples and dictionaries of these are searched too.
 
     Args:
-      name: name of its name scope; made of the class's name by default.
+      name: name of the name scope; derived from the class name by default.
     Raises: InvalidArgumentError: `name` is not an identifier.
 
     Examples:
@@ -60,12 +60,12 @@ class Module:
 
     @property
     def name_scope(self) -> AbstractContextManager[Any]:
-        """Its name scope, to be opened by `with`; the same each time."""
+        """The name scope, to be entered by `with`; entering it again reuses the same scope."""
         return get_default_graph().name_scope(self._scope)
 
     @property
     def variables(self) -> tuple[Any, ...]:
-        """The variables that it leads to, in the order of the attributes' names."""
+        """All variables reachable from the attributes, in the order of attribute names."""
         return tuple(member for member in self._reached() if isinstance(member, Variable))
 
     @property
@@ -80,15 +80,15 @@ class Module:
 
     @property
     def submodules(self) -> tuple[Module, ...]:
-        """The modules that it leads to, without itself."""
+        """All modules reachable from the attributes, except itself."""
         return tuple(member for member in self._reached() if isinstance(member, Module))
 
     @classmethod
     def with_name_scope(cls, method: _F) -> _F:
-        """Return a method that opens the name scope of its module before anything else.
+        """Decorator that runs a method inside the name scope of its module.
 
         Args:
-          method: takes the module first.
+          method: method of a module.
         """
 
         @functools.wraps(method)
@@ -99,7 +99,7 @@ class Module:
         return inside  # type: ignore[return-value]  # wraps keeps what callers see
 
     def _reached(self) -> Iterator[Any]:
-        """Yield variables and modules, each once: one's own first, then those of modules."""
+        """Yield variables and modules without duplicates: direct ones first, then nested ones."""
         visited: set[int] = {id(self)}
         waiting: list[Any] = [vars(self)]
         while waiting:

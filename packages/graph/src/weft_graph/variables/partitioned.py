@@ -20,8 +20,8 @@ class PartitionInfo:
     """The position of a part, for its initializer.
 
     Attributes:
-      full_shape: shape of the whole.
-      var_offset: where the part starts.
+      full_shape: shape of the partitioned variable.
+      var_offset: offset of the part along each axis.
     """
 
     def __init__(self, full_shape: Sequence[int], var_offset: Sequence[int]) -> None:
@@ -29,22 +29,22 @@ class PartitionInfo:
         self.var_offset = list(var_offset)
 
     def single_offset(self, shape: Sequence[int]) -> int:
-        """Return the start of a part on its partitioned axis; 0 for the whole variable."""
+        """Return the offset of a part along the partitioned axis; 0 for the whole variable."""
         axis = self.single_slice_dim(shape)
         return 0 if axis is None else self.var_offset[axis]
 
     def single_slice_dim(self, shape: Sequence[int]) -> int | None:
-        """Return the axis that is cut, None for the whole."""
+        """Return the partitioned axis; None for the whole variable."""
         cut = [i for i, (a, b) in enumerate(zip(shape, self.full_shape, strict=True)) if a != b]
         return cut[0] if cut else None
 
 
 class PartitionedVariable(GraphElement):
-    """Variables that together hold one tensor, cut along one axis.
+    """One logical variable that is stored as several variables, partitioned along one axis.
 
     Args:
-      name: name of the whole.
-      shape: shape of the whole.
+      name: name of the whole variable.
+      shape: shape of the whole variable.
       dtype: element type.
       variable_list: the parts in order; each has its SaveSliceInfo.
       partitions: number of parts per axis.
@@ -69,7 +69,7 @@ class PartitionedVariable(GraphElement):
 
     @property
     def name(self) -> str:
-        """The name of the whole."""
+        """The name of the whole variable."""
         return self._name
 
     @property
@@ -79,23 +79,23 @@ class PartitionedVariable(GraphElement):
 
     @property
     def shape(self) -> TensorShape:
-        """Shape of the whole."""
+        """Shape of the whole variable."""
         return self._shape
 
     @property
     def graph(self) -> Any:
-        """The graph it belongs to."""
+        """The graph of the variable."""
         return self._parts[0].graph
 
     def get_shape(self) -> TensorShape:
-        """Shape of the whole."""
+        """Shape of the whole variable."""
         return self._shape
 
     def _axis(self) -> int:
         return next((i for i, count in enumerate(self._partitions) if count > 1), 0)
 
     def as_tensor(self) -> Output:
-        """Return the whole, as one tensor."""
+        """Return the value of the whole variable as one tensor."""
         return self._as_output()
 
     def _as_output(self, as_ref: bool = False) -> Output:
@@ -108,7 +108,7 @@ class PartitionedVariable(GraphElement):
         return self._whole
 
     def _is_read_here(self) -> bool:
-        """Return True if the parts may have other values here than the shared concatenation."""
+        """Return True if the parts may have other values here than in the shared concatenation."""
         scopes = self.graph.scopes
         if any(scope.nodes for scope in scopes.controls):
             return True
@@ -134,7 +134,7 @@ class PartitionedVariable(GraphElement):
 
     @property
     def initializer(self) -> Node:
-        """A node that initializes all parts."""
+        """The node that initializes all parts."""
         return variables_initializer(self._parts)
 
     def _get_variable_list(self) -> list[Variable]:
@@ -150,7 +150,7 @@ class PartitionedVariable(GraphElement):
         name: str | None = None,
         read_value: bool = True,
     ) -> list[Any]:
-        """Replace the value; returns what `assign` of each part returns."""
+        """Replace the value; return the results of `assign` of the parts."""
         return self._map_parts("assign", value, name, read_value)
 
     def assign_add(
@@ -160,7 +160,7 @@ class PartitionedVariable(GraphElement):
         name: str | None = None,
         read_value: bool = True,
     ) -> list[Any]:
-        """Add `value`; returns what `assign_add` of each part returns."""
+        """Add `value`; return the results of `assign_add` of the parts."""
         return self._map_parts("assign_add", value, name, read_value)
 
     def assign_sub(
@@ -170,7 +170,7 @@ class PartitionedVariable(GraphElement):
         name: str | None = None,
         read_value: bool = True,
     ) -> list[Any]:
-        """Subtract `value`; returns what `assign_sub` of each part returns."""
+        """Subtract `value`; return the results of `assign_sub` of the parts."""
         return self._map_parts("assign_sub", value, name, read_value)
 
     def _map_parts(self, method: str, value: Any, name: str | None, read_value: bool) -> list[Any]:
@@ -206,7 +206,7 @@ class PartitionedVariable(GraphElement):
 
 
 def checkpoint_name(variable: Any) -> str:
-    """The name of a variable in a checkpoint: that of the whole for a part and for the whole."""
+    """Return the name of a variable in a checkpoint; parts have the name of the whole variable."""
     if isinstance(variable, PartitionedVariable):
         return variable.name
     part = variable._get_save_slice_info() if isinstance(variable, Variable) else None
@@ -216,12 +216,12 @@ def checkpoint_name(variable: Any) -> str:
 def group_parts(
     variables: Iterable[Any], name_of: Callable[[Any], str] = checkpoint_name
 ) -> dict[str, Any]:
-    """Return variables by their names in a checkpoint; the parts of one variable as a list.
+    """Group variables by name in a checkpoint; the parts of one variable become a list.
 
     Args:
-      variables: in any order; that of the parts of a variable is kept.
-      name_of: returns the name of one of them.
-    Raises: InvalidArgumentError: two of them have one name.
+      variables: variables in any order; parts keep their order.
+      name_of: function that returns the name of a variable.
+    Raises: InvalidArgumentError: two variables have the same name.
     """
     groups: dict[str, Any] = {}
     for variable in variables:

@@ -1,4 +1,4 @@
-"""Partitioners, and the parts of variables that they describe."""
+"""Partitioners of variables."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import TensorShape, as_dims, is_fully_defined
 
 Partitioner = Callable[..., Sequence[int]]
-"""Returns the number of parts along each axis, for the arguments `shape` and `dtype`."""
+"""Function from the arguments `shape` and `dtype` to the number of parts along each axis."""
 
 
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     """Return a partitioner that makes `num_shards` parts along `axis`.
 
     Args:
-      num_shards: how many parts.
-      axis: which axis is cut.
+      num_shards: number of parts.
+      axis: the partitioned axis.
 
     Examples:
       >>> table = wf.get_variable("table", [6, 2], partitioner=wf.fixed_size_partitioner(3))
@@ -49,13 +49,13 @@ def variable_axis_size_partitioner(
     bytes_per_string_element: int = 16,
     max_shards: int | None = None,
 ) -> Partitioner:
-    """Return a partitioner that makes parts of at most `max_shard_bytes`, as few as will do.
+    """Return a partitioner with the fewest parts of at most `max_shard_bytes` bytes each.
 
     Args:
-      max_shard_bytes: bytes.
-      axis: which axis is cut.
-      bytes_per_string_element: bytes that a string counts for.
-      max_shards: parts at the most; as many as it takes by default.
+      max_shard_bytes: largest size of a part in bytes.
+      axis: the partitioned axis.
+      bytes_per_string_element: assumed size of a string in bytes.
+      max_shards: largest number of parts; no limit by default.
     Raises: InvalidArgumentError: an argument is less than 1.
 
     Examples:
@@ -84,13 +84,13 @@ def min_max_variable_partitioner(
     min_slice_size: int = 256 << 10,
     bytes_per_string_element: int = 16,
 ) -> Partitioner:
-    """A partitioner that makes up to `max_partitions` parts of at least `min_slice_size` bytes.
+    """Return a partitioner with at most `max_partitions` parts of at least `min_slice_size` bytes.
 
     Args:
-      max_partitions: parts at the most.
-      axis: which axis is cut.
-      min_slice_size: bytes.
-      bytes_per_string_element: bytes that a string counts for.
+      max_partitions: largest number of parts.
+      axis: the partitioned axis.
+      min_slice_size: smallest size of a part in bytes.
+      bytes_per_string_element: assumed size of a string in bytes.
     Raises: InvalidArgumentError: an argument is less than 1.
 
     Examples:
@@ -168,7 +168,7 @@ def check_partitions(name: str, partitions: list[int], full_shape: list[int]) ->
 def part_slices(
     full_shape: Sequence[int], partitions: Sequence[int]
 ) -> list[tuple[list[int], list[int]]]:
-    """(offset, sizes) of each part; the first ones take what does not divide evenly."""
+    """Return (offset, sizes) of each part; the first parts get the remainder of the division."""
     axis = next((i for i, count in enumerate(partitions) if count > 1), 0)
     count = partitions[axis]
     size, extra = divmod(full_shape[axis], count)

@@ -1,8 +1,9 @@
-"""Reads of reference variables: where the value that all readers share is too old.
+"""New reads of reference variables, for uses to which the shared read is too old.
 
-A reference variable has one node `read` that all who use its value share. What runs after an
-update, or in a loop that updates the variable, must not take that value: it reads again. Where no
-update comes between, the shared value does, so that a loop reads it once and not in each iteration.
+All uses of a reference variable share one node `read`. Nodes that run after an update, or in a loop
+that updates the variable, must not use that value: they get a new read. Without an update in
+between, the shared value is used, so that a loop reads the variable once instead of in each
+iteration.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from weft_tensor import dtypes
 
 
 def reference_of(value: Output) -> Output | None:
-    """The reference that `value` is the shared read of: the node "<variable>/read"; else None.
+    """Return the reference of which `value` is the shared read "<variable>/read", or None.
 
-    A value on another device than the variable's is a cache that was asked for, and no such read.
+    A value on another device than the variable is an explicit cache, not a shared read.
     """
     node = value.node
     if not node.traits.identity or value.dtype.is_ref or not node.inputs[0].dtype.is_ref:
@@ -31,7 +32,7 @@ def reference_of(value: Output) -> Output | None:
 
 
 def read(reference: Output) -> Output:
-    """Read a variable again, where and when new nodes run."""
+    """Return a new read of a variable in the current scopes."""
     with reference.graph.colocate_with(reference.node):
         if reference.dtype is dtypes.resource:
             attrs = {"dtype": reference.node.attrs["dtype"]}
@@ -41,24 +42,24 @@ def read(reference: Output) -> Output:
 
 @dataclass(frozen=True)
 class SharedValue:
-    """A value of variables that all readers share: of one, or of the parts of one.
+    """The shared value of a variable, or of the parts of a partitioned one.
 
     Attributes:
-      references: to the variable or its parts, or their handles.
-      axis: along which the parts are joined; None where there is one.
+      references: references or handles of the variable or its parts.
+      axis: axis along which the parts are concatenated; None for a single variable.
     """
 
     references: tuple[Output, ...]
     axis: Output | None = None
 
     def updates_inside(self, context: Context | None) -> list[Node]:
-        """Return the nodes that may change it in a context, or in one nested in it."""
+        """Return the nodes that may update it in a context or a nested one."""
         return [
             node for reference in self.references for node in updates_inside(reference, context)
         ]
 
     def read(self) -> Output:
-        """Read it again, where and when new nodes run."""
+        """Return a new read of the value in the current scopes."""
         values = [read(reference) for reference in self.references]
         if self.axis is None:
             return values[0]
@@ -101,10 +102,10 @@ def _has_ends(node: Node) -> bool:
 
 
 def updates(reference: Output) -> Sequence[Node]:
-    """Return the nodes that may change a variable, its initializer among them.
+    """Return the nodes that may update a variable, including its initializer.
 
     Args:
-      reference: to the variable, or its handle: the output of its node.
+      reference: reference or handle of the variable: the output of its node.
     """
     graph = reference.graph
     cached = graph.variable_updates
@@ -116,7 +117,7 @@ def updates(reference: Output) -> Sequence[Node]:
 
 
 def _state(variable: Node) -> Hashable:
-    """Return the identity of a variable's state: nodes with one shared name have one state."""
+    """Return the identity of a variable's state; nodes with the same shared name share it."""
     if variable.role is not Role.VARIABLE:
         return variable
     return variable.attrs.get("container"), variable.attrs.get("shared_name") or variable.name
@@ -126,7 +127,7 @@ class _Updates:
     """The updates in a graph; each node is examined once.
 
     Attributes:
-      of: by the states of variables.
+      of: updates by state of the variable.
     """
 
     def __init__(self) -> None:
@@ -179,13 +180,13 @@ def updates_inside(reference: Output, context: Context | None) -> list[Node]:
 
 
 def that_follow(nodes: Iterable[Node], earlier: Iterable[Node]) -> list[Node]:
-    """Return the `nodes` that run after one of `earlier`, by values or by control inputs."""
+    """Return the `nodes` that run after one of `earlier`, through data or control edges."""
     candidates, sources = dict.fromkeys(nodes), list(earlier)
     return [node for node in candidates if _follows(node, sources)]
 
 
 def _follows(node: Node, earlier: Iterable[Node]) -> bool:
-    """Return True if a path leads to a node; search from both ends to stop at the shorter side."""
+    """Return True if a path leads to a node; the search runs from both ends."""
     ahead = {source for source in earlier if source.index <= node.index}
     behind = {node}
     if node in ahead:

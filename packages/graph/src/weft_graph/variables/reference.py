@@ -1,7 +1,8 @@
-"""Variables: their construction over reference nodes, and the functions over all of a graph's.
+"""Reference variables, and functions over all variables of a graph.
 
-`Variable(...)` makes a `RefVariable` or, with `use_resource=True`, a `ResourceVariable`; both are
-instances of `Variable`. Node names are TensorFlow's: "W", "W/initial_value", "W/Assign", "W/read".
+`Variable(...)` creates a `RefVariable` or, with `use_resource=True`, a `ResourceVariable`; both are
+instances of `Variable`. Node names are those of TensorFlow: "W", "W/initial_value", "W/Assign",
+"W/read".
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from weft_tensor.shape import Dims, as_dims, is_fully_defined
 
 @contextmanager
 def building(graph: Graph, name: str | None) -> Iterator[str]:
-    """The scope of a new variable's nodes: free of control inputs and control flow.
+    """Open the scope of a new variable's nodes, without control inputs and contexts.
 
-    Yields: the variable's full name, which no node has yet.
+    Yields: the variable's full name, which is unused.
     """
     preferred = name or "Variable"
     if preferred.endswith("/"):
@@ -66,7 +67,7 @@ def building(graph: Graph, name: str | None) -> Iterator[str]:
 
 
 def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtype: Any) -> Output:
-    """Return the initial value as a tensor; a function is called in the variable's context."""
+    """Convert the initial value to a tensor; a function is called in the variable's scope."""
     if not callable(initial_value):
         if initial_value is None:
             raise errors.InvalidArgumentError("a variable needs an initial_value")
@@ -78,9 +79,9 @@ def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtyp
 
 
 def variable_dims(initial_value: Output, validate_shape: bool, shape: Any) -> Dims:
-    """Return the static shape of a variable with this initial value.
+    """Return the static shape of a variable from its initial value.
 
-    Raises: InvalidArgumentError: the shape should be known and is not.
+    Raises: InvalidArgumentError: the shape must be static and is not.
     """
     if shape is not None:
         return as_dims(shape)
@@ -157,7 +158,7 @@ class RefVariable(Variable):
 
     @property
     def dtype(self) -> DType:
-        """The reference to the element type, as in TensorFlow; `dtype.base_dtype` is the type."""
+        """The reference type, as in TensorFlow; `dtype.base_dtype` is the element type."""
         return self._variable.dtype
 
     @property
@@ -172,8 +173,8 @@ class RefVariable(Variable):
     def value(self) -> Output:
         """Return the snapshot that all readers share: the output of the node `read`.
 
-        Inside `control_dependencies` it is one of its own, taken after the nodes given there, if an
-        update of the variable may come before them.
+        Inside `control_dependencies` it is a separate snapshot, read after these nodes, if one of
+        them may follow an update of the variable.
         """
         current_graph = get_default_graph()
         graph = (
@@ -217,7 +218,7 @@ class RefVariable(Variable):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Replace the value; returns the reference, or the node when `read_value` is False."""
+        """Replace the value; return the reference, or the node if `read_value` is False."""
         # One that was made with another shape than its value's may change it.
         validate = self._variable.dims is not None
         ref = state.assign(self._variable, value, validate, use_locking, name)
@@ -230,7 +231,7 @@ class RefVariable(Variable):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Add `delta`; returns the reference, or the node when `read_value` is False."""
+        """Add `delta`; return the reference, or the node if `read_value` is False."""
         ref = state.assign_add(self._variable, delta, use_locking, name)
         return ref if read_value else ref.node
 
@@ -241,7 +242,7 @@ class RefVariable(Variable):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Subtract `delta`; returns the reference, or the node when `read_value` is False."""
+        """Subtract `delta`; return the reference, or the node if `read_value` is False."""
         ref = state.assign_sub(self._variable, delta, use_locking, name)
         return ref if read_value else ref.node
 
@@ -261,7 +262,7 @@ def global_variables(scope: str | None = None) -> list[Any]:
     """Return the variables shared by all workers, the default collection of Variable.
 
     Args:
-      scope: only variables whose name this regular expression matches at the start.
+      scope: regular expression; return only variables whose name it matches at the start.
     Returns: a list.
 
     Examples:
@@ -273,7 +274,7 @@ def global_variables(scope: str | None = None) -> list[Any]:
 
 
 def all_variables() -> list[Any]:
-    """`global_variables`, by its deprecated name.
+    """Deprecated name of `global_variables`.
 
     Examples:
       >>> w = wf.Variable(0.0, name="w")
@@ -287,7 +288,7 @@ def local_variables(scope: str | None = None) -> list[Any]:
     """Return the variables of one process, which are not saved.
 
     Args:
-      scope: only variables whose name this regular expression matches at the start.
+      scope: regular expression; return only variables whose name it matches at the start.
 
     Examples:
       >>> wf.local_variables()
@@ -300,7 +301,7 @@ def model_variables(scope: str | None = None) -> list[Any]:
     """Return the variables that inference uses.
 
     Args:
-      scope: a regular expression that names match from their start; None for all.
+      scope: regular expression; return only variables whose name it matches at the start.
     Returns: the collection MODEL_VARIABLES of the default graph.
 
     Examples:
@@ -312,10 +313,10 @@ def model_variables(scope: str | None = None) -> list[Any]:
 
 
 def trainable_variables(scope: str | None = None) -> list[Any]:
-    """Return the variables that optimizers change by default.
+    """Return the variables that optimizers update by default.
 
     Args:
-      scope: only variables whose name this regular expression matches at the start.
+      scope: regular expression; return only variables whose name it matches at the start.
     Returns: a list.
 
     Examples:
@@ -331,7 +332,7 @@ def moving_average_variables(scope: str | None = None) -> list[Any]:
     """Return the variables that have moving averages.
 
     Args:
-      scope: a regular expression that names match from their start; None for all.
+      scope: regular expression; return only variables whose name it matches at the start.
     Returns: the collection MOVING_AVERAGE_VARIABLES of the default graph.
 
     Examples:
@@ -364,7 +365,7 @@ def variables_initializer(var_list: Sequence[Any], name: str = "init") -> Node:
 
 
 def initialize_variables(var_list: Sequence[Any], name: str = "init") -> Node:
-    """`variables_initializer`, by its deprecated name.
+    """Deprecated name of `variables_initializer`.
 
     Args:
       var_list: variables.
@@ -393,7 +394,7 @@ def global_variables_initializer() -> Node:
 
 
 def initialize_all_variables() -> Node:
-    """`global_variables_initializer`, by its deprecated name, which the white paper uses.
+    """Deprecated name of `global_variables_initializer`, which the white paper uses.
 
     Examples:
       >>> w = wf.Variable(3.0)
@@ -415,7 +416,7 @@ def local_variables_initializer() -> Node:
 
 
 def initialize_local_variables() -> Node:
-    """`local_variables_initializer`, by its deprecated name.
+    """Deprecated name of `local_variables_initializer`.
 
     Examples:
       >>> w = wf.Variable(3.0, collections=[wf.GraphKeys.LOCAL_VARIABLES])
@@ -440,7 +441,7 @@ def tables_initializer(name: str = "init_all_tables") -> Node:
 
 
 def initialize_all_tables(name: str = "init_all_tables") -> Node:
-    """`tables_initializer`, by its deprecated name.
+    """Deprecated name of `tables_initializer`.
 
     Examples:
       >>> with wf.Session() as session:
@@ -466,11 +467,10 @@ def is_variable_initialized(variable: Any) -> Output:
 def report_uninitialized_variables(
     var_list: Sequence[Any] | None = None, name: str = "report_uninitialized_variables"
 ) -> Output:
-    """Return the names of those of `var_list` (global and local ones by default) without a value.
+    """Return the names of the uninitialized variables in `var_list`.
 
     Args:
       var_list: variables; global and local ones by default.
-    Returns: string, shape (n,).
     Returns: string, shape (number of uninitialized variables,).
 
     Examples:
@@ -493,11 +493,11 @@ def report_uninitialized_variables(
 
 
 def assert_variables_initialized(var_list: Sequence[Any] | None = None) -> Node | None:
-    """Return a node that fails with FailedPreconditionError unless all of `var_list` have values.
+    """Return a node that fails with FailedPreconditionError if a variable is uninitialized.
 
     Args:
       var_list: variables; all global and local ones by default.
-    Returns: the node; None where there are no variables.
+    Returns: the node; None if there are no variables.
 
     Examples:
       >>> w = wf.Variable(3.0)

@@ -1,4 +1,4 @@
-"""Variables over handles: VarHandleOp, with a read node wherever the value is used."""
+"""Resource variables: a VarHandleOp, with a separate read for each use of the value."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ResourceVariable(Variable):
 
     @property
     def name(self) -> str:
-        """`node:0`, the handle's."""
+        """The name `node:0` of the handle."""
         return self._handle.name
 
     @property
@@ -116,7 +116,7 @@ class ResourceVariable(Variable):
 
     @property
     def create(self) -> Node:
-        """The node that assigns the initial value, as `initializer`."""
+        """The node that assigns the initial value; same as `initializer`."""
         return self._initializer
 
     @property
@@ -131,7 +131,7 @@ class ResourceVariable(Variable):
         return builder.out("ResourceInitializedValue", [self._handle, initial])
 
     def value(self) -> Output:
-        """Return the value, read here; the cached one where there is a caching device."""
+        """Return a read of the value; the cached one if there is a caching device."""
         if self._cached is not None:
             return self._cached
         scopes = self._graph.scopes
@@ -147,13 +147,13 @@ class ResourceVariable(Variable):
         return builder.out("Identity", [value])
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Output:
-        """Return rows of the value, without reading it whole: shape `indices.shape + shape[1:]`."""
+        """Return rows of the value, without reading all: shape `indices.shape + shape[1:]`."""
         with self._graph.name_scope(name or "Gather"):
             value = resource_state.resource_gather(self._handle, indices, self.dtype)
         return builder.out("Identity", [value])
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Output:
-        """Return slices of the value, without reading it whole."""
+        """Return slices of the value, without reading all of it."""
         with self._graph.name_scope(name or "GatherNd"):
             attrs = {"dtype": self.dtype}
             value = builder.out("ResourceGatherNd", [self._handle, indices], attrs)
@@ -183,7 +183,7 @@ class ResourceVariable(Variable):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Replace the value; returns the variable after that, or the node."""
+        """Replace the value; return the updated variable, or the node."""
         return self._update("AssignVariableOp", value, name, read_value)
 
     def assign_add(
@@ -193,7 +193,7 @@ class ResourceVariable(Variable):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Add `delta`; returns the variable after that, or the node."""
+        """Add `delta`; return the updated variable, or the node."""
         return self._update("AssignAddVariableOp", delta, name, read_value)
 
     def assign_sub(
@@ -203,7 +203,7 @@ class ResourceVariable(Variable):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Subtract `delta`; returns the variable after that, or the node."""
+        """Subtract `delta`; return the updated variable, or the node."""
         return self._update("AssignSubVariableOp", delta, name, read_value)
 
 

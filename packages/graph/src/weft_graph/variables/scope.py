@@ -1,7 +1,7 @@
-"""Variable scopes: variables by name, made once and shared with `reuse`.
+"""Variable scopes: variables by name, which are created once and shared with `reuse`.
 
-Variables are named after the variable scopes around them, whatever the name scopes; the nodes that
-use them after the name scopes, of which each variable scope opens one.
+Names of variables depend only on variable scopes. Names of nodes that use them depend on name
+scopes; each variable scope also opens a name scope.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from weft_tensor.arguments import optional_function, text
 
 
 class _ReuseMode:
-    """The one value of AUTO_REUSE."""
+    """The class of AUTO_REUSE."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class _ReuseMode:
 
 
 AUTO_REUSE = _ReuseMode()
-"""Reuse a variable that exists, make one that does not."""
+"""Reuse a variable if it exists, and create it otherwise."""
 
 _DEFAULTS = (
     "initializer",
@@ -63,11 +63,11 @@ class VariableScope:
 
     Args:
       reuse, name, initializer, regularizer, caching_device, partitioner, custom_getter, dtype,
-        use_resource, constraint: as the attributes of these names.
-      name_scope: becomes `original_name_scope`.
+        use_resource, constraint: values of these attributes.
+        name_scope: value of `original_name_scope`.
     Attributes:
-      name: prefix of the variables' names; "" at the top.
-      original_name_scope: the name scope that was opened with it, with its closing slash.
+      name: prefix of the variables' names; "" at the top level.
+      original_name_scope: the name scope opened with it, with its closing slash.
       reuse: False, True or AUTO_REUSE.
       initializer, regularizer, caching_device, partitioner, custom_getter, dtype, use_resource,
         constraint: the defaults of get_variable's arguments.
@@ -106,7 +106,7 @@ class VariableScope:
         self.constraint = constraint
 
     def reuse_variables(self) -> None:
-        """Reuse variables from here on, in this scope and those inside."""
+        """Reuse variables from now on, in this scope and inner ones."""
         self.reuse = True
 
     def set_initializer(self, initializer: Any) -> None:
@@ -118,7 +118,7 @@ class VariableScope:
         self.dtype = dtypes.as_dtype(dtype)
 
     def set_use_resource(self, use_resource: bool | None) -> None:
-        """Set whether resource variables are created."""
+        """Set the default of `use_resource`."""
         self.use_resource = use_resource
 
     def set_regularizer(self, regularizer: Any) -> None:
@@ -130,10 +130,10 @@ class VariableScope:
         self.caching_device = caching_device
 
     def cache_reads(self) -> None:
-        """Let variables made in it be read once where the scope is, not once a step of a loop.
+        """Read variables created in it once, outside of loops, instead of in each iteration.
 
-        Not inside a conditional or a loop, where the read could be older than the variable's last
-        update, and not where there is a caching device already.
+        It has no effect inside a conditional or a loop, where the read could be older than the last
+        update, or if there is a caching device.
         """
         if get_default_graph().scopes.context is None and self.caching_device is None:
             self.caching_device = lambda node: node.device
@@ -174,7 +174,7 @@ class VariableScope:
         reuse: Any = None,
         **settings: Any,
     ) -> Any:
-        """`weft_graph.variables.scope.get_variable`, in this scope."""
+        """Get a variable in this scope; see `weft_graph.variables.scope.get_variable`."""
         full_name = f"{self.name}/{text(name, 'name')}" if self.name else text(name, "name")
         arguments: dict[str, Any] = {
             "initializer": initializer,
@@ -208,7 +208,7 @@ class VariableScope:
 
 
 class _ScopeStore(threading.local):
-    """The current variable scope of one graph and thread, and how often each was opened."""
+    """The current variable scope of one graph and thread, and the number of uses of each scope."""
 
     def __init__(self) -> None:
         self.current = VariableScope(False)
@@ -239,7 +239,7 @@ class _ScopeStore(threading.local):
         return counts_inside
 
     def close_inner(self, name: str) -> None:
-        """Count the scopes inside one from the start again; work only for those there are."""
+        """Reset the counts of all scopes inside one."""
         for child in self._children.pop(name, ()):
             self.counts.pop(child, None)
             self.close_inner(child)
@@ -254,7 +254,7 @@ class _Stores:
 
 
 def stores_of(graph: Graph) -> _Stores:
-    """Return the stores of a graph, made when they are first asked for."""
+    """Return the stores of a graph, created at first use."""
     if graph.variable_stores is None:
         with graph._lock:
             if graph.variable_stores is None:
@@ -279,7 +279,7 @@ def get_variable_scope() -> VariableScope:
 
 
 def variable_scope_store() -> VariableStore:
-    """Return the variables that get_variable made in the default graph, by name."""
+    """Return the variables of get_variable in the default graph, by name."""
     return _current_stores().variables
 
 
@@ -303,30 +303,30 @@ def get_variable(
     synchronization: int | None = None,
     aggregation: int | None = None,
 ) -> Any:
-    """Return the variable of that name in the current variable scope: made, or reused.
+    """Create or reuse the variable with a name in the current variable scope.
 
     Args:
-      name: prefixed by the scope's.
-      shape: needed unless `initializer` is a value or a function without arguments.
+      name: name of the variable, without the prefix of the scope.
+      shape: required unless `initializer` is a value or a function without arguments.
       dtype: element type; float32 by default.
       initializer: `initializer(shape, dtype=...)`, a class of such, a function without arguments,
-        or a value; Glorot's uniform one for floats and zeros for the rest by default.
-      regularizer: function from the variable to a loss, or None; listed under
-        GraphKeys.REGULARIZATION_LOSSES.
-      trainable: whether optimizers change it by default; True by default, but False where it is
-        synchronized when it is read.
-      collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
+        or a value; by default GlorotUniform for floats and zeros for other types.
+      regularizer: function from the variable to a loss, which is added to
+        GraphKeys.REGULARIZATION_LOSSES, or None.
+      trainable: True if optimizers update it by default; True by default, unless `synchronization`
+        is ON_READ.
+      collections: collections to add it to; [GraphKeys.GLOBAL_VARIABLES] by default.
       caching_device: device where reads of the value are cached.
       partitioner: function from shape and dtype to the number of parts per axis.
-      validate_shape: False leaves the variable's shape open.
-      use_resource: over a handle rather than over a reference.
-      custom_getter: called as `custom_getter(getter, name, ...)` instead of the true getter.
-      constraint: function from the value to the value that optimizers should leave behind.
-      synchronization, aggregation: for replicas.
+      validate_shape: False to leave the variable's shape unknown.
+      use_resource: create a resource variable instead of a reference variable.
+      custom_getter: called as `custom_getter(getter, name, ...)` instead of the default getter.
+      constraint: function that optimizers apply to the value after an update.
+      synchronization, aggregation: options for replicas.
     Raises:
-      InvalidArgumentError: it exists and may not be reused, or the reverse; or the shape differs
-        from that of the variable reused.
-      InvalidTypeError: the dtype differs from that of the variable reused.
+      InvalidArgumentError: the variable exists but `reuse` is not set, or vice versa; or the shape
+        differs from that of the reused variable.
+      InvalidTypeError: the dtype differs from that of the reused variable.
 
     Examples:
       >>> with wf.variable_scope("layer"):
@@ -358,7 +358,7 @@ def get_variable(
 
 
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
-    """`get_variable` for a variable of this process only: not trainable, and not saved.
+    """Create or reuse a local variable, which is neither trainable nor saved.
 
     Args:
       name, *args, **kwargs: as for `get_variable`.
@@ -374,7 +374,7 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def no_regularizer(_: Any) -> None:
-    """A regularizer that asks for nothing, to override the scope's.
+    """Regularizer without a loss, to override that of the scope.
 
     Args:
       _: the variable.
@@ -392,19 +392,19 @@ def no_regularizer(_: Any) -> None:
 
 
 class variable_scope:  # noqa: N801 - TensorFlow's public name
-    """A context manager that prefixes the names of variables and sets get_variable's defaults.
+    """Context manager that prefixes the names of variables and sets get_variable's defaults.
 
     Args:
-      name_or_scope: name, added to the outer scope's; or a VariableScope to enter again.
-      default_name: used where `name_or_scope` is None, made unique.
+      name_or_scope: name to append to that of the outer scope, or a VariableScope to re-enter.
+      default_name: name to use if `name_or_scope` is None, made unique.
       values: accepted for compatibility.
       initializer, regularizer, caching_device, partitioner, custom_getter, dtype, use_resource,
         constraint: defaults of get_variable inside.
       reuse: True, AUTO_REUSE, or None to inherit.
-      auxiliary_name_scope: whether to open a name scope too.
+      auxiliary_name_scope: also open a name scope.
     Yields: the VariableScope.
-    Raises: InvalidTypeError, InvalidArgumentError: neither name nor default name, or reuse with a
-      default name.
+    Raises: InvalidTypeError, InvalidArgumentError: `name_or_scope` and `default_name` are both
+      None, or `reuse` is set with a default name.
 
     Examples:
       >>> with wf.variable_scope("model", reuse=wf.AUTO_REUSE):
@@ -588,10 +588,10 @@ def _nested_getters(inner: Callable[..., Any], outer: Callable[..., Any]) -> Cal
 def variable_op_scope(
     values: Any, name_or_scope: Any, default_name: str | None = None, **kwargs: Any
 ) -> variable_scope:
-    """`variable_scope` with its arguments in their deprecated order.
+    """Open a `variable_scope`, with the deprecated order of arguments.
 
     Args:
-      values: tensors that are used in the block.
+      values: tensors used in the block.
       name_or_scope, default_name, **kwargs: as for `variable_scope`.
 
     Examples:
@@ -612,17 +612,17 @@ def create_partitioned_variables(
     name: str | None = None,
     reuse: Any = None,
 ) -> list[Any]:
-    """The parts of a partitioned variable, cut as `slicing` says: the number of parts per axis.
+    """Create the parts of a partitioned variable; `slicing` is the number of parts per axis.
 
     Args:
-      shape: list of ints, of the whole.
+      shape: list of ints, shape of the whole variable.
       slicing: list of ints of the same length, only one of them more than 1.
       initializer: an initializer, or a value of shape `shape`.
-      dtype: element type; that of `initializer` where it is a value.
+      dtype: element type; that of `initializer` if it is a value.
       trainable, collections, reuse: as for `get_variable`.
-      name: name of the whole; "PartitionedVariable" by default, made unique.
+      name: name of the whole variable; "PartitionedVariable" by default, made unique.
     Returns: the parts, in order.
-    Raises: InvalidArgumentError: an axis is to be cut into more parts than it has elements.
+    Raises: InvalidArgumentError: an axis has fewer elements than parts.
 
     Examples:
       >>> parts = wf.create_partitioned_variables([6, 2], [3, 1], wf.zeros_initializer())

@@ -16,12 +16,13 @@ class VariableSlice(Output):
     __slots__ = ()
 
     def assign(self, value: Any, name: str | None = None) -> Output:
-        """Change the slice of the variable.
+        """Assign to the slice of the variable.
 
         Args:
-          value: of the variable's element type; the slice's shape, or one that broadcasts to it.
-        Returns: the variable's value after it.
-        Raises: InvalidArgumentError, InvalidTypeError: the value does not fit.
+          value: the variable's element type, and a shape that broadcasts to that of the slice.
+        Returns: the variable's value after the assignment.
+        Raises: InvalidArgumentError, InvalidTypeError: the shape or type of the value does not
+          match.
         """
         variable, key = self.graph.variable_slices[self]
         value = convert_to_tensor(value, self.dtype)
@@ -36,7 +37,7 @@ class VariableSlice(Output):
 
 
 def note_slice(variable: Any, key: Any, part: Output) -> Output:
-    """Make a slice of a variable assignable; results of masks are not slices."""
+    """Make a slice of a variable assignable; results of masks are not."""
     if "shrink_axis_mask" in part.node.attrs:
         part.__class__ = VariableSlice
         part.graph.variable_slices[part] = (variable, key)

@@ -1,4 +1,4 @@
-"""The variables of get_variable by full name: made, checked and reused."""
+"""The variables of get_variable by full name: creation, checks and reuse."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from weft_tensor.shape import TensorShape, as_dims, compatible_dims, format_dims
 
 
 class VariableStore:
-    """The variables that get_variable made in one graph.
+    """The variables of get_variable in one graph.
 
     Attributes:
-      variables: by full name; the parts of partitioned ones under their own names.
+      variables: variables by full name; parts of partitioned variables have separate names.
       partitioned: partitioned variables by full name.
     """
 
@@ -55,7 +55,7 @@ class VariableStore:
         custom_getter: Callable[..., Any] | None = None,
         **settings: Any,
     ) -> Any:
-        """Return the variable with a full name, through `custom_getter` if given."""
+        """Return the variable with a full name, through `custom_getter` if there is one."""
         optional_function(regularizer, "regularizer")
         if optional_function(custom_getter, "custom_getter") is None:
             return self._true_getter(
@@ -113,12 +113,11 @@ class VariableStore:
         partition_info: Any = None,
         **settings: Any,
     ) -> Any:
-        """Return the unpartitioned variable of that full name.
+        """Create or reuse the unpartitioned variable with a full name.
 
         Raises:
-          InvalidArgumentError: it exists and may not be reused, or the reverse; or `shape` is
-            another one.
-          InvalidTypeError: `dtype` is another one.
+          InvalidArgumentError: it exists but may not be reused, or vice versa; or `shape` differs.
+          InvalidTypeError: `dtype` differs.
         """
         existing = self.variables.get(name)
         if existing is not None:
@@ -144,9 +143,9 @@ class VariableStore:
         partitioner: Partitioner,
         **settings: Any,
     ) -> Any:
-        """Return the partitioned variable of that full name, created or reused.
+        """Create or reuse the partitioned variable with a full name.
 
-        Raises: InvalidArgumentError: the shape is not known, or as `VariableStore.single`.
+        Raises: InvalidArgumentError: the shape is unknown, or as `VariableStore.single`.
         """
         name = name.removesuffix("/")  # of a variable that has the name of its scope
         full_shape = full_shape_of(name, shape, initializer)

@@ -24,11 +24,11 @@ def make_template(
     """Wrap `func_` so that later calls reuse the variables of the first call.
 
     Args:
-      name_: of the variable scope, made unique.
-      func_: uses get_variable.
-      create_scope_now_: open the scope here rather than at the first call.
-      unique_name_: of the variable scope, not made unique.
-      custom_getter_: of the scope.
+      name_: name of the variable scope, made unique.
+      func_: function that uses get_variable.
+      create_scope_now_: create the scope now instead of at the first call.
+      unique_name_: name of the variable scope, used unchanged.
+      custom_getter_: custom getter of the scope.
       **kwargs: arguments for `func_`.
 
     Raises: InvalidArgumentError: `name_` is None.
@@ -103,68 +103,68 @@ class Template:
 
     @property
     def name(self) -> str:
-        """The name given."""
+        """The name passed to the constructor."""
         return self._name
 
     @property
     def func(self) -> Callable[..., Any]:
-        """The function given."""
+        """The wrapped function."""
         return self._func
 
     @property
     def variable_scope(self) -> VariableScope | None:
-        """Its variable scope; None before the first call."""
+        """The variable scope; None before the first call."""
         return self._scope
 
     @property
     def variable_scope_name(self) -> str | None:
-        """The name of its variable scope."""
+        """The name of the variable scope."""
         if self._scope is None:
             return None
         return self._scope.name
 
     @property
     def var_scope(self) -> VariableScope | None:
-        """Its variable scope, by its deprecated name."""
+        """Deprecated name of `variable_scope`."""
         return self._scope
 
     @property
     def variables(self) -> list[Any]:
-        """The global and local variables that it made."""
+        """The global and local variables of the template."""
         return self.global_variables + self.local_variables
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """The trainable variables that it made."""
+        """The trainable variables of the template."""
         return [] if self._scope is None else self._scope.trainable_variables()
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        """The other variables that it made."""
+        """The variables of the template that are not trainable."""
         trainable = self.trainable_variables
         return [v for v in self.variables if all(v is not other for other in trainable)]
 
     @property
     def weights(self) -> list[Any]:
-        """The variables that it made, by another name."""
+        """Same as `variables`."""
         return self.variables
 
     @property
     def trainable_weights(self) -> list[Any]:
-        """The trainable variables that it made, by another name."""
+        """Same as `trainable_variables`."""
         return self.trainable_variables
 
     @property
     def non_trainable_weights(self) -> list[Any]:
-        """The other variables that it made, by another name."""
+        """Same as `non_trainable_variables`."""
         return self.non_trainable_variables
 
     @property
     def global_variables(self) -> list[Any]:
-        """The global variables that it made."""
+        """The global variables of the template."""
         return [] if self._scope is None else self._scope.global_variables()
 
     @property
     def local_variables(self) -> list[Any]:
-        """The local variables that it made."""
+        """The local variables of the template."""
         return [] if self._scope is None else self._scope.local_variables()

@@ -232,5 +232,5 @@ def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list
 
 
 def _is_retained(analysis: Analysis, value: int, end: int) -> bool:
-    """Return True if a forward node after the end of a segment uses a value."""
+    """Return True if no forward node after the end of a segment uses a value."""
     return analysis.last_forward[value] <= end

@@ -161,12 +161,12 @@ class RNNCell(Layer):
     # ------------------------------------------------------------------------ variables
 
     def _inner_cells(self) -> Sequence[Any]:
-        """Return the cells that this one consists of."""
+        """Return the inner cells."""
         return ()
 
     @property
     def trainable_weights(self) -> list[Any]:
-        """The trainable variables, those of inner cells too."""
+        """The trainable variables, including those of inner cells."""
         if not self.trainable:
             return []
         inner = [weight for cell in self._inner_layers() for weight in cell.trainable_weights]
@@ -174,7 +174,7 @@ class RNNCell(Layer):
 
     @property
     def non_trainable_weights(self) -> list[Any]:
-        """The variables that are not trainable, those of inner cells too."""
+        """The variables that are not trainable, including those of inner cells."""
         cells = self._inner_layers()
         frozen: list[Any] = []
         if not self.trainable:
@@ -185,12 +185,12 @@ class RNNCell(Layer):
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """`trainable_weights`."""
+        """The trainable variables, as `trainable_weights`."""
         return self.trainable_weights
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        """`non_trainable_weights`."""
+        """The variables that are not trainable, as `non_trainable_weights`."""
         return self.non_trainable_weights
 
     def _inner_layers(self) -> list[Layer]:
@@ -198,16 +198,16 @@ class RNNCell(Layer):
 
 
 class LayerRNNCell(RNNCell):
-    """A cell that makes its variables in `build`, as layers do."""
+    """A cell that creates its variables in `build`, like layers."""
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any) -> Any:
-        """Return one step; see `RNNCell`."""
+        """Compute one step; see `RNNCell`."""
         return Layer.__call__(self, inputs, state, scope=scope, **kwargs)
 
     def _input_depth(self, input_shape: Any) -> int:
-        """Return the last size of the input, which is expected of all later ones too.
+        """Return the last size of the input, which all later inputs must have.
 
-        Raises: InvalidArgumentError: it is not known, or the element type is not a floating one.
+        Raises: InvalidArgumentError: it is unknown, or the element type is not floating.
         """
         dims = as_dims(input_shape)
         if not dims or dims[-1] is None:
@@ -224,7 +224,7 @@ class LayerRNNCell(RNNCell):
 
 
 def _from_inputs(inputs: Any, batch_size: Any, dtype: Any) -> tuple[Any, Any]:
-    """Batch size and element type of inputs, checked against those given."""
+    """Return the batch size and element type, checked against those of the inputs."""
     inputs = convert_to_tensor(inputs)
     input_batch_size = batch_size_of([inputs], 0)
     if batch_size is not None:
@@ -255,7 +255,7 @@ def _unique_variables(variables: Sequence[Any]) -> list[Any]:
 def assert_like_rnncell(cell_name: str, cell: Any) -> None:
     """Raise InvalidTypeError unless an object can be used as a cell.
 
-    It has `output_size`, `state_size` and `zero_state` or `get_initial_state`, and is callable.
+    A cell is callable and has `output_size`, `state_size`, and `zero_state` or `get_initial_state`.
     """
     lacking = [f"no {name}" for name in ("output_size", "state_size") if not hasattr(cell, name)]
     if not hasattr(cell, "zero_state") and not hasattr(cell, "get_initial_state"):

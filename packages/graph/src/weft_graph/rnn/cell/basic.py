@@ -18,21 +18,21 @@ from weft_tensor.arguments import integer
 
 
 def affine(inputs: Output, state: Output, kernel: Any, bias: Any) -> Output:
-    """[inputs, state] @ kernel + bias: shapes (B, I), (B, H), (I + H, O), (O,) to (B, O)."""
+    """Return [inputs, state] @ kernel + bias: shapes (B, I), (B, H), (I + H, O), (O,) to (B, O)."""
     product = out("MatMul", [join.concat([inputs, state], 1), kernel])
     return nn.bias_add(product, bias)
 
 
 class BasicRNNCell(LayerRNNCell):
-    """h' = activation([x, h] @ kernel + bias), which is the output too.
+    """Basic RNN cell: h' = activation([x, h] @ kernel + bias), which is also the output.
 
     Args:
       num_units: H, size of the state.
       activation: function, or its name; tanh by default.
-      reuse: the variables of a previous cell of that name.
+      reuse: reuse the variables of a previous cell of that name.
       name: name of the cell and its variable scope.
       dtype: element type of the variables; that of the first input by default.
-      **kwargs: those of `layers.Layer`.
+      **kwargs: arguments of `layers.Layer`.
 
     Examples:
       >>> cell = wf.nn.rnn_cell.BasicRNNCell(8)
@@ -59,18 +59,18 @@ class BasicRNNCell(LayerRNNCell):
 
     @property
     def state_size(self) -> int:
-        """H."""
+        """The size H."""
         return self._num_units
 
     @property
     def output_size(self) -> int:
-        """H."""
+        """The size H."""
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel (I + H, H) and bias (H,).
+        """Create the kernel (I + H, H) and the bias (H,).
 
-        Raises: InvalidArgumentError: the input's last size is not known.
+        Raises: InvalidArgumentError: the last size of the input is unknown.
         """
         units = self._num_units
         depth = self._input_depth(input_shape)
@@ -79,7 +79,7 @@ class BasicRNNCell(LayerRNNCell):
         self.built = True
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Output]:
-        """Return one step: shapes (B, I) and (B, H)."""
+        """Compute one step from shapes (B, I) and (B, H)."""
         output = self._activation(affine(inputs, state, self._kernel, self._bias))
         return output, output
 
@@ -89,17 +89,18 @@ class GRUCell(LayerRNNCell):
 
         r, u = sigmoid([x, h] @ gates/kernel + gates/bias), split in two
         c = activation([x, r * h] @ candidate/kernel + candidate/bias)
-        h' = u * h + (1 - u) * c, which is the output too
+        h' = u * h + (1 - u) * c, which is also the output
 
     Args:
       num_units: H, size of the state.
       activation: function, or its name; tanh by default.
-      reuse: the variables of a previous cell of that name.
-      kernel_initializer: of both kernels; the variable scope's by default.
-      bias_initializer: of both biases; ones for the gates and zeros for the candidate by default.
+      reuse: reuse the variables of a previous cell of that name.
+      kernel_initializer: initializer of both kernels; that of the variable scope by default.
+      bias_initializer: initializer of both biases; by default ones for the gates and zeros for the
+        candidate.
       name: name of the cell and its variable scope.
       dtype: element type of the variables; that of the first input by default.
-      **kwargs: those of `layers.Layer`.
+      **kwargs: arguments of `layers.Layer`.
     Source: Cho et al. 2014.
 
     Examples:
@@ -131,18 +132,18 @@ class GRUCell(LayerRNNCell):
 
     @property
     def state_size(self) -> int:
-        """H."""
+        """The size H."""
         return self._num_units
 
     @property
     def output_size(self) -> int:
-        """H."""
+        """The size H."""
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Make kernels (I + H, 2 H) and (I + H, H), and their biases.
+        """Create the kernels (I + H, 2 H) and (I + H, H), and their biases.
 
-        Raises: InvalidArgumentError: the input's last size is not known.
+        Raises: InvalidArgumentError: the last size of the input is unknown.
         """
         units = self._num_units
         rows = self._input_depth(input_shape) + units
@@ -166,7 +167,7 @@ class GRUCell(LayerRNNCell):
         self.built = True
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Output]:
-        """Return one step: shapes (B, I) and (B, H)."""
+        """Compute one step from shapes (B, I) and (B, H)."""
         gates = nn.sigmoid(affine(inputs, state, self._gate_kernel, self._gate_bias))
         r, u = join.split(gates, 2, axis=1)
         c = self._activation(

@@ -1,4 +1,4 @@
-"""Cells as dictionaries that can be written down, and back."""
+"""Conversion of cells to serializable dictionaries and back."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from weft_graph.variables import initializers
 
 
 def written(value: Any) -> Any:
-    """Return a cell's argument as numbers, strings, lists and dictionaries where possible.
+    """Convert a cell's argument to numbers, strings, lists and dictionaries if possible.
 
-    Cells and initializers become their class's name and their own arguments, functions the name
-    that cells take for them; functions without one, and tensors, stay what they are.
+    Cells and initializers become their class name and arguments, and functions become their name.
+    Functions without a known name, and tensors, are returned unchanged.
     """
     if isinstance(value, list | tuple):
         return [written(item) for item in value]
@@ -24,13 +24,13 @@ def written(value: Any) -> Any:
 
 
 def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -> Any:
-    """Return the value that `written` converted.
+    """Convert a value back from the form of `written`.
 
     Args:
-      value: what `written` returned.
-      base: the class that all cells are of.
-      custom_objects: classes by their names, before those that are known.
-    Raises: InvalidArgumentError: an unknown class.
+      value: result of `written`.
+      base: base class of all cells.
+      custom_objects: classes by name, which take precedence over known ones.
+    Raises: InvalidArgumentError: a class is unknown.
     """
     if isinstance(value, list):
         return [read(item, base, custom_objects) for item in value]
@@ -48,7 +48,7 @@ def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -
 
 
 def type_name(layer: Layer) -> str | None:
-    """Return the name of the type that a layer was made with, if there was one."""
+    """Return the name of the dtype passed to a layer, or None."""
     dtype = layer._dtype
     return None if dtype is None else dtype.name
 

@@ -1,4 +1,4 @@
-"""Cells with long short-term memory."""
+"""Long short-term memory (LSTM) cells."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from weft_tensor.arguments import integer
 
 
 class LSTMStateTuple(NamedTuple):
-    """The state of a cell with long short-term memory.
+    """The state of an LSTM cell.
 
     Attributes:
-      c: what it remembers, shape (B, C).
-      h: its last output, shape (B, H).
+      c: the memory, shape (B, C).
+      h: the last output, shape (B, H).
 
     Args:
       c: floating, shape (B, C).
@@ -59,21 +59,22 @@ class LSTMStateTuple(NamedTuple):
 
 
 class BasicLSTMCell(LayerRNNCell):
-    """Long short-term memory without options; `LSTMCell` has them.
+    """LSTM cell without the options of `LSTMCell`.
 
         i, j, f, o = [x, h] @ kernel + bias, split in four
         c' = sigmoid(f + forget_bias) * c + sigmoid(i) * activation(j)
-        h' = sigmoid(o) * activation(c'), which is the output too
+        h' = sigmoid(o) * activation(c'), which is also the output
 
     Args:
       num_units: H, size of c and of h.
       forget_bias: added to the forget gate's input.
-      state_is_tuple: whether the state is an LSTMStateTuple, or c and h side by side: (B, 2 H).
+      state_is_tuple: True if the state is an LSTMStateTuple, False for c and h concatenated: (B, 2
+        H).
       activation: function, or its name; tanh by default.
-      reuse: the variables of a previous cell of that name.
+      reuse: reuse the variables of a previous cell of that name.
       name: name of the cell and its variable scope.
       dtype: element type of the variables; that of the first input by default.
-      **kwargs: those of `layers.Layer`.
+      **kwargs: arguments of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Zaremba et al. 2014.
 
     Examples:
@@ -105,19 +106,19 @@ class BasicLSTMCell(LayerRNNCell):
 
     @property
     def state_size(self) -> Any:
-        """LSTMStateTuple(H, H), or 2 H."""
+        """The sizes LSTMStateTuple(H, H), or 2 H."""
         units = self._num_units
         return LSTMStateTuple(units, units) if self._state_is_tuple else 2 * units
 
     @property
     def output_size(self) -> int:
-        """H."""
+        """The size H."""
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel (I + H, 4 H) and bias (4 H,).
+        """Create the kernel (I + H, 4 H) and the bias (4 H,).
 
-        Raises: InvalidArgumentError: the input's last size is not known.
+        Raises: InvalidArgumentError: the last size of the input is unknown.
         """
         units = self._num_units
         depth = self._input_depth(input_shape)
@@ -126,7 +127,7 @@ class BasicLSTMCell(LayerRNNCell):
         self.built = True
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Any]:
-        """Return one step: shapes (B, I) and (B, H) twice."""
+        """Compute one step from shapes (B, I), (B, H) and (B, H)."""
         c, h = state if self._state_is_tuple else join.split(state, 2, axis=1)
         i, j, f, o = join.split(affine(inputs, h, self._kernel, self._bias), 4, axis=1)
         act, sigmoid = self._activation, nn.sigmoid
@@ -141,31 +142,32 @@ class BasicLSTMCell(LayerRNNCell):
 
 
 class LSTMCell(LayerRNNCell):
-    """Long short-term memory, with peepholes, clipping and a projection where asked for.
+    """LSTM cell with optional peepholes, clipping and projection.
 
         i, j, f, o = [x, h] @ kernel + bias, split in four
         c' = sigmoid(f + forget_bias + w_f * c) * c + sigmoid(i + w_i * c) * activation(j)
-        h' = (sigmoid(o + w_o * c') * activation(c')) @ projection, which is the output too
+        h' = (sigmoid(o + w_o * c') * activation(c')) @ projection, which is also the output
 
-    The terms with w_f, w_i and w_o are the peepholes.  c' is clipped where it is computed, and h'
-    after the projection.
+    The terms with w_f, w_i and w_o are the peepholes.  c' is clipped before its uses, and h' after
+    the projection.
 
     Args:
       num_units: C, size of c.
-      use_peepholes: whether the gates see c.
+      use_peepholes: add peepholes, so that the gates depend on c.
       cell_clip: clip c' to [-cell_clip, cell_clip]; None for no limit.
-      initializer: initializer of kernels and peepholes; the variable scope's by default.
-      num_proj: H, size of h and of the output; that of c, without a projection, by default.
-      proj_clip: clip h' to [-proj_clip, proj_clip] where there is a projection.
-      num_unit_shards, num_proj_shards: number of parts, along the rows, of kernel and projection;
-        the variable scope's partitioner by default.
+      initializer: initializer of kernels and peepholes; that of the variable scope by default.
+      num_proj: H, size of h and of the output; by default C, without a projection.
+      proj_clip: clip h' to [-proj_clip, proj_clip] if there is a projection.
+      num_unit_shards, num_proj_shards: number of parts of the kernel and of the projection, along
+        their rows; by default the partitioner of the variable scope.
       forget_bias: added to the forget gate's input.
-      state_is_tuple: whether the state is an LSTMStateTuple, or c and h side by side: (B, C + H).
+      state_is_tuple: True if the state is an LSTMStateTuple, False for c and h concatenated: (B, C
+        + H).
       activation: function, or its name; tanh by default.
-      reuse: the variables of a previous cell of that name.
+      reuse: reuse the variables of a previous cell of that name.
       name: name of the cell and its variable scope.
       dtype: element type of the variables; that of the first input by default.
-      **kwargs: those of `layers.Layer`.
+      **kwargs: arguments of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Sak et al. 2014.
 
     Examples:
@@ -224,19 +226,19 @@ class LSTMCell(LayerRNNCell):
 
     @property
     def state_size(self) -> Any:
-        """LSTMStateTuple(C, H), or C + H."""
+        """The sizes LSTMStateTuple(C, H), or C + H."""
         c, h = self._num_units, self.output_size
         return LSTMStateTuple(c, h) if self._state_is_tuple else c + h
 
     @property
     def output_size(self) -> int:
-        """H."""
+        """The size H."""
         return self._num_units if self._num_proj is None else self._num_proj
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel (I + H, 4 C) and bias (4 C,), peepholes (C,) and projection (C, H).
+        """Create the kernel (I + H, 4 C), the bias (4 C,), peepholes (C,) and projection (C, H).
 
-        Raises: InvalidArgumentError: the input's last size is not known.
+        Raises: InvalidArgumentError: the last size of the input is unknown.
         """
         units, rows = self._num_units, self._input_depth(input_shape) + self.output_size
         self._kernel = self._matrix("kernel", (rows, 4 * units), self._num_unit_shards)
@@ -259,7 +261,7 @@ class LSTMCell(LayerRNNCell):
         )
 
     def call(self, inputs: Output, state: Any) -> tuple[Output, Any]:
-        """Return one step: shapes (B, I), (B, C) and (B, H)."""
+        """Compute one step from shapes (B, I), (B, C) and (B, H)."""
         c, h = state if self._state_is_tuple else self._cut(state)
         i, j, f, o = join.split(affine(inputs, h, self._kernel, self._bias), 4, axis=1)
         act, sigmoid = self._activation, nn.sigmoid

@@ -1,4 +1,4 @@
-"""Cells on top of each other."""
+"""Stacked cells."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from weft_tensor import errors
 
 
 class MultiRNNCell(RNNCell):
-    """Stacked cells, each fed by the previous one; their states form one state.
+    """Stacked cells: the output of each cell is the input of the next one.
 
     Args:
-      cells: at least one, the first nearest to the input.
+      cells: at least one cell; the first one receives the input.
       state_is_tuple: True for a tuple of states, False for one tensor of all states.
     Raises:
       InvalidTypeError: `cells` is not a list or tuple.
-      InvalidArgumentError: it is empty, or `state_is_tuple` is False and the state of a cell is no
-        single tensor.
+      InvalidArgumentError: it is empty, or `state_is_tuple` is False and the state of a cell is not
+        a single tensor.
 
     Examples:
       >>> cells = [wf.nn.rnn_cell.GRUCell(8), wf.nn.rnn_cell.GRUCell(4)]
@@ -86,9 +86,9 @@ class MultiRNNCell(RNNCell):
             return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Return one step of each cell.
+        """Compute one step of each cell.
 
-        Raises: InvalidArgumentError: the state is not one of as many cells.
+        Raises: InvalidArgumentError: the number of states is not that of the cells.
         """
         states = self._states(state)
         new_states = []

@@ -1,4 +1,4 @@
-"""Shared parts of recurrent networks: batch sizes, zero states, ends of sequences."""
+"""Helpers of recurrent networks: batch sizes, zero states, ends of sequences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, format_dims, is_fully_defined
 
 Size = Any
-"""A size by itself, a shape, or an integer tensor of rank 0 or 1."""
+"""A single size, a shape, or an integer tensor of rank 0 or 1."""
 
 
 def _static(size: Size) -> Dims:
@@ -53,14 +53,14 @@ def concat_dims(prefix: Size, suffix: Size) -> Dims:
 
 
 def concat_sizes(prefix: Size, suffix: Size) -> Any:
-    """Return the sizes of `prefix`, those of `suffix` behind them.
+    """Return the sizes of `prefix` followed by those of `suffix`.
 
     Args:
       prefix: usually the batch size.
       suffix: usually the size of a state or an output.
-    Returns: a tuple of integers where all are known, else an int32 vector.
-    Raises: InvalidArgumentError: a static shape has unknown sizes, or a tensor of sizes has a rank
-      other than 0 and 1.
+    Returns: a tuple of integers if all are static, else an int32 vector.
+    Raises: InvalidArgumentError: a static shape has unknown sizes, or the rank of a tensor of sizes
+      is above 1.
     """
     dims = concat_dims(prefix, suffix)
     if is_fully_defined(dims):
@@ -82,9 +82,9 @@ def zero_tensors(sizes: Any, batch_size: Size, dtype: Any) -> Any:
 
 
 def infer_state_dtype(explicit_dtype: Any, state: Any) -> DType:
-    """Return the element type of a state, unless one is given.
+    """Return `dtype`, or the element type of a state if it is None.
 
-    Raises: InvalidArgumentError: the parts of the state have several types, or there are none.
+    Raises: InvalidArgumentError: the parts of the state have different types, or there are none.
     """
     if explicit_dtype is not None:
         return dtypes.as_dtype(explicit_dtype)
@@ -98,9 +98,9 @@ def infer_state_dtype(explicit_dtype: Any, state: Any) -> DType:
 
 
 def initial_state_of(cell: Any, batch_size: Any, dtype: Any) -> Any:
-    """Return the state of a cell before the first step, where none is given.
+    """Return the initial state of a cell if the caller passed none.
 
-    Raises: InvalidArgumentError: `dtype` is not given either.
+    Raises: InvalidArgumentError: `dtype` is None too.
     """
     if not dtype:
         raise errors.InvalidArgumentError("dtype must be given where initial_state is not")
@@ -110,11 +110,11 @@ def initial_state_of(cell: Any, batch_size: Any, dtype: Any) -> Any:
 
 
 def batch_size_of(inputs: Sequence[Output], axis: int) -> Any:
-    """Return the size along `axis` of tensors that share it: an integer where one of them knows it.
+    """Return the common size of tensors along `axis`: an integer if one of them is static.
 
     Args:
       inputs: at least one tensor, of rank above `axis` or unknown.
-      axis: 1 where time comes first.
+      axis: 1 if time is the first axis.
     Returns: an integer, or an int32 tensor of rank 0.
     Raises: InvalidArgumentError: a rank is too low.
     """
@@ -132,7 +132,7 @@ def batch_size_of(inputs: Sequence[Output], axis: int) -> Any:
 
 
 def transpose_batch_time(x: Output) -> Output:
-    """Return the first two axes exchanged; `x` itself where its rank is known to be below 2."""
+    """Swap the first two axes; return `x` itself if its rank is known to be below 2."""
     dims = x.dims
     if dims is None:
         inner_axes = out("Range", [2, shapes.rank(x), 1])
@@ -149,11 +149,11 @@ def transpose_batch_time(x: Output) -> Output:
 def lengths_of(sequence_length: Any) -> Output:
     """Return the lengths of sequences as an integer tensor of rank 1 or unknown rank.
 
-    Fractions of floats are cut off.
+    Floats are truncated.
 
     Raises:
       InvalidTypeError: they are not numbers.
-      InvalidArgumentError: they have another rank.
+      InvalidArgumentError: the rank is not 1.
     """
     lengths = convert_to_tensor(sequence_length, name="sequence_length")
     if lengths.dims is not None and len(lengths.dims) != 1:
@@ -168,12 +168,12 @@ def lengths_of(sequence_length: Any) -> Output:
 
 
 def copy_through(past_end: Output, before: Any, after: Any) -> Any:
-    """For each example `before` where its sequence has ended, else `after`.
+    """Return, for each example, `before` if its sequence has ended, else `after`.
 
     Args:
       past_end: bool, shape (B,).
-      before, after: structures of tensors of shape (B, ...). Tensors of rank 0, and what is no
-        tensor, are not of one example: they are taken from `after`.
+      before, after: structures of tensors of shape (B, ...). Tensors of rank 0, and other values,
+        do not belong to one example; those of `after` are returned.
     Raises: InvalidArgumentError, InvalidTypeError: the structures differ.
     """
     return nest.map_structure(lambda old, new: _select_past_end(past_end, old, new), before, after)
@@ -191,18 +191,18 @@ def _select_past_end(past_end: Output, old: Any, new: Any) -> Any:
 def rnn_step(
     past_end: Output, zero_output: Any, state: Any, call_cell: Callable[[], tuple[Any, Any]]
 ) -> tuple[Any, Any]:
-    """Return one step of a cell over sequences, some of which may have ended.
+    """Compute one step of a cell over sequences, some of which may have ended.
 
-    The cell runs for all examples.  Those that have ended output zeros and keep their state.
+    The cell runs for all examples. Ended ones output zeros and keep their state.
 
     Args:
       past_end: bool, shape (B,).
       zero_output: zeros in the structure of the cell's output.
       state: the state before the step.
-      call_cell: returns output and state after it.
+      call_cell: function that returns the output and the next state.
     Returns: output and state.
-    Raises: InvalidArgumentError, InvalidTypeError: the cell's output or state has another
-      structure.
+    Raises: InvalidArgumentError, InvalidTypeError: the structure of the cell's output or state
+      differs.
     """
     output, new_state = call_cell()
     outputs = copy_through(past_end, zero_output, output)
@@ -210,7 +210,7 @@ def rnn_step(
 
 
 def past_ends(sequence_length: Output, steps: int) -> list[Output]:
-    """For each of `steps` steps, which sequences have ended: bool, shape (B,)."""
+    """Return, for each of `steps` steps, a mask of the ended sequences: bool, shape (B,)."""
     kind = sequence_length.dtype.base_dtype
     times = constant_of(np.arange(steps, dtype=kind.numpy)[:, None], kind, name="times")
     is_finished = out("GreaterEqual", [times, sequence_length], name="past_end")

@@ -1,4 +1,4 @@
-"""Cells around another cell: with dropout, with a residual connection, on a device."""
+"""Wrappers of cells: with dropout, with a residual connection, or on a device."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 
 class RNNCellWrapper(RNNCell):
-    """A cell that calls another one and has no variables or variable scope.
+    """Base class of wrappers, which have neither variables nor a variable scope.
 
     Args:
-      cell: the cell inside.
-      **kwargs: those of RNNCell.
+      cell: the wrapped cell.
+      **kwargs: arguments of RNNCell.
     Raises: InvalidTypeError: `cell` is not a cell.
     """
 
@@ -38,11 +38,11 @@ class RNNCellWrapper(RNNCell):
         self.cell = cell
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """Return one step; see `RNNCell`."""
+        """Compute one step; see `RNNCell`."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not override __call__")
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make a wrapper like this one; see `RNNCell`."""
+        """Return the arguments to create a wrapper like this one; see `RNNCell`."""
         return super().get_config() | {"cell": written(self.cell)}
 
     def _inner_cells(self) -> Sequence[Any]:
@@ -68,7 +68,7 @@ class RNNCellWrapper(RNNCell):
 
 
 def _non_memory_parts(substate: Any) -> Any:
-    """Return the parts of a state that are dropped out by default: all tensors but an LSTM's c."""
+    """Return the parts of a state with dropout by default: all tensors except the c of an LSTM."""
     if isinstance(substate, LSTMStateTuple):
         return LSTMStateTuple(False, True)
     return nest.is_nested(substate) or isinstance(substate, Output)
@@ -78,18 +78,18 @@ class DropoutWrapper(RNNCellWrapper):
     """A cell with dropout of its input, output and next state.
 
     Args:
-      cell: the cell inside.
+      cell: the wrapped cell.
       input_keep_prob, output_keep_prob, state_keep_prob: probability that an element is kept; a
-        number in [0, 1], or a tensor of rank 0. 1 makes no nodes.
-      variational_recurrent: whether all steps of a Run, and all examples, share one mask.
-      input_size: of the inputs, in their structure; needed for `variational_recurrent` where
-        inputs are dropped out.
-      dtype: element type of inputs, state and output; needed for `variational_recurrent`.
-      seed: seed of the random choices.
-      dropout_state_filter_visitor: function of a part of the state that says whether to drop it
-        out: a Boolean, or a structure of depth 1 of Booleans. By default all but the c of an
-        LSTMStateTuple.
-      **kwargs: those of RNNCell.
+        number in [0, 1], or a tensor of rank 0. 1 adds no nodes.
+      variational_recurrent: use the same mask for all steps of a Run and all examples.
+      input_size: sizes of the inputs, in their structure; required for `variational_recurrent` with
+        dropout of inputs.
+      dtype: element type of inputs, state and output; required for `variational_recurrent`.
+      seed: seed of the masks.
+      dropout_state_filter_visitor: function of a part of the state that returns True to apply
+        dropout; it may return a structure of depth 1 of bools. By default all parts except the c of
+        an LSTMStateTuple.
+      **kwargs: arguments of RNNCell.
     Raises:
       InvalidTypeError: `cell` is not a cell, or the visitor is not callable.
       InvalidArgumentError: a probability is out of range, or an argument is missing for
@@ -143,11 +143,11 @@ class DropoutWrapper(RNNCellWrapper):
 
     @property
     def wrapped_cell(self) -> Any:
-        """The cell inside."""
+        """The wrapped cell."""
         return self.cell
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """Return one step; see `RNNCell`."""
+        """Compute one step; see `RNNCell`."""
         if _drops(self._input_keep_prob):
             inputs = self._dropped(inputs, "input", self._input_keep_prob, inputs)
         output, new_state = self.cell(inputs, state, scope=scope)
@@ -161,7 +161,7 @@ class DropoutWrapper(RNNCellWrapper):
         return output, new_state
 
     def _dropped(self, values: Any, kind: str, keep_prob: Any, shallow_structure: Any) -> Any:
-        """Return a structure with dropout where `shallow_structure` is not False."""
+        """Apply dropout to the parts of a structure where `shallow_structure` is not False."""
         count = -1
 
         def drop(choice: Any, value: Any, mask: Any = None) -> Any:
@@ -179,7 +179,7 @@ class DropoutWrapper(RNNCellWrapper):
         return nest.map_structure_up_to(shallow_structure, drop, *structures)
 
     def _make_masks(self, input_size: Any, dtype: Any) -> dict[str, Any]:
-        """Return the masks that all steps share, scaled; those that are needed."""
+        """Create the scaled masks that all steps share; None for parts without dropout."""
         if dtype is None:
             raise errors.InvalidArgumentError("variational_recurrent=True requires dtype")
         if _drops(self._input_keep_prob) and input_size is None:
@@ -198,7 +198,7 @@ class DropoutWrapper(RNNCellWrapper):
         }
 
     def _masks_for(self, kind: str, sizes: Any, keep_prob: Any, dtype: Any) -> Any:
-        """Per size 0 or 1 / keep_prob: shape (1, *size)."""
+        """Return a mask of 0 or 1 / keep_prob for each size, shape (1, *size)."""
         keep = convert_to_tensor(keep_prob, dtype)
         number = -1
 
@@ -212,7 +212,7 @@ class DropoutWrapper(RNNCellWrapper):
         return nest.map_structure(mask, sizes)
 
     def _seed_of(self, kind: str, number: int) -> int | None:
-        """Return a seed for each place of dropout, which follows from the wrapper's."""
+        """Return a seed for each use of dropout, derived from that of the wrapper."""
         if self._seed is None:
             return None
         text = f"{self._seed}{kind}_{number}".encode()
@@ -220,7 +220,7 @@ class DropoutWrapper(RNNCellWrapper):
 
 
 def _probability(name: str, value: Any) -> Any:
-    """Return a probability as a float, or as an output where it is not known yet."""
+    """Return a probability as a float, or as an output if it is not static."""
     static: Any = static_number(value)
     if static is None:
         original, value = value, convert_to_tensor(value)
@@ -257,9 +257,9 @@ class ResidualWrapper(RNNCellWrapper):
     """A cell whose input is added to its output.
 
     Args:
-      cell: the cell inside.
+      cell: the wrapped cell.
       residual_fn: function of inputs and outputs that returns the outputs; their sum by default.
-      **kwargs: those of RNNCell.
+      **kwargs: arguments of RNNCell.
 
     Examples:
       >>> cell = wf.nn.rnn_cell.ResidualWrapper(wf.nn.rnn_cell.GRUCell(3))
@@ -277,7 +277,7 @@ class ResidualWrapper(RNNCellWrapper):
         self._residual_fn = residual_fn
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """Return one step; see `RNNCell`.
+        """Compute one step; see `RNNCell`.
 
         Raises: InvalidArgumentError, InvalidTypeError: inputs and outputs differ in structure or
           shape.
@@ -290,9 +290,9 @@ class DeviceWrapper(RNNCellWrapper):
     """A cell that runs on a device.
 
     Args:
-      cell: the cell inside.
+      cell: the wrapped cell.
       device: device name or function, as for `device`.
-      **kwargs: those of RNNCell.
+      **kwargs: arguments of RNNCell.
 
     Examples:
       >>> cell = wf.nn.rnn_cell.DeviceWrapper(wf.nn.rnn_cell.GRUCell(3), "/cpu:0")
@@ -313,6 +313,6 @@ class DeviceWrapper(RNNCellWrapper):
             return super().zero_state(batch_size, dtype)
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """Return one step; see `RNNCell`."""
+        """Compute one step; see `RNNCell`."""
         with get_default_graph().device(self._device):
             return self.cell(inputs, state, scope=scope)
