@@ -185,7 +185,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
       opt: the wrapped optimizer, which receives unscaled gradients.
       loss_scale: a LossScale, a number for a fixed one, or "dynamic".
     Raises: InvalidTypeError: `opt` is not an optimizer; InvalidArgumentError: the optimizer has
-    another loss scale.
+      another loss scale.
 
     Examples:
       >>> x = wf.Variable(3.0)

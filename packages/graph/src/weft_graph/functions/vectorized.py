@@ -76,7 +76,7 @@ def _rows(tensors: list[Output]) -> Any:
     """Return the number of rows: that of the first tensor not known to have exactly one.
 
     Raises: InvalidArgumentError: there are no tensors, one has rank 0, or the numbers of rows
-    differ.
+      differ.
     """
     if not tensors or any(tensor.dims == () for tensor in tensors):
         raise errors.InvalidArgumentError(

@@ -131,7 +131,7 @@ def mean(
       metrics_collections, updates_collections: collections to add the value and the update to.
       name: name of the variable scope.
     Returns: the mean, float32 and rank 0; and the update op, which adds `values` and returns the
-    new mean.
+      new mean.
     Raises: InvalidArgumentError: the weights do not broadcast.
 
     Examples:

@@ -145,7 +145,7 @@ def dropout(
       rate: in [0, 1); a number, or a tensor of rank 0.
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: `rate` and `keep_prob` are both passed or both missing, or out of
-    range.
+      range.
     Source: Srivastava et al. 2014.
 
     Examples:

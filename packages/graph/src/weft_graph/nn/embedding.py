@@ -59,7 +59,7 @@ def embedding_lookup(
       max_norm: rows with a larger norm are scaled down to it.
     Returns: shape (I, D...).
     Raises: InvalidArgumentError: the table is missing, or the strategy is unknown; at run time, an
-    id is out of range.
+      id is out of range.
 
     Examples:
       >>> wf.Session().run(wf.nn.embedding_lookup([[0.0, 0.1], [1.0, 1.1]], [1, 0]))

@@ -414,7 +414,7 @@ def py_function_of(token: str) -> Callable[..., Any]:
     """Return the function registered under a token.
 
     Raises: FailedPreconditionError: this process has no such function; graphs do not contain
-    functions.
+      functions.
     """
     holder = _functions.get(token)
     if holder is None:

@@ -228,7 +228,7 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
       spatial: number of spatial axes.
       data_format: "NHWC" or another layout.
     Raises: InvalidArgumentError: the number of entries is wrong; InvalidTypeError: they are not
-    integers.
+      integers.
     """
     if value is None:
         value = 1

@@ -367,7 +367,7 @@ def gather(
       batch_dims: number of leading batch axes of both; None is 0.
     Returns: shape (P[:axis], I, P[axis+1:]).
     Raises: InvalidArgumentError: an index is out of range; raised at construction if it is
-    constant.
+      constant.
 
     Examples:
       >>> wf.Session().run(wf.gather([10, 20, 30], [2, 0]))

@@ -242,7 +242,7 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Output:
       x: any type.
       shape: list of ints and Nones, or a TensorShape.
     Raises: InvalidArgumentError: the shape is incompatible; raised at construction if that is
-    known.
+      known.
 
     Examples:
       >>> wf.ensure_shape(wf.placeholder(wf.float32), [None, 3]).shape

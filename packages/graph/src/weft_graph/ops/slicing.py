@@ -426,7 +426,7 @@ def strided_slice(
       shrink_axis_mask: bits of entries that select one index and remove the axis.
       var: accepted for compatibility; `strided_slice_assign` assigns to slices of variables.
     Raises: InvalidArgumentError: a stride is 0, an index is out of range, or there are too many
-    entries.
+      entries.
 
     Examples:
       >>> wf.Session().run(wf.strided_slice([1, 2, 3, 4, 5], [0], [5], [2]))

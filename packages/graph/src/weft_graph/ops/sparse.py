@@ -267,7 +267,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
       and dense_shape, int64, shape (rank,), unless `shape` is fully known or a tensor.
     Raises: InvalidTypeError: `shape` is not a shape, or a tensor that is not int64.
     Raises (at run time): InvalidArgumentError: it is not fed, or the shape of the feed is
-    incompatible.
+      incompatible.
 
     Examples:
       >>> x = wf.sparse.placeholder(wf.float32, [2, 3])

@@ -226,7 +226,7 @@ def as_string(
       scientific, shortest: use exponents always, or if shorter; not both.
       width, fill: pad at the left with `fill` (a space, or "0") to `width`.
     Raises: InvalidArgumentError: `scientific` and `shortest` are combined, or `fill` is not a
-    single byte.
+      single byte.
 
     Examples:
       >>> wf.Session().run(wf.as_string([1, 2]))

@@ -36,7 +36,7 @@ def array_dims(handle: Output, dtype: DType) -> Dims:
     """Return the declared element shape of the array behind a handle, if known.
 
     Raises: InvalidTypeError: the element type is not `dtype`, or the handle is not one of a
-    TensorArray.
+      TensorArray.
     """
     node = producer(handle)
     lead: Dims = ()
@@ -376,7 +376,7 @@ def tensor_array_read_v3(
       index: int32, rank 0.
     Returns: the element; zeros if it was never written and the element shape is known.
     Raises (at run time): InvalidArgumentError: `index` is out of range or was read before, or the
-    element was never written and its shape is unknown.
+      element was never written and its shape is unknown.
     """
     return out("TensorArrayReadV3", [handle, index, flow_in], {"dtype": _type(dtype)}, name)
 

@@ -80,7 +80,7 @@ def fold_conditionals(step: StepGraph) -> int:
     """Fold conditionals with static predicates.
 
     Returns: the number of removed Switch nodes. Switches whose predicate is the result of another
-    folded conditional remain until the next call.
+      folded conditional remain until the next call.
     Raises: InvalidArgumentError: a fetch or a target is in a branch that is not taken.
     """
     sides = _decided(step)

@@ -39,7 +39,7 @@ class Encoding:
       name: its name in messages.
       rank: 0 or 1.
     Raises: InvalidTypeError, InvalidArgumentError: the value does not consist of integers, or its
-    rank is wrong.
+      rank is wrong.
     """
 
     def __init__(self, value: Any, name: str, rank: int = 1) -> None:

@@ -255,7 +255,7 @@ def stack_dynamic_partitions(
       num_partitions: integer, shape ().
       name: name scope of the nodes.
     Raises: InvalidArgumentError: the shapes do not match; or, at run time, a partition is out of
-    range.
+      range.
 
     Examples:
       >>> sorted_by = wf.ragged.stack_dynamic_partitions(["a", "b", "c"], [1, 0, 1], 3)

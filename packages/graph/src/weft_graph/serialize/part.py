@@ -59,7 +59,7 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
     Args:
       data: bytes, which are untrusted.
       limits: `max_bytes` and `max_nodes`, as in `read_graph`.
-      Raises: OpError: as `read_graph`, or InvalidArgumentError: the graph is not that of a part.
+    Raises: OpError: as `read_graph`, or InvalidArgumentError: the graph is not that of a part.
     """
     graph = read_graph(memoryview(data), internal_names=True, **limits)
     args = [node for node in graph.nodes if node.role is Role.ARGUMENT]

@@ -35,9 +35,9 @@ def value_from_bytes(data: bytes) -> Any:
 
     Args:
       data: bytes, which are untrusted. Memory use is bounded by their size.
-      Returns: an array, which may be a read-only view of `data`; for rank 0 a NumPy scalar, except
-        for strings.
-      Raises: OpError: the bytes are not a valid tensor.
+    Returns: an array, which may be a read-only view of `data`; for rank 0 a NumPy scalar, except
+      for strings.
+    Raises: OpError: the bytes are not a valid tensor.
     """
     try:
         tensor = proto.TensorProto.FromString(data)

@@ -364,7 +364,7 @@ class VarianceScaling(Initializer):
         outputs, or the mean of both.
       distribution: "truncated_normal" (also "normal"), "untruncated_normal" or "uniform".
       seed, dtype: as in other initializers.
-      Raises: InvalidArgumentError: an argument is invalid.
+    Raises: InvalidArgumentError: an argument is invalid.
 
     Examples:
       >>> wf.variance_scaling_initializer(seed=1)([2, 3]).shape

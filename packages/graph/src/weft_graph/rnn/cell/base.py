@@ -110,7 +110,7 @@ class RNNCell(Layer):
           batch_size: B, an integer or an integer tensor of rank 0.
           dtype: element type.
         Raises: InvalidArgumentError: the batch size or the type is missing, or contradicts
-        `inputs`.
+          `inputs`.
         """
         if inputs is not None:
             batch_size, dtype = _from_inputs(inputs, batch_size, dtype)
