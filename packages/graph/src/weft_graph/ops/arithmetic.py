@@ -101,7 +101,7 @@ register_binary(
     "Add",
     "{inexact, integral, string}",
     scalar.add,
-    "x + y; strings are joined.",
+    "x + y; strings are concatenated.",
     value=of_two(np.add, operator.add),
     cheap=True,
     adds=(1,),
@@ -127,13 +127,13 @@ register_binary(
 register_binary(
     "Mul", NUMBERS, scalar.mul, "x * y.", value=of_two(np.multiply, operator.mul), cheap=True
 )
-register_binary("MulNoNan", INEXACT, _mul_no_nan, "x * y, and 0 where y is 0, whatever x is.")
+register_binary("MulNoNan", INEXACT, _mul_no_nan, "x * y, and 0 where y is 0, for any x.")
 register_binary("SquaredDifference", NUMBERS, _squared_difference, "|x - y| ** 2.", cheap=True)
 register_binary(
     "Maximum",
     REALS,
     scalar.maximum,
-    "The larger of x and y; NaN where either is.",
+    "The larger of x and y; NaN if either is NaN.",
     value=of_two(np.maximum, max),
     cheap=True,
 )
@@ -141,7 +141,7 @@ register_binary(
     "Minimum",
     REALS,
     scalar.minimum,
-    "The smaller of x and y; NaN where either is.",
+    "The smaller of x and y; NaN if either is NaN.",
     value=of_two(np.minimum, min),
     cheap=True,
 )
@@ -163,7 +163,7 @@ register_unary(
     value=of_arrays(np.abs),
     cheap=True,
 )
-register_unary("Sign", NUMBERS, scalar.sign, "-1, 0 or 1; x / |x| of a complex number.")
+register_unary("Sign", NUMBERS, scalar.sign, "-1, 0 or 1; x / |x| for complex numbers.")
 
 register_op(
     "AddN",

@@ -97,11 +97,11 @@ _STATES: Final = {"cs_prev": "B H", "h_prev": "B H"}
 _WEIGHTS: Final = {"w": "R 4H", "wci": "H", "wcf": "H", "wco": "H", "b": "4H"}
 _GATES: Final = ("i", "cs", "f", "o", "ci", "co", "h")
 _LSTM_DOC: Final = """
-    Long short-term memory, {what}. [x, h_prev] @ w + b is {order} side by side, and then
+    LSTM, {what}. [x, h_prev] @ w + b is the concatenation of {order}. Then
     i = sigmoid(i + wci * cs_prev), f = sigmoid(f + {bias}wcf * cs_prev), ci = tanh(ci),
     cs = ci * i + cs_prev * f, o = sigmoid(o + wco * cs), co = tanh(cs), h = co * o; without
-    `use_peephole` the terms with cs and cs_prev are left out. A positive `cell_clip` bounds cs on
-    both sides; to the gradient it is as if it did not.
+    `use_peephole` the terms with cs and cs_prev are omitted. A positive `cell_clip` clips cs to
+    [-cell_clip, cell_clip]; the gradient ignores the clipping.
     """
 
 
@@ -122,7 +122,7 @@ def _declare_layer(version: str, clip: float, order: str, biased: bool) -> None:
     inputs = {"seq_len_max": "", "x": "T B I", **_STATES, **_WEIGHTS}
     outputs = dict.fromkeys(_GATES, "T B H")
     doc = _LSTM_DOC.format(
-        what="all steps of a layer; what steps from `seq_len_max` on give is 0",
+        what="all steps of a layer; results of steps from `seq_len_max` on are 0",
         order=order,
         bias="forget_bias + " if biased else "",
     )
@@ -131,7 +131,7 @@ def _declare_layer(version: str, clip: float, order: str, biased: bool) -> None:
     _declare(f"BlockLSTM{version}", inputs, outputs, attrs, doc)
     flowing = {**inputs, **outputs, "cs_grad": "T B H", "h_grad": "T B H"}
     flowed = {f"{name}_grad": text for name, text in inputs.items() if text}
-    doc = f"The gradient of BlockLSTM{version}, by what flows back to cs and h."
+    doc = f"The gradient of BlockLSTM{version}, from those of cs and h."
     _declare(f"BlockLSTMGrad{version}", flowing, flowed, {"use_peephole": "bool"}, doc)
 
 
@@ -178,8 +178,8 @@ _declare(
     dict.fromkeys(("r", "u", "c", "h"), "B H"),
     {},
     """
-    A step of a gated recurrent unit: r and u = sigmoid([x, h_prev] @ w_ru + b_ru) side by side,
-    c = tanh([x, h_prev * r] @ w_c + b_c), h = (1 - u) * c + u * h_prev.
+    A step of a gated recurrent unit: the concatenation of r and u is sigmoid([x, h_prev] @ w_ru +
+    b_ru), c = tanh([x, h_prev * r] @ w_c + b_c), h = (1 - u) * c + u * h_prev.
     """,
 )
 _declare(

@@ -59,10 +59,18 @@ _FIXED = {
 }
 
 for _op, _attrs, _doc in (
-    ("UniformCandidateSampler", _RANGE, "Every class is as likely."),
-    ("LogUniformCandidateSampler", _RANGE, "Class k has probability log((k + 2) / (k + 1))."),
-    ("LearnedUnigramCandidateSampler", _RANGE, "Classes as often as they were true so far."),
-    ("FixedUnigramCandidateSampler", _FIXED, "Classes in proportion to given counts."),
+    ("UniformCandidateSampler", _RANGE, "Classes sampled uniformly."),
+    (
+        "LogUniformCandidateSampler",
+        _RANGE,
+        "Classes k sampled in proportion to log((k + 2) / (k + 1)).",
+    ),
+    (
+        "LearnedUnigramCandidateSampler",
+        _RANGE,
+        "Classes sampled by past frequency.",
+    ),
+    ("FixedUnigramCandidateSampler", _FIXED, "Classes sampled in proportion to counts."),
     ("AllCandidateSampler", {**_COUNTS, **_SEEDS}, "All classes, in order."),
 ):
     register_op(

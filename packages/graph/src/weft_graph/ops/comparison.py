@@ -175,9 +175,9 @@ def _declare_bits() -> None:
     for op, function, doc in (
         ("BitwiseAnd", scalar.bit_and, "The bits set in x and y."),
         ("BitwiseOr", scalar.bit_or, "The bits set in x or y."),
-        ("BitwiseXor", scalar.bit_xor, "The bits set in one of x and y."),
-        ("LeftShift", _left_shift, "The bits of x moved up by y places."),
-        ("RightShift", _right_shift, "The bits of x moved down by y places, keeping the sign."),
+        ("BitwiseXor", scalar.bit_xor, "The bits set in exactly one of x and y."),
+        ("LeftShift", _left_shift, "x shifted left by y bits."),
+        ("RightShift", _right_shift, "x shifted right by y bits, keeping the sign."),
     ):
         register_op(
             op,
@@ -191,7 +191,7 @@ def _declare_bits() -> None:
     for op, argument, result, involution, function, doc in (
         ("LogicalNot", "bool", "bool", True, scalar.invert, "not x."),
         ("Invert", "T", "T", True, scalar.invert, "Every bit of x flipped."),
-        ("PopulationCount", "T", "uint8", False, scalar.popcount, "How many bits of x are set."),
+        ("PopulationCount", "T", "uint8", False, scalar.popcount, "The number of set bits of x."),
     ):
         register_op(
             op,

@@ -72,7 +72,7 @@ def _truncated(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[A
 # ------------------------------------------------------------------------ declarations
 
 
-_DIV = "x / y; between integers rounded towards zero."
+_DIV = "x / y; integers round toward zero."
 register_binary("Div", NUMBERS, scalar.div, _DIV, cheap=True)
 register_binary("RealDiv", NUMBERS, scalar.div, _DIV, cheap=True)
 register_binary("DivNoNan", INEXACT, _div_no_nan, "x / y, and 0 where y is 0.")
@@ -97,7 +97,7 @@ register_binary(
     "TruncateDiv",
     NUMBERS,
     _truncate_div,
-    "x / y rounded towards zero.",
+    "x / y rounded toward zero.",
     value=of_two(_truncated, _truncated_integers),
     differentiable=False,
 )
@@ -106,10 +106,10 @@ register_binary("Mod", REALS, scalar.trunc_mod, "The remainder of TruncateDiv, w
 register_unary("Reciprocal", NUMBERS, scalar.reciprocal, "1 / x.", cheap=True)
 register_unary("Inv", NUMBERS, scalar.reciprocal, "1 / x.")
 register_gradient_of_unary(
-    "ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x; 0 where dy is."
+    "ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x; 0 where dy is 0."
 )
 register_gradient_of_unary(
-    "InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x; 0 where dy is."
+    "InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x; 0 where dy is 0."
 )
 
 # --------------------------------------------------------------------------- functions

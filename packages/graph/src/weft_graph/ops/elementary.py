@@ -73,7 +73,7 @@ register_unary(
     "IsNan",
     FLOATING,
     scalar.is_nan,
-    "Whether x is not a number.",
+    "True if x is NaN.",
     result="bool",
     differentiable=False,
 )
@@ -81,7 +81,7 @@ register_unary(
     "IsInf",
     FLOATING,
     scalar.is_inf,
-    "Whether x is infinite, of either sign.",
+    "True if x is infinite, of either sign.",
     result="bool",
     differentiable=False,
 )
@@ -89,7 +89,7 @@ register_unary(
     "IsFinite",
     FLOATING,
     scalar.is_finite,
-    "Whether x is neither infinite nor not a number.",
+    "True if x is neither infinite nor NaN.",
     result="bool",
     differentiable=False,
 )

@@ -144,7 +144,7 @@ _REAL_INVERSES = frozenset({"IRFFT", "IRFFT2D", "IRFFT3D", "IRFFTND"})
 def _declare(rank: int | None) -> None:
     """Declare the four transforms over some of the last axes, or over selected axes."""
     suffix = "ND" if rank is None else "" if rank == 1 else f"{rank}D"
-    axes_text = "over given axes" if rank is None else f"over the {rank} innermost axes"
+    axes_text = "over selected axes" if rank is None else f"over the last {rank} axes"
     lengths = ("fft_length: int32", "axes: int32") if rank is None else ("fft_length: int32",)
     length_args = lengths if rank is None else ()
     real = {"Treal": _REAL, "Tcomplex": _COMPLEX}
@@ -155,7 +155,7 @@ def _declare(rank: int | None) -> None:
             "Tcomplex",
             {"Tcomplex": _COMPLEX},
             "",
-            "transforms",
+            "Fourier transforms",
         ),
         (
             "IFFT",
@@ -163,10 +163,17 @@ def _declare(rank: int | None) -> None:
             "Tcomplex",
             {"Tcomplex": _COMPLEX},
             "",
-            "inverses",
+            "Inverse Fourier transforms",
         ),
-        ("RFFT", ("input: Treal", *lengths), "Tcomplex", real, "output", "of real numbers"),
-        ("IRFFT", ("input: Tcomplex", *lengths), "Treal", real, "input", "back to real numbers"),
+        ("RFFT", ("input: Treal", *lengths), "Tcomplex", real, "output", "Real Fourier transforms"),
+        (
+            "IRFFT",
+            ("input: Tcomplex", *lengths),
+            "Treal",
+            real,
+            "input",
+            "Inverse real Fourier transforms",
+        ),
     ):
         if rank is None:
             rule = _axes_shape(halved)
@@ -179,7 +186,7 @@ def _declare(rank: int | None) -> None:
             attrs,
             rule,
             traits=_TRAITS,
-            doc=f"Fourier transforms {axes_text}: {doc}.",
+            doc=f"{doc} {axes_text}.",
         )
 
 
@@ -439,7 +446,7 @@ def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
     return out("Pad", [x, paddings])
 
 
-# ------------------------------------------------------------------------ over given axes
+# -------------------------------------------------------------------- over selected axes
 
 
 def fftnd(

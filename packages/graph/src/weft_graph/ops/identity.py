@@ -44,7 +44,7 @@ _CONSTANT = Traits(identity=True, view=0, differentiable=False)
 
 for _name, _traits, _doc in (
     ("Identity", Traits(identity=True, view=0, cheap=True), "The input."),
-    ("StopGradient", _CONSTANT, "The input; no gradient flows back."),
+    ("StopGradient", _CONSTANT, "The input; gradients do not flow through it."),
     ("Snapshot", Traits(identity=True, view=0), "The input."),
     ("GuaranteeConst", _CONSTANT, "The input, which the program promises never to change."),
 ):

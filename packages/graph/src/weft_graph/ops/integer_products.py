@@ -64,8 +64,9 @@ register_op(
     _product_shape,
     traits=Traits(cost=cost_rules.product("adj_x", "adj_y"), differentiable=False),
     doc="""
-    Products of matrices of 8 bits without their zero points; the leading axes broadcast. Zero
-    points are one number, or of each row of `a` (..., M, 1), and of each column of `b` (..., 1, N).
+    Products of 8-bit matrices after subtracting their zero points; the leading axes broadcast. A
+    zero point is a scalar, or has one value per row of `a` (..., M, 1) or per column of `b` (...,
+    1, N).
     """,
 )
 for _op, _depthwise in (("Conv2DInteger", False), ("DepthwiseConv2dInteger", True)):
@@ -77,8 +78,8 @@ for _op, _depthwise in (("Conv2DInteger", False), ("DepthwiseConv2dInteger", Tru
         _conv_shape(_op, _depthwise),
         traits=convolution_traits(1, None, _depthwise, differentiable=False),
         doc="""
-        Cross-correlation of `input` without its zero point with `filter`, both of 8 bits. What is
-        around an image is the zero point, and counts nothing.
+        Cross-correlation of `input`, minus its zero point, and `filter`, both of 8 bits. Images are
+        padded with the zero point.
         """,
     )
 

@@ -60,8 +60,8 @@ def _declare() -> None:
         doc="The product of two matrices, each optionally transposed.",
     )
     for op, rule, doc in (
-        ("BatchMatMul", _same_batch, "Products of matrices; the leading axes are equal."),
-        ("BatchMatMulV2", shape_rules.batch_matmul, "Products; the leading axes broadcast."),
+        ("BatchMatMul", _same_batch, "Matrix products; the leading axes must be equal."),
+        ("BatchMatMulV2", shape_rules.batch_matmul, "Matrix products; the leading axes broadcast."),
     ):
         register_op(
             op,

@@ -45,13 +45,15 @@ def _rsqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
 register_binary("Pow", NUMBERS, scalar.power, "x to the power of y.")
 register_unary("Square", NUMBERS, scalar.square, "x * x.", cheap=True)
 register_unary(
-    "Sqrt", INEXACT, scalar.sqrt, "The square root; NaN of a negative number.", cheap=True
+    "Sqrt", INEXACT, scalar.sqrt, "The square root; NaN for negative numbers.", cheap=True
 )
 register_unary("Rsqrt", INEXACT, _rsqrt, "1 / sqrt(x).", cheap=True)
 
-register_gradient_of_unary("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x); 0 where dy is.")
 register_gradient_of_unary(
-    "RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x); 0 where dy is."
+    "SqrtGrad", _sqrt_grad, "dy * 0.5 / y with y = sqrt(x); 0 where dy is 0."
+)
+register_gradient_of_unary(
+    "RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x); 0 where dy is 0."
 )
 
 # --------------------------------------------------------------------------- functions

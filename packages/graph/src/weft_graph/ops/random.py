@@ -73,7 +73,7 @@ _SHAPE_TYPE = {"T": "{index_type}"}
 for _op, _flops, _doc in (
     ("RandomUniform", 10, "Uniform numbers in [0, 1)."),
     ("RandomStandardNormal", 20, "Normal numbers of mean 0 and standard deviation 1."),
-    ("TruncatedNormal", 25, "Standard normal numbers, those beyond 2 drawn again."),
+    ("TruncatedNormal", 25, "Standard normal numbers, with those beyond 2 redrawn."),
 ):
     register_op(
         _op,
@@ -160,7 +160,7 @@ for _op, _flops in (
         },
         _stateless_shape,
         traits=Traits(differentiable=False, cost=cost_rules.drawn(_flops)),
-        doc="Random numbers that depend on the seed alone.",
+        doc="Random numbers that depend only on the seed.",
     )
 register_op(
     "StatelessRandomUniformInt",
@@ -169,7 +169,7 @@ register_op(
     {"dtype": "{int32, int64}", "T": "{index_type}", "Tseed": "{index_type} = int64"},
     _integers_shape,
     traits=Traits(differentiable=False, cost=cost_rules.drawn(10)),
-    doc="Uniform integers in [minval, maxval) that depend on the seed alone.",
+    doc="Uniform integers in [minval, maxval) that depend only on the seed.",
 )
 
 # --------------------------------------------------------------------------- helpers

@@ -56,16 +56,17 @@ register_op(
     _layer_shapes,
     traits=Traits(cost=_layer_cost, differentiable=False),
     doc="""
-    All steps of a recurrent layer. `rows`, (steps, batch, directions * gates), is what the inputs
-    add to the gates; `weights`, (directions, width, gates), multiply the states, each (directions,
-    batch, width). The gates are those of ONNX in its order: of an LSTM input, output, forget and
-    cell, of a GRU update, reset and new. `bias`, (directions, width), is added before the reset of
-    a GRU that resets after the product. `lengths` are those of the sequences, or empty for all
-    steps. `backward` says of each direction whether its last step comes first. The results are
-    (steps, directions, batch, width).
+    All steps of a recurrent layer. `rows`, (steps, batch, directions * gates), are the
+    contributions of the inputs to the gates. `weights`, (directions, width, gates), multiply the
+    states, which have the shape (directions, batch, width). Gates are in the order of ONNX: input,
+    output, forget and cell of an LSTM; update, reset and new of a GRU. `bias`, (directions, width),
+    is for a GRU that resets after the product; it is added before the reset. `lengths` are the
+    sequence lengths, or empty for all steps. `backward` is True for each direction that runs
+    backward. The results have the shape (steps, directions, batch, width).
 
-    Weights are of the type `T`, and `scales` and `zeros` empty. Or they are of 8 bits, and stand
-    for `(weights - zeros) * scales`, (directions, 1) or (directions, gates); states are then
-    quantized to 8 bits in each step, each direction's by a scale and a zero point of its own.
+    Weights have the type `T`, and `scales` and `zeros` are empty. Or weights have 8 bits and
+    represent `(weights - zeros) * scales`, with scales of shape (directions, 1) or (directions,
+    gates). States are then quantized to 8 bits in each step, with a separate scale and zero point
+    per direction.
     """,
 )

@@ -74,11 +74,21 @@ _VALUES: Final = {
 
 def _declare() -> None:
     for op, flops, types, doc in (
-        ("Sum", 1, "{inexact, integral}", "The sum; 0 of no elements."),
-        ("Mean", 1, "{inexact, integral}", "The mean; of integers rounded towards zero."),
-        ("Prod", 1, "{inexact, integral}", "The product; 1 of no elements."),
-        ("Max", 1, "{realnumbertype}", "The largest element; the type's lowest of none."),
-        ("Min", 1, "{realnumbertype}", "The smallest element; the type's highest of none."),
+        ("Sum", 1, "{inexact, integral}", "The sum; 0 for no elements."),
+        ("Mean", 1, "{inexact, integral}", "The mean; integers round toward zero."),
+        ("Prod", 1, "{inexact, integral}", "The product; 1 for no elements."),
+        (
+            "Max",
+            1,
+            "{realnumbertype}",
+            "The largest element; the lowest value of the type for no elements.",
+        ),
+        (
+            "Min",
+            1,
+            "{realnumbertype}",
+            "The smallest element; the highest value of the type for no elements.",
+        ),
         ("EuclideanNorm", 2, "{inexact, integral}", "sqrt(sum(x * conj(x)))."),
     ):
         register_op(
@@ -93,7 +103,10 @@ def _declare() -> None:
             ),
             doc=doc,
         )
-    for op, doc in (("All", "Whether all are true."), ("Any", "Whether one is true.")):
+    for op, doc in (
+        ("All", "True if all elements are True."),
+        ("Any", "True if any element is True."),
+    ):
         register_op(
             op,
             ("input: bool", "reduction_indices: Tidx"),
@@ -105,8 +118,8 @@ def _declare() -> None:
             doc=doc,
         )
     for op, doc in (
-        ("ArgMax", "Where along an axis the largest element is, the first of several."),
-        ("ArgMin", "Where along an axis the smallest element is, the first of several."),
+        ("ArgMax", "The index of the largest element along an axis; the first one of ties."),
+        ("ArgMin", "The index of the smallest element along an axis; the first one of ties."),
     ):
         register_op(
             op,
@@ -122,9 +135,9 @@ def _declare() -> None:
             doc=doc,
         )
     for op, doc in (
-        ("Cumsum", "Running sums along an axis."),
-        ("Cumprod", "Running products along an axis."),
-        ("CumulativeLogsumexp", "Logarithms of running sums of exponentials along an axis."),
+        ("Cumsum", "Cumulative sums along an axis."),
+        ("Cumprod", "Cumulative products along an axis."),
+        ("CumulativeLogsumexp", "Logarithms of cumulative sums of exponentials along an axis."),
     ):
         register_op(
             op,

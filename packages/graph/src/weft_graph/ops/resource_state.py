@@ -171,13 +171,13 @@ def _variable_shape_value(node: Node, index: int, values: Values) -> Array | Non
 # --------------------------------------------------------------------------- declarations
 
 SCATTERS = {
-    "Update": "Replaces rows of the variable; of equal indices the last one counts.",
-    "Add": "Adds to rows of the variable; equal indices add up.",
-    "Sub": "Subtracts from rows of the variable; equal indices add up.",
-    "Mul": "Multiplies rows of the variable; equal indices multiply up.",
-    "Div": "Divides rows of the variable; equal indices divide in turn.",
-    "Min": "Lowers rows of the variable to the minimum with the updates.",
-    "Max": "Raises rows of the variable to the maximum with the updates.",
+    "Update": "Replaces rows of the variable; for repeated indices the last update wins.",
+    "Add": "Adds to rows of the variable; repeated indices accumulate.",
+    "Sub": "Subtracts from rows of the variable; repeated indices accumulate.",
+    "Mul": "Multiplies rows of the variable; repeated indices multiply repeatedly.",
+    "Div": "Divides rows of the variable; repeated indices divide repeatedly.",
+    "Min": "Replaces rows of the variable by their minimum with the updates.",
+    "Max": "Replaces rows of the variable by their maximum with the updates.",
 }
 SCATTER_TYPES = {"Update": "type", "Min": "{realnumbertype}", "Max": "{realnumbertype}"}
 """The element types of a scatter, if not all numeric types."""

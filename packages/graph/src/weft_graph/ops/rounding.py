@@ -21,7 +21,7 @@ from weft_graph.ops.elementwise import (
 )
 
 # ------------------------------------------------------------------------ declarations
-_NEAREST = "The nearest integer, the even one of two."
+_NEAREST = "The nearest integer, ties to even."
 register_unary(
     "Floor", FLOATING, scalar.floor, "The largest integer not above x.", differentiable=False
 )

@@ -112,7 +112,7 @@ def _declare() -> None:
             {"T": types, "Tindices": _IDS, "Tnumsegments": _COUNT},
             _unsorted_shape,
             traits=Traits(cost=cost_rules.per_input(1)),
-            doc=f"The {op[7:].lower()} of the elements of each segment; negative ids drop out.",
+            doc=f"The {op[7:].lower()} of each segment's elements; negative ids are ignored.",
         )
     for kind in ("Sum", "Mean", "SqrtN"):
         _declare_sparse(kind)
@@ -122,7 +122,7 @@ def _declare_sparse(kind: str) -> None:
     types = "{floating, integral}" if kind == "Sum" else "{floating}"
     attrs = {"T": types, "Tidx": _COUNT}
     inputs = ("data: T", "indices: Tidx", "segment_ids: int32")
-    doc = f"Segment{kind} of the rows of data that `indices` names."
+    doc = f"Segment{kind} of the rows of data at `indices`."
     register_op(
         f"SparseSegment{kind}",
         inputs,

@@ -60,18 +60,22 @@ register_binary(
     "Igamma",
     _WIDE,
     scalar.igamma,
-    "The regularised lower incomplete gamma function P(a, x).",
+    "The regularized lower incomplete gamma function P(a, x).",
     names="ax",
 )
 register_binary(
     "Igammac",
     _WIDE,
     scalar.igammac,
-    "The regularised upper incomplete gamma function Q(a, x).",
+    "The regularized upper incomplete gamma function Q(a, x).",
     names="ax",
 )
 register_binary(
-    "IgammaGradA", _WIDE, scalar.igamma_grad_a, "The derivative of Igamma for a.", names="ax"
+    "IgammaGradA",
+    _WIDE,
+    scalar.igamma_grad_a,
+    "The derivative of Igamma with respect to a.",
+    names="ax",
 )
 register_binary(
     "Zeta", _WIDE, scalar.zeta, "The Hurwitz zeta function, sum of (q + k) ** -x.", names="xq"
@@ -82,7 +86,11 @@ register_binary(
 
 register_unary("Erfinv", FLOATING, scalar.erfinv, "The inverse of Erf.", in_float32=True)
 register_unary(
-    "Ndtri", FLOATING, scalar.ndtri, "The quantiles of the normal distribution.", in_float32=True
+    "Ndtri",
+    FLOATING,
+    scalar.ndtri,
+    "The quantiles of the standard normal distribution.",
+    in_float32=True,
 )
 register_op(
     "Betainc",

@@ -67,7 +67,7 @@ for _op, _inputs, _attrs, _doc in (
         "StatefulTruncatedNormal",
         _STATE,
         _FLOATS,
-        "Standard normal numbers, those beyond 2 drawn again.",
+        "Standard normal numbers, with those beyond 2 redrawn.",
     ),
     (
         "StatefulUniformInt",

@@ -52,9 +52,9 @@ register_op(
     _leaves_shape,
     traits=Traits(cost=_walk_cost, differentiable=False),
     doc="""
-    Where each sample of `x`, (samples, features), arrives in each tree: (samples, trees). The
-    other vectors but `roots`, where each tree begins, have an entry for each node: the feature
-    that is compared with the split, the nodes to go on at, which are a leaf itself, and whether a
-    NaN passes the test. `depth` is how many tests there are at most.
+    The leaf that each sample of `x`, (samples, features), reaches in each tree: (samples, trees).
+    `roots` has the root of each tree. The other vectors have an entry per node: the feature to
+    compare with the split, the child nodes (a leaf is its own child), and True if a NaN passes the
+    test. `depth` is the largest number of tests.
     """,
 )
