@@ -1,4 +1,4 @@
-"""ONNX models as nodes of a graph, and graphs as ONNX models."""
+"""Import and export of ONNX models."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from weft_tensor import errors
 
 
 class Prepared(onnx.backend.base.BackendRep):
-    """A model in a session of its own.
+    """A model with its own session.
 
     Attributes:
       model: the imported model.
@@ -37,10 +37,10 @@ class Prepared(onnx.backend.base.BackendRep):
         """Run the model.
 
         Args:
-          inputs: values by ONNX's names, or all of them in order; lists are sequences, None is an
-            optional value that is not there.
+          inputs: values by ONNX's names, or all of them in order; a list is a sequence, None an
+            optional without a value.
         Returns: the outputs in order; sequences as lists.
-        Raises: InvalidArgumentError: another number of inputs than the model has.
+        Raises: InvalidArgumentError: the number of inputs differs from the model's.
         """
         outputs = self.session.run(list(self.model.outputs.values()), self.feeds(inputs))
         return tuple(_taken(item) for item in outputs)
@@ -79,14 +79,14 @@ class Backend(onnx.backend.base.Backend):
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> Prepared:
-        """Import a model into a graph of its own.
+        """Import a model into a new graph.
 
         Args:
           model: as for `import_model`.
           device: "CPU".
         Raises:
-          InvalidArgumentError: another device, or a damaged model.
-          UnimplementedError: ops that weft lacks.
+          InvalidArgumentError: the device is unknown, or the model is damaged.
+          UnimplementedError: weft does not support an op.
         """
         if not cls.supports_device(device):
             raise errors.InvalidArgumentError(f"models run on 'CPU', got {device!r}")
@@ -110,7 +110,7 @@ class Backend(onnx.backend.base.Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return True if models run on a device: "CPU", or "CPU:0"."""
+        """Return True if the device is supported: "CPU" or "CPU:0"."""
         return device.split(":")[0] == "CPU"
 
 
@@ -136,14 +136,14 @@ def _taken(value: Any) -> Any:
 
 
 def _text(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Convert bytes to str, the type of strings in ONNX."""
+    """Convert bytes to str, the type of ONNX's strings."""
     result = np.empty(value.size, object)
     result[:] = [item.decode("utf-8", "replace") for item in value.reshape(-1)]
     return result.reshape(value.shape)
 
 
 def array_of(value: Any) -> np.ndarray[Any, Any]:
-    """Return a value to feed; text as bytes."""
+    """Convert a value to an array to feed; text becomes bytes."""
     array = np.asarray(value)
     if array.dtype.kind not in "UO":
         return array

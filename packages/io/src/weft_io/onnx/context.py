@@ -1,4 +1,4 @@
-"""The state that all scopes of one imported model share: tables, limits and rewrites."""
+"""State shared by all scopes of an imported model: tables, limits and rewrites."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from weft_io.onnx.values import Values
 from weft_tensor import errors
 
 _MAX_RATIO: Final = 20
-"""Maximum ratio of expanded nodes to the nodes in the file."""
+"""Maximum ratio of expanded nodes to nodes in the file."""
 
 _MIN_LIMIT: Final = 20_000
-"""Number of nodes that any model may expand to."""
+"""Number of nodes that every model may expand to."""
 
 _MAX_DEPTH: Final = 50
 """Maximum depth of nested function calls, each of which uses Python's stack."""
@@ -31,7 +31,7 @@ class ExpansionLimits:
 
     Args:
       nodes: the nodes of the main graph.
-    Raises: ResourceExhaustedError: the expansion is too large, which is detected beforehand.
+    Raises: ResourceExhaustedError: the expansion would be too large.
     """
 
     def __init__(self, survey: Survey, nodes: Sequence[NodeProto]) -> None:
@@ -43,7 +43,7 @@ class ExpansionLimits:
             self._check(nodes)
 
     def _check(self, nodes: Sequence[NodeProto]) -> None:
-        """Raise ResourceExhaustedError at the first node of the main graph above the limit."""
+        """Raise ResourceExhaustedError at the node of the main graph that exceeds the limit."""
         sizes: dict[Op, int] = {}
         total = 0
         for index in range(len(nodes)):
@@ -53,7 +53,7 @@ class ExpansionLimits:
                 raise placed(self._too_many(), nodes[index])
 
     def _size(self, extent: Extent, depth: int, sizes: dict[Op, int]) -> int:
-        """Return the number of expanded nodes, given the known `sizes` of functions."""
+        """Return the number of expanded nodes, from the known `sizes` of functions."""
         total = extent.num_nodes
         for op in extent.calls if depth <= _MAX_DEPTH else ():
             if op not in sizes:
@@ -63,11 +63,11 @@ class ExpansionLimits:
         return total
 
     def enter(self, op: Op) -> None:
-        """Begin to add a function's nodes.
+        """Enter a function whose nodes are about to be added.
 
         Raises:
-          InvalidArgumentError: it calls itself.
-          ResourceExhaustedError: too many functions call each other.
+          InvalidArgumentError: the function calls itself.
+          ResourceExhaustedError: the calls are nested too deeply.
         """
         if op in self._calls:
             raise errors.InvalidArgumentError(f"the function {op[1]!r} calls itself")
@@ -98,10 +98,10 @@ class ExpansionLimits:
 
 @dataclass
 class Rewrites:
-    """Replacements of nodes of the main graph, which take effect when it is translated.
+    """Replacements of nodes of the main graph, applied when it is translated.
 
     Attributes:
-      nodes: the nodes in place of others, by the index of these.
+      nodes: the new nodes, by the index of the replaced node.
       weights: arrays that new nodes use, by name.
     """
 
@@ -109,7 +109,7 @@ class Rewrites:
     weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     def applied(self, nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
-        """Yield the nodes of a graph in order, with the replacements."""
+        """Yield the nodes of a graph in order, after replacements."""
         for index, node in enumerate(nodes):
             yield from self.nodes.get(index, (node,))
 
@@ -119,8 +119,8 @@ class ImportContext:
     """Shared state of all scopes of one model.
 
     Attributes:
-      values: reads its tensors.
-      survey: the tables of its nodes, and its functions.
+      values: the reader of the model's tensors.
+      survey: the tables of its nodes and functions.
       limits: the limits of the expansion of functions.
       frozen: names of variables without gradients.
       rewrites: the replacements of nodes of the main graph.

@@ -7,17 +7,17 @@ from typing import Any, Final
 from weft_io.onnx.export_graph import Value
 
 Number = tuple[Any, int]
-"""A base, from `_key`, and an offset added to it; the base of a known number is None."""
+"""A base, from `_key`, plus an offset; the base of a known number is None."""
 
 _OF_SHAPES: Final = frozenset(
     {"Cast", "Gather", "Identity", "Reshape", "Shape", "Slice", "Squeeze"}
 )
 _DEEP: Final = 8
-"""Nodes from a shape to one size of it, at the most."""
+"""Maximum number of nodes between a shape and a size computed from it."""
 
 
 def number(value: Value | None) -> Number:
-    """Return a single integer as base and offset."""
+    """Return a single integer as a base and an offset."""
     total = 0
     while value is not None and value.array is None and (node := value.producer) is not None:
         first = node.inputs[0] if node.inputs else None
@@ -33,7 +33,7 @@ def number(value: Value | None) -> Number:
 
 
 def _key(value: Value | None, depth: int = _DEEP) -> Any:
-    """Return a key that is equal for sizes computed in the same way, or else the value itself."""
+    """Return a key that is equal for sizes computed in the same way, or else the value."""
     node = None if value is None else value.producer
     if value is not None and (result := _axis(value)) is not None:
         return result
@@ -55,7 +55,7 @@ def size(value: Value, axis: int) -> Number:
 
 
 def _origin(value: Value, axis: int) -> tuple[str, Value, int]:
-    """Return the first value that has an axis of the same length."""
+    """Return the earliest value that has an axis of the same length."""
     while value.producer is not None and value.producer.op in ("Cast", "Identity", "Transpose"):
         node = value.producer
         if node.op == "Transpose":
@@ -66,7 +66,7 @@ def _origin(value: Value, axis: int) -> tuple[str, Value, int]:
 
 
 def _axis(value: Value) -> tuple[str, Value, int] | None:
-    """Return the axis whose length a single integer is."""
+    """Return the axis whose length an integer is, or None."""
     while (node := value.producer) and node.op in ("Cast", "Identity", "Reshape", "Squeeze"):
         assert node.inputs[0] is not None
         value = node.inputs[0]
@@ -95,7 +95,7 @@ def _is_integer(value: Value | None) -> bool:
 
 
 def _known(value: Value) -> int | None:
-    """Return a single integer that is known."""
+    """Return a single integer if it is known."""
     result = value.array
     return (
         int(result.item())

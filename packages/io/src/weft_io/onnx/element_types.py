@@ -1,4 +1,4 @@
-"""ONNX's element types and weft's."""
+"""Conversion between the element types of ONNX and weft."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _OF_WEFT: Final = {dtype: number for number, dtype in _NUMBERS.items()}
 
 
 def weft_type(number: int) -> DType:
-    """Return the element type that ONNX gives a number.
+    """Return the element type for ONNX's number.
 
-    Raises: UnimplementedError: weft has no such type. InvalidArgumentError: nor has ONNX.
+    Raises: UnimplementedError: weft does not support the type. InvalidArgumentError: ONNX has no
+      such type.
     """
     result = _NUMBERS.get(number)
     if result is not None:
@@ -54,7 +55,7 @@ def weft_type(number: int) -> DType:
 
 
 def onnx_type(dtype: DType) -> int:
-    """Return the number that ONNX gives an element type.
+    """Return ONNX's number of an element type.
 
     Raises: UnimplementedError: ONNX has no such type.
     """

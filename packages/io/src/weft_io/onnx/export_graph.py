@@ -1,4 +1,4 @@
-"""The ONNX graph that an export writes: values, nodes and subgraphs, before they have names."""
+"""The ONNX graph under construction: values, nodes and subgraphs, before they are named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _FEW_BYTES = 64
-"""Constants up to this size are written once, however often rules make them."""
+"""Size in bytes up to which equal constants are written once."""
 
 
 @dataclass(eq=False)
@@ -26,14 +26,14 @@ class Value:
 
     Attributes:
       dtype: its element type.
-      name: "" until the model is written, or the corresponding output of the graph is known.
+      name: "" until the model is written or the corresponding output of the graph is known.
       array: the contents of a constant.
-      untransposed: the value that it is a transposition of, and the permutation.
+      untransposed: for a transposed value, the original value and the permutation.
       wide: the same integers as int64.
       sequence: whether it is a sequence of such tensors.
-      rows: the tensor whose rows a sequence has, until something needs the sequence itself.
+      rows: the tensor whose rows make up a sequence, until the sequence itself is needed.
       filling: the writes to an array so far, if they are known.
-      dims: the shape, of inputs and outputs of subgraphs, and of rows.
+      dims: the shape, for inputs and outputs of subgraphs and for rows.
       producer: the node that computes it.
     """
 
@@ -51,7 +51,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Filling:
-    """The writes to an array of elements of one shape that is otherwise zero.
+    """The writes to an array of zeros, whose elements have the same shape.
 
     Attributes:
       count: number of elements; None if the array grows.
@@ -64,13 +64,13 @@ class Filling:
     writes: tuple[tuple[Value, Value], ...] = ()
 
     def written(self, index: Value, element: Value) -> Filling:
-        """Return the filling with one more element."""
+        """Return a copy with one more write."""
         return replace(self, writes=(*self.writes, (index, element)))
 
 
 @dataclass(eq=False)
 class ExportedNode:
-    """An ONNX node, with values in the place of names."""
+    """An ONNX node, with values instead of names."""
 
     op: str
     inputs: Sequence[Value | None]
@@ -83,13 +83,13 @@ class ExportedNode:
             output.producer = self
 
     def subgraphs(self) -> list[Subgraph]:
-        """Return the graphs among its attributes."""
+        """Return the graphs in the attributes."""
         return [item for item in self.attributes.values() if isinstance(item, Subgraph)]
 
 
 @dataclass(eq=False)
 class Subgraph:
-    """A branch, or the body of a loop; it uses values of the graphs around it by their names."""
+    """A branch or loop body, which uses values of the enclosing graphs by name."""
 
     name: str
     nodes: list[ExportedNode] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Subgraph:
 
 @dataclass
 class Body:
-    """The ONNX nodes of a model so far, in order.
+    """The ONNX nodes added so far, in order.
 
     Attributes:
       opset: the version of the standard ops.
@@ -116,7 +116,7 @@ class Body:
 
     @contextmanager
     def into(self, graph: Subgraph) -> Iterator[None]:
-        """Add nodes to a subgraph; values created in it are not used outside."""
+        """Return a context in which nodes are added to a subgraph; its values are local."""
         nodes, transposed = self.nodes, self.transposed
         self.nodes, self.transposed = graph.nodes, ChainMap(graph.transposed, transposed)
         try:
@@ -125,7 +125,7 @@ class Body:
             self.nodes, self.transposed = nodes, transposed
 
     def constant(self, value: Any, dtype: DType | None = None) -> Value:
-        """Return a constant; small ones of the same type and elements are one."""
+        """Return a constant; small constants with the same type and elements are shared."""
         array = np.asarray(value, None if dtype is None else dtype.numpy)
         kind = dtypes.string if array.dtype.kind in "OSU" else dtypes.from_numpy(array.dtype)
         if array.nbytes > _FEW_BYTES or kind is dtypes.string:
@@ -134,12 +134,12 @@ class Body:
         return self.constants.setdefault(key, Value(kind, array=array))
 
     def live(self, results: Sequence[Value]) -> list[ExportedNode]:
-        """Return the nodes that some results need."""
+        """Return the nodes that the results need."""
         return _live(self.nodes, set(results))
 
 
 def _live(nodes: Sequence[ExportedNode], needed: set[Value]) -> list[ExportedNode]:
-    """Return the nodes that some values need, and add their inputs to `needed`."""
+    """Return the nodes that `needed` values require, and add their inputs to `needed`."""
     live = []
     for node in reversed(nodes):
         if any(item in needed for item in node.outputs):
@@ -152,7 +152,7 @@ def _live(nodes: Sequence[ExportedNode], needed: set[Value]) -> list[ExportedNod
 
 
 def as_sequence(body: Body, value: Value, name: str) -> Value:
-    """Return a value that can be passed on: a sequence itself, not the tensor of its rows."""
+    """Convert a value to a real sequence, if it is represented by the tensor of its rows."""
     if value.rows is None:
         return value
     result = Value(value.dtype, sequence=True)
@@ -162,7 +162,7 @@ def as_sequence(body: Body, value: Value, name: str) -> Value:
 
 
 def to_proto(node: ExportedNode) -> NodeProto:
-    """Return an ONNX node, when all values have names; its own is that of its first result."""
+    """Convert a node to a message, when all values have names."""
     inputs = ["" if item is None else item.name for item in node.inputs]
     while inputs and not inputs[-1]:
         inputs.pop()
@@ -188,7 +188,7 @@ def _info(value: Value) -> ValueInfoProto:
 
 
 def num_bytes(value: Value) -> int:
-    """Return the size of a constant in the file."""
+    """Return the size of a constant in the file in bytes."""
     if value.array is None:
         return 0
     if value.array.dtype.kind == "O":

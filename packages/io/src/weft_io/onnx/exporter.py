@@ -1,4 +1,4 @@
-"""From a part of a graph to an ONNX model."""
+"""Export of a part of a graph as an ONNX model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OLDEST: Final = 7
 """The first opset with broadcasting ops."""
 
 _SEPARATE_CONSTANTS: Final = 4
-"""The first version of the format whose constants need not also be inputs."""
+"""The first format version in which constants need not also be inputs."""
 
 _NO_RULE: Final = "there is no rule for it"
 _OF_THE_MODEL: Final = ("producer_name", "producer_version", "domain", "doc_string")
@@ -58,7 +58,7 @@ def export(
     external_data: bool = False,
     values: Mapping[Any, Any] | None = None,
 ) -> ModelProto:
-    """Export the part of a session's graph between some tensors as an ONNX model.
+    """Export a part of a session's graph as an ONNX model.
 
     Variables become constants with their current values. Placeholders that are not fed become
     constants of their default or of a value in `values`, and conditionals on these are folded: a
@@ -71,23 +71,23 @@ def export(
       fetches: the outputs of the model: a tensor or its name, a list of them, or a dict from the
         names of the model's outputs; by default they have the names of the tensors, without ":0".
       feeds: the inputs of the model, in the same form: any tensors, mostly placeholders.
-      session: holds the values of the variables.
-      path: a file to write.
+      session: the session with the values of the variables.
+      path: the file to write.
       opset: the version of ONNX's standard ops, at least 7. Ops that an older version lacks are
-        rejected; before 14 a computed size of 0 has another meaning.
+        rejected; before version 14, a computed size of 0 has another meaning.
       dynamic_axes: names of unknown sizes, by input and axis; others are named like "x_0". Equal
         names mean equal sizes.
-      metadata: metadata of the model: `producer_name`, `producer_version`, `domain`,
-        `doc_string`, `model_version`, and properties of any other name.
+      metadata: metadata of the model: `producer_name`, `producer_version`, `domain`, `doc_string`,
+        `model_version`, and properties of any other name.
       external_data: write large constants next to `path`, to a file of the same name with the
         suffix ".data". This is required for models of 2 GiB and more.
-      values: values of tensors that are not inputs, by tensor or by name, such as
-        `{"keep_prob": 1.0}`. A feed in it is not an input of the model.
+      values: values of tensors that are not inputs, by tensor or by name, such as `{"keep_prob":
+        1.0}`. A feed in it is not an input of the model.
     Returns: the model, without the constants in a separate file.
     Raises:
-      UnimplementedError: there are nodes that ONNX cannot express; the message lists all of them.
-      NotFoundError: the graph has no such tensor, or none of a name in `values`.
-      InvalidArgumentError: a placeholder that is needed is not fed, or an argument is wrong.
+      UnimplementedError: ONNX cannot express some nodes; the message lists them.
+      NotFoundError: the graph lacks a tensor named in an argument.
+      InvalidArgumentError: a required placeholder is not fed, or an argument is invalid.
       InvalidTypeError: an argument has another type.
       FailedPreconditionError: a variable has no value.
       ResourceExhaustedError: the model has 2 GiB or more, and no `external_data`.
@@ -127,11 +127,11 @@ def export(
 
 
 class _Export:
-    """One call of `export`.
+    """The state of one call of `export`.
 
     Args:
-      results, inputs: outputs of the graph by the names that they have in the model.
-      values: of further outputs, which become constants.
+      results, inputs: outputs of the graph by their names in the model.
+      values: values of further outputs, which become constants.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class _Export:
             self.outputs.append(value)
 
     def _add_flow(self, step: StepGraph) -> None:
-        """Add all nodes of a step with branches or loops."""
+        """Add all nodes of a step that has branches or loops."""
         flow = FlowExport(self.body, step.live_nodes(), self._live, self._add, self._note)
         if not flow.is_plain():  # nothing can be exported; report other unsupported nodes
             for node in self._live:
@@ -197,7 +197,7 @@ class _Export:
         flow.run()
 
     def _freeze(self, variables: Sequence[Node]) -> None:
-        """Let the values of variables be constants."""
+        """Convert variables to constants with their current values."""
         graph: Graph = self.session.graph
         readers = [_reader(graph.get_operation_by_name(node.name)) for node in variables]
         values = self.session.run(readers) if readers else []
@@ -228,7 +228,7 @@ class _Export:
             self._note(node, f"ONNX cannot give its output {lost}")
 
     def _refuse(self) -> None:
-        """Raise an error with all placeholders that are missing, or all nodes without a form."""
+        """Raise an error that lists all missing placeholders, or all unsupported nodes."""
         if self._unfed:
             names = ", ".join(repr(node.name) for node in self._unfed)
             verb = "is" if len(self._unfed) == 1 else "are"
@@ -290,7 +290,7 @@ class _Export:
         path: Path | None,
         external: bool,
     ) -> ModelProto:
-        """Return the checked message, which is written if a path is given."""
+        """Return the checked model; write it if there is a path."""
         nodes = self.body.live(self.outputs)
         constants = _name_all(nodes, [*self.inputs, *self.results])
         place = initializers.place(constants, path if external else None)
@@ -324,7 +324,7 @@ class _Export:
 
 
 def _named(wanted: Any, graph: Graph, what: str) -> dict[str, Output]:
-    """Return the outputs of a graph that an argument means, by name in the model."""
+    """Return the outputs of a graph that an argument selects, by their names in the model."""
     if isinstance(wanted, Mapping):
         result = {str(name): _output(item, graph) for name, item in wanted.items()}
     else:
@@ -393,7 +393,7 @@ def _plain_name(output: Output) -> str:
 
 
 def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
-    """Return the nodes whose data some outputs need, in topological order."""
+    """Return the nodes whose data the fetches need, in topological order."""
     fed = set(feeds)
     waiting = [output for output in fetches if output not in fed]
     result: set[Node] = set()
@@ -413,7 +413,7 @@ def _needs_step(node: Node) -> bool:
 
 
 def _follows_update(node: Node) -> bool:
-    """Return True if a node reads a variable after an update, which a model cannot express."""
+    """Return True if a node reads a variable after an update, which ONNX cannot express."""
     read = {source.node for source in node.inputs if source.node.role is Role.VARIABLE}
     return bool(read and node.controls) and any(
         item.traits.state is State.WRITES and item.inputs and item.inputs[0].node in read
@@ -422,9 +422,9 @@ def _follows_update(node: Node) -> bool:
 
 
 def _reader(variable: Node) -> Output:
-    """Return the tensor that has a variable's value.
+    """Return the tensor with a variable's value.
 
-    Raises: NotFoundError: there is none.
+    Raises: NotFoundError: the graph has no such tensor.
     """
     output = variable.outputs[0]
     if output.dtype.is_ref:
@@ -439,7 +439,7 @@ def _reader(variable: Node) -> Output:
 
 
 def _name_all(nodes: Sequence[ExportedNode], taken: Iterable[str]) -> list[Value]:
-    """Give all values distinct names; return the constants among them."""
+    """Give all values unique names; return the constants among them."""
     ends = set(taken)
     used = set(ends)
     seen: set[Value] = set()
@@ -481,7 +481,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _info(name: str, output: Output, names: Mapping[int, str] | None) -> ValueInfoProto:
-    """Return the type of an input or, without names for open sizes, of a result."""
+    """Return the type of an input, or of a result if `names` for unknown sizes is None."""
     dims: list[int | str | None] | None = None
     if output.dims is not None:
         dims = list(output.dims)
@@ -502,7 +502,7 @@ def _describe(model: ModelProto, metadata: Mapping[str, str]) -> None:
 
 
 def _check(model: ModelProto | str | bytes) -> None:
-    """Raise UnimplementedError if a model is invalid in its opset."""
+    """Raise UnimplementedError if a model is invalid for its opset."""
     try:
         checker.check_model(model)
     except checker.ValidationError as error:
@@ -520,7 +520,7 @@ def _check_ranks(model: ModelProto) -> None:
 
 
 def _inferred(model: ModelProto) -> ModelProto:
-    """Return the model with the shapes of its values."""
+    """Return the model with inferred shapes of its values."""
     check_types = is_strict = propagates_values = True
     try:
         return shape_inference.infer_shapes(model, check_types, is_strict, propagates_values)

@@ -1,4 +1,4 @@
-"""Branches and loops of a graph as If, Loop and Scan of an ONNX model."""
+"""Export of branches and loops as If, Loop and Scan of ONNX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor import dtypes
 
 
 class _Conditional:
-    """A condition whose branches are being exported; their results are added merge by merge."""
+    """A conditional whose branches are being exported; its results are added merge by merge."""
 
     def __init__(self) -> None:
         self.sides = (Subgraph("else"), Subgraph("then"))
@@ -24,14 +24,14 @@ class _Conditional:
 
 
 class FlowExport:
-    """Writes the nodes of a step in their functional form.
+    """Exports the nodes of a step, with control flow in functional form.
 
     Args:
       body: receives the nodes.
-      nodes: all of the step, inputs before users.
-      live: those whose data the results need.
-      add: adds one that routes nothing.
-      refuse: notes one that has no form, and why.
+      nodes: the nodes of the step in topological order.
+      live: the nodes whose data the results need.
+      add: function that adds a node that is not control flow.
+      refuse: function that records an unsupported node with the reason.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FlowExport:
         self._structurer = Structurer(nodes, self._flow, lambda node: False)
 
     def is_plain(self) -> bool:
-        """Return True if all loops are as `while_loop` builds them; note the others as refused."""
+        """Return True if all loops are as `while_loop` builds them; record the others."""
         wrong = [frame for frame in self._flow.frames if frame.problem]
         for frame in wrong:
             first = [*frame.enters, *frame.merges, *self._live][0]
@@ -58,7 +58,7 @@ class FlowExport:
         return not wrong
 
     def run(self) -> None:
-        """Write everything; all loops must be plain."""
+        """Export everything; all loops must have the form of `while_loop`."""
         self._write(self._structurer.block(self._flow.root))
 
     def _write(self, block: Block) -> None:
@@ -116,7 +116,7 @@ class FlowExport:
         return result
 
     def _give(self, graph: Subgraph, value: Value, name: str) -> None:
-        """Let a graph give a value, which may be one of outside."""
+        """Add an output to a graph; the value may belong to an enclosing graph."""
         given = as_sequence(self._body, value, name)
         copy = Value(given.dtype, sequence=given.sequence)
         self._body.nodes.append(ExportedNode("Identity", [given], [copy], {}, name))
@@ -125,7 +125,7 @@ class FlowExport:
     # -------------------------------------------------------------------------- loops
 
     def _write_loop(self, loop: Loop) -> None:
-        """Export a loop; ONNX tests before the first iteration and at the end of each."""
+        """Export a loop; ONNX evaluates the condition before the loop and after each iteration."""
         values, frame = self._body.values, loop.frame
         assert frame.cond is not None
         for enter in frame.enters:
@@ -168,14 +168,14 @@ class FlowExport:
                 values[leave.outputs[0]] = result[merge]
 
     def _source(self, merge: Node, back: bool) -> Value:
-        """Return the first value of a loop variable, or the one of the next iteration."""
+        """Return the initial value of a loop variable, or with `back` its next value."""
         (source,) = (item for item in merge.inputs if is_back_edge(merge, item) == back)
         result = source.node.inputs[0]
         self._add_constant(result)
         return self._body.values[result]
 
     def _add_constant(self, source: Output) -> None:
-        """Add a constant that enters a loop: it may come after the loop in the order of nodes."""
+        """Add a constant that enters a loop, in case it comes after the loop in node order."""
         if source not in self._body.values and source.node.role is Role.CONSTANT:
             self._add(source.node)
 
@@ -184,7 +184,7 @@ class FlowExport:
         return as_sequence(self._body, self._source(merge, back), merge.name)
 
     def _tested(self, loop: Loop, merges: Sequence[Node], state: Sequence[Value]) -> Value:
-        """Return the loop condition for a state."""
+        """Return the value of the loop condition for a state."""
         _forget(loop.test, self._body)
         values, cond = self._body.values, loop.frame.cond
         assert cond is not None
@@ -195,7 +195,7 @@ class FlowExport:
 
 
 def _forget(block: Block, body: Body) -> None:
-    """Let the nodes of a block be written once more."""
+    """Forget the values of a block's nodes, so that they are exported again."""
     for node in nodes_in(block):
         for output in node.outputs:
             body.values.pop(output, None)

@@ -1,4 +1,4 @@
-"""Ops that ONNX itself defines by other ops, and the defaults of attributes."""
+"""Ops that ONNX defines in terms of other ops, and the defaults of attributes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: Final[Mapping[str, Any]] = {
     "GRAPH": GraphProto,
     "TYPE_PROTO": TypeProto,
 }
-"""Python types of attribute values; those of types with an S are lists of these."""
+"""Python types of attribute values; for plural types, of the list items."""
 
 
 @cache
@@ -50,7 +50,7 @@ def defaults(domain: str, op: str, version: int) -> Mapping[str, Any]:
 
 
 def check_types(domain: str, op: str, version: int, attributes: Mapping[str, Any]) -> None:
-    """Raise InvalidArgumentError if an attribute has another type than ONNX declares."""
+    """Raise InvalidArgumentError if the type of an attribute differs from ONNX's declaration."""
     expected = _types(domain, op, version)
     for name, value in attributes.items():
         if name in expected and not _is_of(value, expected[name]):
@@ -68,7 +68,7 @@ def _types(domain: str, op: str, version: int) -> Mapping[str, str]:
 
 
 def _is_of(value: Any, kind: str) -> bool:
-    """Return True if a decoded value has one of ONNX's attribute types."""
+    """Return True if a decoded value has the given attribute type of ONNX."""
     if kind in _KINDS:
         return isinstance(value, _KINDS[kind])
     if isinstance(value, list) and kind[:-1] in _KINDS:
@@ -77,7 +77,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def is_defined(domain: str, op: str, version: int) -> bool:
-    """Return True if ONNX defines an op by other ops."""
+    """Return True if ONNX defines an op in terms of other ops."""
     schema = _schema(domain, op, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
@@ -89,13 +89,13 @@ def body(
     inputs: Sequence[TypeProto],
     attributes: Mapping[str, Any],
 ) -> FunctionProto:
-    """Return the function that defines a node.
+    """Return the function that defines a node's op.
 
     Args:
       inputs: their types, empty for omitted ones.
       attributes: attributes of the node, with references replaced by attributes of the enclosing
         function.
-    Raises: UnimplementedError: ONNX has none for inputs of these types.
+    Raises: UnimplementedError: ONNX has no definition for these input types.
     """
     schema = _schema(domain, node.op_type, version)
     function = FunctionProto()
@@ -123,7 +123,7 @@ def body(
 
 
 def _shape_text(kind: TypeProto) -> str:
-    """Return the shape of a tensor's type for messages, "?" for unknown sizes."""
+    """Return the shape of a tensor type for messages, with "?" for unknown sizes."""
     if not kind.HasField("tensor_type"):
         return "no tensor"
     dims = type_and_shape(kind)[1]
@@ -131,7 +131,7 @@ def _shape_text(kind: TypeProto) -> str:
 
 
 def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
-    """Return the node with the values of attributes that it has by reference."""
+    """Return the node with attribute references replaced by their values."""
     if not any(item.ref_attr_name for item in node.attribute):
         return node
     result = NodeProto()
@@ -142,5 +142,5 @@ def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
 
 
 def _newest(versions: Sequence[int], limit: int) -> int:
-    """Return the newest version up to a limit; the first one if all are above it."""
+    """Return the newest version up to a limit; the oldest one if all exceed it."""
     return max((item for item in versions if item <= limit), default=min(versions, default=limit))

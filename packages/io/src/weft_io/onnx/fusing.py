@@ -1,7 +1,8 @@
-"""Folding of batch normalizations at inference into the weights of convolutions.
+"""Folding of batch normalizations in inference mode into the weights of convolutions.
 
-Without training they are a factor and an offset for each channel. These are folded into the weights
-and the bias of the preceding convolution, which saves two passes over the image in each step.
+In inference mode, a batch normalization is a factor and an offset for each channel. These are
+folded into the weights and the bias of the preceding convolution, which saves two passes over the
+image in each step.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def fold_batch_normalizations(
     """Fold batch normalizations into the convolutions before them, as rewrites of the context.
 
     Args:
-      fixed: weights and constants that never change, by name.
+      fixed: arrays of weights and constants that never change, by name.
     """
     survey, rewrites = context.survey, context.rewrites
     inputs = {item.name for item in graph.input}
@@ -55,7 +56,7 @@ def fold_batch_normalizations(
 
 
 def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
-    """Return True for a batch normalization with constant parameters after such a convolution."""
+    """Return True for a constant batch normalization after a suitable convolution."""
     if (conv.op_type, after.op_type) != ("Conv", "BatchNormalization"):
         return False
     if plain_domain(conv.domain) or plain_domain(after.domain) or len(after.input) != 5:
@@ -72,7 +73,7 @@ def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -
 
 
 def _is_plain(attribute: AttributeProto) -> bool:
-    """Return True if an attribute of a batch normalization has its value for inference."""
+    """Return True if an attribute of a batch normalization has the value of inference mode."""
     if attribute.ref_attr_name:
         return False
     if attribute.type == AttributeProto.FLOAT:
@@ -84,7 +85,7 @@ def _is_plain(attribute: AttributeProto) -> bool:
 def _weights(
     conv: NodeProto, after: NodeProto, values: Values, fixed: Mapping[str, TensorProto]
 ) -> tuple[Array, Array] | None:
-    """Return weights and bias of both ops; None if their shapes do not match."""
+    """Return the folded weights and bias; None if their shapes do not match."""
     w, *vectors = (values.array(fixed[name]) for name in [*conv.input[1:], *after.input[1:]])
     if any(item.shape != w.shape[:1] for item in vectors):
         return None

@@ -1,4 +1,4 @@
-"""From an ONNX model to nodes of the default graph."""
+"""Import of an ONNX model to nodes of the default graph."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import as_dims, merge_dims
 
 _STATISTICS: Final = {"BatchNormalization": (3, 4)}
-"""Inputs that training does not change by gradients."""
+"""Inputs that are not trained by gradients."""
 
 _PARAMETERS: Final = frozenset(
     """Clip DequantizeLinear Dropout NonMaxSuppression OneHot Pad QLinearConv QLinearMatMul
     QuantizeLinear Range Resize TopK Upsample""".split()  # noqa: SIM905  # a table to be read
 )
-"""Ops whose inputs after the first are not weights."""
+"""Ops whose inputs after the first are parameters but not weights."""
 
 
 _INFERENCE: Final = 7
-"""The first version in which a batch normalization says by its outputs that it trains."""
+"""The first version in which the number of outputs tells whether a batch normalization trains."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class ImportedModel:
     Args:
       graph: the graph with the model.
       inputs: the inputs by ONNX's names: placeholders or the tensors passed instead of them.
-      outputs: by ONNX's names.
-      variables: trainable weights, by ONNX's names.
+      outputs: the outputs by ONNX's names.
+      variables: the trainable weights by ONNX's names.
       metadata: metadata of the model: producer, description, version, properties.
 
     Examples:
@@ -87,18 +87,18 @@ def import_model(
     """Add an ONNX model to the default graph.
 
     Args:
-      model: path, bytes or ModelProto. Data outside the file must be in its folder.
-      inputs: tensors instead of some inputs, by ONNX's names; placeholders are made for the rest.
-      trainable: make variables instead of constants from floating-point weights, including those
-        that some tools write as constants, unless they have rank 0.
+      model: path, bytes or ModelProto. External data must be in the file's folder.
+      inputs: tensors that replace inputs, by ONNX's names; the other inputs become placeholders.
+      trainable: create variables instead of constants for floating-point weights of rank 1 or more,
+        including weights that some tools store as Constant nodes.
       name: name of the scope of its nodes.
-      shapes: of inputs by ONNX's names, if the model leaves sizes open. Everything that depends
-        only on them is computed at import.
+      shapes: shapes of inputs by ONNX's names, if the model does not fix them. Values that depend
+        only on shapes are computed at import.
     Raises:
       NotFoundError: the file does not exist.
       InvalidArgumentError: the file is damaged, an op has invalid inputs, or a shape does not match
         its input.
-      UnimplementedError: the model has ops that weft lacks; the message lists all of them.
+      UnimplementedError: weft does not support some ops; the message lists them.
 
     Examples:
       >>> from onnx import helper
@@ -130,7 +130,7 @@ def _add_model(
     """Add the nodes of a model to the default graph.
 
     Args:
-      replacements: tensors in place of inputs.
+      replacements: tensors that replace inputs.
     """
     graph = model.graph
     frozen = _statistics(survey) if trainable else frozenset()
@@ -168,7 +168,7 @@ def _add_variables(
     context: ImportContext,
     tensors: Mapping[str, TensorProto],
 ) -> None:
-    """Create variables of weights, also in place of constant nodes."""
+    """Create variables for weights, including Constant nodes that are weights."""
     parameters = _parameters(context.survey)
     scope.add_variables({k: item for k, item in tensors.items() if k not in parameters})
     for index in context.survey.positions["Constant"]:
@@ -180,7 +180,7 @@ def _add_variables(
 def _tensors(
     graph: GraphProto, survey: Survey, replacements: Mapping[str, Any]
 ) -> dict[str, TensorProto]:
-    """Return the weights without replacement, and constants, which are weights for some tools."""
+    """Return the weights that are not replaced, and Constant nodes that may be weights."""
     tensors = {item.name: item for item in graph.initializer if item.name not in replacements}
     constants = [graph.node[index] for index in survey.positions["Constant"]]
     tensors.update({node.output[0]: node.attribute[0].t for node in constants if _is_tensor(node)})
@@ -188,19 +188,19 @@ def _tensors(
 
 
 def _is_tensor(node: NodeProto) -> bool:
-    """Return True if a Constant has a dense tensor."""
+    """Return True for a Constant node with a dense tensor."""
     names = [item.name for item in node.attribute if item.type == AttributeProto.TENSOR]
     return names == ["value"] and len(node.output) == 1
 
 
 def _is_fusible(survey: Survey) -> bool:
-    """Return True if ops have the meaning that fusion relies on."""
+    """Return True if the model's ops have the semantics that fusion relies on."""
     has_standard_names = any(not domain for domain, _ in survey.functions)
     return not has_standard_names and survey.versions.get("", 1) >= _INFERENCE
 
 
 def _check_inputs(graph: GraphProto, infos: Sequence[ValueInfoProto], replaced: set[str]) -> None:
-    """Raise InvalidArgumentError if input names are repeated, or a name is unknown."""
+    """Raise InvalidArgumentError if input names are repeated, or an unknown name is replaced."""
     names = [item.name for item in infos]
     if len(set(names)) < len(names):
         raise errors.InvalidArgumentError(f"the model has two inputs of one name: {names}")
@@ -229,12 +229,12 @@ def _input(
 
 
 def _parameters(survey: Survey) -> set[str]:
-    """Return the weights that must remain constants."""
+    """Return the names of weights that must remain constants."""
     return {name for op in _PARAMETERS for node in survey.nodes[op] for name in node.input[1:]}
 
 
 def _statistics(survey: Survey) -> frozenset[str]:
-    """Return the weights that gradients do not change."""
+    """Return the names of weights that gradients do not change."""
     return frozenset(
         node.input[index]
         for op, indices in _STATISTICS.items()

@@ -1,4 +1,4 @@
-"""Constants of a model that is written: in the message, or in a file beside it."""
+"""Storage of a written model's constants: in the message, or in a file next to it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from weft_io.onnx.export_graph import Value, num_bytes
 from weft_tensor import errors
 
 MOST_BYTES: Final = 2**31 - 2**24
-"""Maximum bytes of constants in a message; protobuf has no messages of 2 GiB."""
+"""Maximum size of the constants in a message; protobuf messages are below 2 GiB."""
 
 _SMALL: Final = 1024
-"""Bytes up to which a constant stays in the message: shapes are inferred from its value."""
+"""Size in bytes up to which a constant stays in the message, where shape inference can read it."""
 
 _ALIGNMENT: Final = 4096
-"""Of constants in a file, so that they can be mapped into memory."""
+"""Alignment of constants in the file in bytes, so that they can be memory-mapped."""
 
 
 @dataclass
 class Place:
-    """The locations of constants; those not listed are in the message.
+    """The locations of constants; constants without an offset are in the message.
 
     Attributes:
       name: name of the file next to the model.
-      offsets: of the constants in it, in order.
+      offsets: offsets of the constants in it, in order.
     """
 
     name: str = ""
@@ -37,11 +37,12 @@ class Place:
 
 
 def place(constants: Sequence[Value], path: Path | None) -> Place:
-    """Return the locations of constants.
+    """Choose the locations of constants.
 
     Args:
-      path: path of the model, if large constants go into a file next to it.
-    Raises: ResourceExhaustedError: they are too large for one message.
+      path: path of the model if large constants may be stored in a file next to it.
+    Raises:
+      ResourceExhaustedError: the constants are too large for one message.
     """
     total = sum(num_bytes(item) for item in constants)
     if path is None:
@@ -64,7 +65,7 @@ def _is_text(value: Value) -> bool:
 
 
 def to_proto(value: Value, where: Place) -> TensorProto:
-    """Return a constant as a message, without its elements if they are in a file."""
+    """Convert a constant to a message, without its elements if they are in the file."""
     assert value.array is not None
     if value not in where.offsets:
         return numpy_helper.from_array(value.array, value.name)
@@ -83,9 +84,9 @@ def _raw(value: Value) -> bytes:
 
 
 def write(where: Place, path: Path) -> None:
-    """Write the file next to a model, if it contains constants.
+    """Write the file with the constants, if there are any.
 
-    It replaces an older one only when it is complete, since constants may be mapped from that.
+    It replaces an older file only when complete, because constants may be mapped from the old one.
     """
     if not where.offsets:
         return

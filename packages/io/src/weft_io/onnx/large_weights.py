@@ -1,7 +1,7 @@
-"""The bytes of large weights, which stay in the memory of the file while the rest is parsed.
+"""Extraction of the bytes of large weights, which stay in place while the rest is parsed.
 
-protobuf copies them into its message, and once more when they are asked for. Here a short word is
-put in the place of each, a random one, so that no file can name it.
+protobuf would copy the bytes into its message, and again at each access. Here each weight is
+replaced by a short random key before parsing; it is random so that a file cannot contain it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _FOUR_BYTES: Final = 5
 _SIZES: Final = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 
 _LARGE: Final = 4096
-"""Bytes of a weight from which on it stays in the file."""
+"""Size in bytes from which a weight stays in the file's memory."""
 
 _ALIGNMENT: Final = 16
-"""Alignment of the first element of a weight in memory, as of any array."""
+"""Alignment in memory of a weight's first element in bytes, as for any array."""
 
 _LONGEST: Final = 10
-"""Bytes of the longest integer."""
+"""Maximum number of bytes of an encoded integer."""
 
 
 class _Field(NamedTuple):
@@ -43,7 +43,7 @@ class _Field(NamedTuple):
 
 
 class _UnclearError(Exception):
-    """The bytes have an unexpected form; protobuf reports the error, if there is one."""
+    """Error for bytes of unexpected form; protobuf then parses them and reports any error."""
 
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -53,11 +53,11 @@ def extract_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[byte
     """Replace the bytes of large weights of the main graph by keys.
 
     Args:
-      data: a ModelProto as stored in a file, possibly invalid. A memoryview must not be used
-        afterwards: weights are moved in it to aligned addresses.
-    Returns: the model with keys as `raw_data`, and the bytes by key, uint8, shape (count), in the
-    memory of a memoryview; unchanged `data` and no keys if there are no large weights or the fields
-    are not found.
+      data: a ModelProto as stored in a file, possibly invalid. If it is a memoryview, weights are
+        moved within it to aligned addresses, so do not use it afterwards.
+    Returns: the model with keys as `raw_data`, and the bytes by key, uint8, shape (count), as views
+      of `data`; unchanged `data` and no keys if there are no large weights or the fields are not
+      recognized.
     """
     try:
         rest, places = _replaced(data)
@@ -74,7 +74,7 @@ def extract_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[byte
 def _aligned(
     data: bytes | memoryview, flat: Bytes, place: tuple[int, int], shift: int, free: int
 ) -> Bytes:
-    """Bytes that are `shift` too far up, moved down as far as `free`, else copied."""
+    """Return the bytes at an aligned address: moved down as far as `free`, or copied."""
     begin, end = place
     if not shift:
         return flat[begin:end]
@@ -86,7 +86,7 @@ def _aligned(
 
 
 def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
-    """Return the model with keys, and the range of bytes that each replaces, in order."""
+    """Return the model with keys, and the byte range that each key replaces, in order."""
     graphs = [item for item in _fields(data, 0, len(data)) if item.number == _GRAPH]
     if len(graphs) != 1 or graphs[0].wire != _BYTES:
         raise _UnclearError
@@ -115,9 +115,9 @@ def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, i
 
 
 def _fields(data: bytes | memoryview, at: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of the message between two places.
+    """Yield the fields of the message between two offsets.
 
-    Raises: _UnclearError: it is none, or has groups, which ONNX has not.
+    Raises: _UnclearError: the bytes are not a message, or contain groups, which ONNX does not use.
     """
     while at < end:
         start = at
@@ -139,7 +139,7 @@ def _fields(data: bytes | memoryview, at: int, end: int) -> Iterator[_Field]:
 
 
 def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """Return the integer at an offset, and its end."""
+    """Return the varint at an offset, and the offset after it."""
     value = shift = 0
     for place in range(at, min(at + _LONGEST, end)):
         byte = data[place]
@@ -151,7 +151,7 @@ def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def _tagged(number: int, size: int) -> bytes:
-    """Return the tag and length of a field of `size` bytes."""
+    """Return the tag and length of a length-delimited field."""
     result = bytearray([number << 3 | _BYTES])
     while size >= 0x80:
         result.append(size & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Reading an ONNX model, which may come from anybody."""
+"""Reading of ONNX models, which are untrusted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(model: Any) -> tuple[ModelProto, Path | None]:
       model: path, bytes or ModelProto.
     Raises:
       NotFoundError: the file does not exist.
-      InvalidArgumentError: it is not a model, or damaged.
+      InvalidArgumentError: the bytes are not a model, or are damaged.
     """
     if isinstance(model, ModelProto):
         return model, None
@@ -33,7 +33,7 @@ def read(model: Any) -> tuple[ModelProto, Path | None]:
 
 
 def read_apart(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Bytes]]:
-    """Like `read`, with words for the bytes of large weights, and the bytes by these words."""
+    """Read a model with keys in place of large weights; also return the bytes by key."""
     if isinstance(model, ModelProto):
         return model, None, {}
     data, what, folder = _bytes(model, _changeable)
@@ -45,7 +45,7 @@ def read_apart(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Byte
 def _bytes(
     model: Any, contents: Callable[[Path], bytes | memoryview]
 ) -> tuple[bytes | memoryview, str, Path | None]:
-    """Return the bytes of a model, their description for messages, and their folder."""
+    """Return the bytes of a model, a description for messages, and the folder."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model), f"{len(model)} bytes", None
     if not isinstance(model, (str, os.PathLike)):
@@ -62,7 +62,7 @@ def _bytes(
 
 
 def _changeable(path: Path) -> memoryview:
-    """Return the contents of a file in writable memory."""
+    """Read a file into writable memory."""
     with path.open("rb", buffering=0) as file:
         data = np.empty(os.fstat(file.fileno()).st_size, np.uint8)  # of large pages, not cleared
         count = file.readinto(data.data) or 0
@@ -84,9 +84,9 @@ def _parsed(data: bytes, what: str) -> ModelProto:
 
 
 def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
-    """Return the version of each domain.
+    """Return the opset version of each domain.
 
-    Raises: InvalidArgumentError: a domain has two, or one that is not a version.
+    Raises: InvalidArgumentError: a domain has two versions, or an invalid one.
     """
     result: dict[str, int] = {}
     for item in imports:
@@ -100,7 +100,7 @@ def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
 
 
 def plain_domain(domain: str) -> str:
-    """Return the domain, with "" for the standard one, which has two names."""
+    """Return the domain; both names of the standard domain become ""."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -115,7 +115,7 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
 
 
 def placed(error: errors.OpError, node: NodeProto) -> errors.OpError:
-    """Add the ONNX node to an error, unless it names an inner one already."""
+    """Add the ONNX node to an error, unless it already names an inner node."""
     if "onnx_node" not in error.details:
         name = node.name or ", ".join(node.output)
         error.details["onnx_node"] = name

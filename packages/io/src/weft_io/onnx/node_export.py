@@ -1,4 +1,4 @@
-"""The view of export rules: a node of the graph, and the ONNX nodes added for it."""
+"""The interface of export rules: a node of the graph, and methods that add ONNX nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_tensor.dtypes import DType
 
 
 class NodeExport:
-    """A node of the graph that is being exported to ONNX.
+    """A node of the graph that is being exported.
 
     `export[0]` is the value of its first input.
 
@@ -59,34 +59,34 @@ class NodeExport:
         return self.node.attrs.get(name, default)
 
     def value(self, index: int) -> np.ndarray[Any, Any] | None:
-        """Return the constant value of an input if it is known, else None."""
+        """Return the constant value of an input; None if it is unknown."""
         result = self[index].array
         return constant_value(self.node.inputs[index]) if result is None else result
 
     def of(self, output: Output) -> np.ndarray[Any, Any] | None:
-        """Return the constant value of any output of the graph if it is known, else None."""
+        """Return the constant value of any output of the graph; None if it is unknown."""
         return constant_value(output)
 
     def sequence(self, index: int) -> Value:
-        """Return an input that is a sequence, as one."""
+        """Return an input as a sequence."""
         return as_sequence(self._body, self[index], self.node.name)
 
     def empty_sequence(self, dtype: DType) -> Value:
-        """Return a sequence of no tensors."""
+        """Return an empty sequence."""
         result = Value(dtype, sequence=True)
         attributes = {"dtype": onnx_type(dtype)}
         self.append(ExportedNode("SequenceEmpty", [], [result], attributes, self.node.name))
         return result
 
     def filled(self, value: Any, sizes: Value, dtype: DType) -> Value:
-        """Return a tensor of one number, of sizes in int64."""
+        """Return a tensor of one repeated number; the sizes are int64."""
         number = numpy_helper.from_array(np.full([1], value, dtype.numpy))
         return self.add("ConstantOfShape", sizes, dtype=dtype, value=number)
 
     def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
         """Return the value of an input on which the form of the model depends.
 
-        Raises: UnimplementedError: it is known only when a step runs.
+        Raises: UnimplementedError: the value is known only at run time.
         """
         result = self.value(index)
         if result is None:
@@ -104,17 +104,17 @@ class NodeExport:
         return list(dims)
 
     def rank(self, index: int = 0) -> int:
-        """Return the rank of an input, likewise."""
+        """Return the rank of an input."""
         return len(self.dims(index))
 
     # ---------------------------------------------------------------------- results
 
     def append(self, node: ExportedNode) -> None:
-        """Add an ONNX node as it is."""
+        """Add an ONNX node unchanged."""
         self._body.nodes.append(node)
 
     def into(self, graph: Subgraph) -> AbstractContextManager[None]:
-        """Add nodes to a subgraph."""
+        """Return a context in which nodes are added to a subgraph."""
         return self._body.into(graph)
 
     def add(
@@ -128,11 +128,11 @@ class NodeExport:
         """Add an ONNX node with one result.
 
         Args:
-          op: ONNX's name of it.
-          *inputs: None for an omitted one.
-          dtype: of the result; that of the first input by default.
+          op: ONNX's name of the op.
+          *inputs: the inputs; None for an omitted one.
+          dtype: element type of the result; that of the first input by default.
           sequence: whether the result is a sequence of tensors.
-          **attributes: None is omitted.
+          **attributes: the attributes; None values are omitted.
         Raises: UnimplementedError: ONNX's op does not support the element types.
         """
         result = Value(dtype or _type_of(op, inputs[0]), sequence=sequence)
@@ -141,7 +141,7 @@ class NodeExport:
     def add_many(
         self, op: str, *inputs: Value | None, dtypes: Sequence[DType | None], **attributes: Any
     ) -> list[Value]:
-        """Add a node with several results; a type of None is that of the first input."""
+        """Add a node with several results; None as a type stands for that of the first input."""
         outputs = [Value(kind or _type_of(op, inputs[0])) for kind in dtypes]
         return self._added(op, inputs, outputs, attributes)
 
@@ -163,28 +163,28 @@ class NodeExport:
         return self._body.constant(value, dtype)
 
     def like(self, value: Any, other: Value) -> Value:
-        """Return a constant of another value's element type."""
+        """Return a constant with the element type of another value."""
         return self.constant(value, other.dtype)
 
     def ints(self, values: Any) -> Value:
-        """Return a constant of int64, as ONNX requires for shapes and axes."""
+        """Return an int64 constant, as ONNX requires for shapes and axes."""
         return self.constant(values, dtypes.int64)
 
     def int64(self, value: Value) -> Value:
-        """Return a value's integers as int64."""
+        """Convert integers to int64."""
         if value.dtype is dtypes.int64:
             return value
         return self.cast(value, dtypes.int64) if value.wide is None else value.wide
 
     def narrow(self, value: Value, dtype: DType) -> Value:
-        """Convert sizes or positions, int64 in ONNX, to the integer type of the graph's node."""
+        """Convert int64 sizes or positions of ONNX to the integer type of the graph's node."""
         result = self.cast(value, dtype)
         if result is not value:
             result.wide = value
         return result
 
     def cast(self, value: Value, dtype: DType) -> Value:
-        """Return the elements as another type."""
+        """Convert elements to another type."""
         if value.dtype is dtype.base_dtype:
             return value
         if value.array is not None and value.array.dtype.kind not in "OSU":
@@ -192,17 +192,17 @@ class NodeExport:
         return self.add("Cast", value, dtype=dtype.base_dtype, to=onnx_type(dtype))
 
     def vector(self, value: Value) -> Value:
-        """Return a scalar of int64 as a vector of one element."""
+        """Convert an int64 scalar to a vector of one element."""
         return self.reshape(self.int64(value), [1])
 
     def reshape(self, value: Value, sizes: Sequence[int]) -> Value:
-        """Reshape to a shape in which one size may be -1, and none may be 0."""
+        """Reshape; one size may be -1, none may be 0."""
         if value.array is not None:
             return self.constant(value.array.reshape(tuple(sizes)))
         return self.add("Reshape", value, self.ints(list(sizes)))
 
     def transposed(self, value: Value, order: Sequence[int]) -> Value:
-        """Permute axes; transposing back returns the original value."""
+        """Permute axes; the inverse permutation returns the original value."""
         order = tuple(int(axis) for axis in order)
         if value.untransposed is not None:
             value, before = value.untransposed
@@ -223,7 +223,7 @@ class NodeExport:
     ) -> Value:
         """Add an ONNX node that broadcasts its inputs.
 
-        If the inputs are transposed in the same way, the result is transposed instead.
+        If all inputs are transposed in the same way, the op is applied before the transposition.
         """
         order = next((v.untransposed[1] for v in values if v.untransposed is not None), None)
         plain = [] if order is None else [self._before(value, order) for value in values]
@@ -233,7 +233,7 @@ class NodeExport:
         return self.transposed(self.add(op, *sources, dtype=dtype, **attributes), order)
 
     def _before(self, value: Value, order: tuple[int, ...]) -> Value | None:
-        """Return the value whose transposition by `order` is the given one."""
+        """Return the value whose transposition by `order` is `value`."""
         if value.untransposed is not None and value.untransposed[1] == order:
             return value.untransposed[0]
         if value.array is None or value.array.ndim > len(order):
@@ -252,7 +252,7 @@ def _type_of(op: str, first: Value | None) -> DType:
 
 @cache
 def _allowed(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
-    """Return the types that ONNX has for each input and each output of an op."""
+    """Return the types that ONNX permits for each input and output of an op."""
     schema = defs.get_schema(op, opset)
     both = (schema.inputs, schema.outputs)
     taken, given = ([frozenset(item.types) for item in formal] for formal in both)

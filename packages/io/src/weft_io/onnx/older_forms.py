@@ -1,4 +1,4 @@
-"""Older opsets' forms of ops, with attributes instead of inputs."""
+"""Forms of ops in older opsets, with attributes instead of inputs."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _ATTRIBUTES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {
     "TopK": (10, ["k"]),
     "Unsqueeze": (13, ["axes"]),
 }
-"""By op the opset since which these are inputs, behind the first one."""
+"""By op, the opset since which attributes are inputs, and the attributes, from the second input."""
 
 _NUMBERS: Final = frozenset({"k", "max", "min", "value"})
-"""Attributes that are one number."""
+"""Attributes with a single number."""
 
 _NEWER: Final[Mapping[str, tuple[int, str]]] = {
     "Reshape": (14, "allowzero"),
     "Split": (18, "num_outputs"),
 }
-"""Attributes that older opsets do without: outputs are counted, and computed sizes are not 0."""
+"""Attributes that older opsets lack and do not need."""
 
 _NEGATIVE_AXES: Final = 11
-"""The first opset that counts axes from the end, too."""
+"""The first opset with negative axes."""
 
 _EXTREMES_BROADCAST: Final = 8
-"""The first opset whose Max and Min broadcast."""
+"""The first opset in which Max and Min broadcast."""
 
 Form = tuple[list[Value | None], dict[str, Any]]
 
 
 def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[str, Any]) -> Form:
-    """Return the inputs and attributes of an op as an opset has them.
+    """Return the inputs and attributes of an op in the form of an opset.
 
-    Raises: UnimplementedError: an attribute would have to be a tensor.
+    Raises: UnimplementedError: an input is not a constant, so it cannot become an attribute.
     """
     result, attributes = list(inputs), {k: v for k, v in given.items() if v is not None}
     since, name = _NEWER.get(op, (0, ""))
@@ -74,10 +74,10 @@ def _attribute(op: str, opset: int, name: str, value: Value) -> Any:
 
 
 def check(op: str, opset: int, attributes: Mapping[str, Any], node: Node) -> None:
-    """Raise UnimplementedError if an op has another meaning in an opset.
+    """Raise UnimplementedError if an op has another meaning in an older opset.
 
     Args:
-      node: the node that the op is written for.
+      node: the graph's node that is being exported.
     """
     if op in ("Max", "Min") and opset < _EXTREMES_BROADCAST:
         shapes = {source.dims for source in node.inputs}

@@ -1,4 +1,4 @@
-"""The view of import rules: an ONNX node with inputs from the graph, attributes and version."""
+"""The interface of import rules: an ONNX node with its inputs, attributes and version."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
 
 _VERSION: Final = 21
-"""Of the standard ops by which others are computed."""
+"""Version of the standard ops that rules use to compute other ops."""
 
 
 class Translation(Protocol):
-    """The services of the translation of a graph that rules use; a `Scope`.
+    """The services of a graph's translation that rules use, implemented by `Scope`.
 
     Attributes:
-      axes: records which values are transpositions of others.
+      axes: the record of values that are transpositions of others.
     """
 
     axes: Transpositions
@@ -39,19 +39,19 @@ class Translation(Protocol):
         """The original floats of integers that were computed as floats."""
 
     def type_of(self, value: Output) -> TypeProto:
-        """Return ONNX's type of a value; an empty type for sequences of unknown elements."""
+        """Return ONNX's type of a value; an empty type for a sequence of unknown elements."""
 
     def note_type(self, value: Output, kind: TypeProto) -> None:
         """Record the type of a sequence or optional value."""
 
     def find(self, name: str, user: str) -> Output:
-        """Return the output of a name.
+        """Return the output with a name.
 
         Raises: InvalidArgumentError: no earlier node defines the name.
         """
 
     def inner(self, graph: GraphProto, inputs: Sequence[Any]) -> list[Output]:
-        """Add a subgraph's nodes, which can use the values of this scope."""
+        """Add the nodes of a subgraph, which can use the values of this scope."""
 
     def apply(
         self,
@@ -61,7 +61,7 @@ class Translation(Protocol):
         version: int,
         attributes: Mapping[str, Any],
     ) -> Output:
-        """Return the first result of an op of the standard, by its rule."""
+        """Apply the rule of a standard op and return its first result."""
 
 
 class Operation:
@@ -74,7 +74,7 @@ class Operation:
       version: version of the op's domain, as declared by the model.
       inputs: outputs of the graph; None for omitted ones.
       attributes: Python values (numbers, str, lists, arrays, GraphProto), with ONNX's defaults.
-      num_outputs: number of results that the node names, without unused ones at the end.
+      num_outputs: number of results, without unnamed trailing ones.
     """
 
     __slots__ = ("_scope", "attributes", "inputs", "num_outputs", "op", "version")
@@ -98,9 +98,9 @@ class Operation:
     # -------------------------------------------------------------------------- inputs
 
     def __getitem__(self, index: int) -> Output:
-        """Return an input that must be there.
+        """Return a required input.
 
-        Raises: InvalidArgumentError: it is left out.
+        Raises: InvalidArgumentError: it is omitted.
         """
         result = self.get(index)
         if result is None:
@@ -108,18 +108,18 @@ class Operation:
         return result
 
     def get(self, index: int) -> Output | None:
-        """Return an input that may be left out."""
+        """Return an optional input, or None."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def value(self, index: int) -> np.ndarray[Any, Any] | None:
-        """Return the value of an input if it is known at graph construction, else None."""
+        """Return the value of an input if it is known statically, else None."""
         result = self.get(index)
         return None if result is None else constant_value(result)
 
     def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
         """Return the value of an input on which the form of the graph depends.
 
-        Raises: UnimplementedError: it is known only when a step runs.
+        Raises: UnimplementedError: the value is known only at run time.
         """
         self[index]
         result = self.value(index)
@@ -149,7 +149,7 @@ class Operation:
         return size
 
     def unknown(self, required: str, index: int) -> errors.UnimplementedError:
-        """Return the error of a graph whose form depends on an unknown rank or size.
+        """Return the error for an input whose rank or size must be known.
 
         Args:
           required: the required property of the input, such as "known rank".
@@ -161,9 +161,9 @@ class Operation:
         )
 
     def of_rank(self, count: int, index: int = 0) -> Output:
-        """Return an input that must have a certain rank, which is known from then on.
+        """Return an input that must have a certain rank, and set its static rank.
 
-        Raises: InvalidArgumentError: it has another one.
+        Raises: InvalidArgumentError: it has another rank.
         """
         value = self[index]
         if value.dims is None:
@@ -175,7 +175,7 @@ class Operation:
         return value
 
     def vector(self, index: int) -> Output | None:
-        """Return an optional input of rank 1, which is known from then on.
+        """Return an optional input that must have rank 1, and set its static rank.
 
         Raises: InvalidArgumentError: it has another rank.
         """
@@ -184,22 +184,22 @@ class Operation:
     # -------------------------------------------------------------------- order of axes
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
-        """Permute axes; transposing back returns the original value."""
+        """Permute axes; the inverse permutation returns the original value."""
         return self._scope.axes.transposed(x, order)
 
     def plain(self, index: int = 0) -> tuple[Output, list[int]]:
-        """Return the value that an input is a transposition of, or itself, and its axes in that."""
+        """Return the untransposed value of an input, and the position of its axes in it."""
         result = self._scope.axes.source(self[index])
         if result is None:
             return self[index], list(range(self.rank(index)))
         return result[0], list(result[1])
 
     def channels_last(self, index: int = 0) -> Output:
-        """Return an input (N, C, ...) as (N, ..., C)."""
+        """Convert an input from (N, C, ...) to (N, ..., C)."""
         return self.transposed(self[index], inverse(channels_first(self.rank(index))))
 
     def channels_first(self, x: Output) -> Output:
-        """Return a result (N, ..., C) as (N, C, ...)."""
+        """Convert a result from (N, ..., C) to (N, C, ...)."""
         if x.dims is None:
             raise errors.UnimplementedError(
                 f"{self.op} requires inputs of known rank: that of its result is unknown"
@@ -207,19 +207,19 @@ class Operation:
         return self.transposed(x, channels_first(len(x.dims)))
 
     def shared(self, axes: int | tuple[int, ...]) -> Output:
-        """Axes as a constant that all nodes share which have the same."""
+        """Return a constant of axes, shared among nodes with the same axes."""
         return self._scope.axes.constant(axes)
 
     # ---------------------------------------------------------------------- whole numbers
 
     def in_integers(self, x: Output, dtype: DType) -> Output:
-        """Convert integers stored as floats; a conversion back returns the original floats."""
+        """Convert integers stored as floats; converting back returns the original floats."""
         result = cast(x, dtype)
         self._scope.floats[result] = x
         return result
 
     def in_floats(self, x: Output, dtype: DType) -> Output:
-        """Integers in floats of a type that has them all."""
+        """Convert integers to a floating type that represents them exactly."""
         known = self._scope.floats
         if x in known:
             return cast(known[x], dtype)
@@ -235,9 +235,9 @@ class Operation:
         return self.attributes.get(name, default)
 
     def required(self, name: str) -> Any:
-        """Return an attribute that must be there.
+        """Return a required attribute.
 
-        Raises: InvalidArgumentError: it is not.
+        Raises: InvalidArgumentError: it is missing.
         """
         result = self.attributes.get(name)
         if result is None:
@@ -245,10 +245,10 @@ class Operation:
         return result
 
     def dtype_of(self, name: str, default: DType) -> DType:
-        """Return the element type in an attribute.
+        """Return the element type that an attribute names.
 
-        Raises: UnimplementedError: weft has no such type. InvalidArgumentError: ONNX has none
-        either.
+        Raises: UnimplementedError: weft does not support the type. InvalidArgumentError: ONNX has
+          no such type.
         """
         number = self.attributes.get(name)
         if isinstance(number, str):  # before version 6
@@ -261,10 +261,10 @@ class Operation:
     # ------------------------------------- what is an input or an attribute, by version
 
     def operand(self, index: int, name: str) -> np.ndarray[Any, Any] | None:
-        """Return a known value that is an attribute in older versions and an input in newer ones.
+        """Return a known value, which is an attribute in older versions and an input in newer ones.
 
         Returns: None if it is omitted.
-        Raises: UnimplementedError: it is known only when a step runs.
+        Raises: UnimplementedError: the value is known only at run time.
         """
         if self.get(index) is not None:
             return self.known(index, name)
@@ -272,7 +272,7 @@ class Operation:
         return None if result is None else np.asarray(result)
 
     def tensor(self, index: int, name: str, dtype: DType = dtypes.int64) -> Output | None:
-        """Return an input, or the attribute that replaces it as a constant of `dtype`."""
+        """Return an input, or the attribute that replaces it, as a constant of `dtype`."""
         given = self.get(index)
         if given is not None:
             return given
@@ -295,11 +295,11 @@ class Operation:
     # ---------------------------------------------------------------------------- types
 
     def type(self, index: int) -> TypeProto:
-        """ONNX's type of an input, that of the members of a sequence included."""
+        """Return the ONNX type of an input, including that of a sequence's elements."""
         return self._scope.type_of(self[index])
 
     def kind(self, value: Output) -> TypeProto | None:
-        """Return the ONNX type of a sequence or optional value, None for tensors."""
+        """Return the ONNX type of a sequence or optional value; None for tensors."""
         return self._scope.type_of(value) if value.dtype is dtypes.variant else None
 
     def typed(self, value: Output, kind: TypeProto) -> Output:
@@ -308,16 +308,16 @@ class Operation:
         return value
 
     def named(self, name: str) -> Output:
-        """Return a value of the graph that the node is in, by its name.
+        """Return a value of the node's graph by name.
 
-        Raises: InvalidArgumentError: no node before makes it.
+        Raises: InvalidArgumentError: no earlier node defines the name.
         """
         return self._scope.find(name, f"{self.op}'s value")
 
     def of(
         self, op: str, *inputs: Output | None, version: int = _VERSION, **attributes: Any
     ) -> Output:
-        """Return the first result of another op of the standard, by its own rule."""
+        """Apply the rule of another standard op and return its first result."""
         return self._scope.apply(self.op, op, inputs, version, attributes)
 
     # ------------------------------------------------------------------------ subgraphs
@@ -325,13 +325,13 @@ class Operation:
     def subgraph(self, name: str) -> GraphProto:
         """Return a graph in an attribute.
 
-        Raises: InvalidArgumentError: it is not there.
+        Raises: InvalidArgumentError: the attribute is missing.
         """
         graph: GraphProto = self.required(name)
         return graph
 
     def run(self, graph: GraphProto, inputs: Sequence[Any]) -> list[Output]:
-        """Add a subgraph's nodes to the default graph, with these values of its inputs."""
+        """Add the nodes of a subgraph, called with `inputs`, to the default graph."""
         return self._scope.inner(graph, inputs)
 
     def declared(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
@@ -339,7 +339,7 @@ class Operation:
         return [declared_type(item) for item in graph.input]
 
     def results(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
-        """Return the same of its results."""
+        """Return the declared types and shapes of a subgraph's results; None for missing ones."""
         return [declared_type(item) for item in graph.output]
 
 
@@ -349,16 +349,16 @@ def like(value: Any, x: Output) -> Output:
 
 
 def cast(x: Output, dtype: DType) -> Output:
-    """Return the elements as another type."""
+    """Convert elements to another type."""
     result: Output = casting.cast(x, dtype)
     return result
 
 
 def rank_of(x: Output) -> Any:
-    """Return the rank, as an int if it is known."""
+    """Return the rank; an int if it is known statically."""
     return rank(x) if x.dims is None else len(x.dims)
 
 
 def as_int32(x: Output) -> Output:
-    """Return the same integers as int32."""
+    """Convert integers to int32."""
     return cast(x, dtypes.int32)

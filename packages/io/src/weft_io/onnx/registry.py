@@ -32,7 +32,7 @@ _modules: Final = (PackageModules("weft_io.onnx.rules"), EntryPointModules("weft
 
 
 def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable[[_Rule], _Rule]:
-    """Register the function that adds an ONNX op's nodes to the default graph.
+    """Register the import rule of ONNX ops: a function that adds nodes to the default graph.
 
     It is called with an `Operation` and returns the op's results in order: one output, or several,
     with None for an omitted optional result. One rule handles all versions of the op.
@@ -40,8 +40,8 @@ def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable
     Args:
       *ops: ONNX's names.
       domain: ONNX's domain; "" for the standard one.
-      elementwise: inputs broadcast, and the rule is independent of the order of axes: it may
-        receive all inputs transposed, and its results are transposed back.
+      elementwise: whether inputs broadcast and the order of axes is irrelevant. Such a rule may
+        receive all inputs transposed; its results are then transposed back.
 
     Examples:
       >>> from weft_io.onnx import importer
@@ -61,13 +61,13 @@ def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable
 
 
 def exporter(*ops: str) -> Callable[[_Rule], _Rule]:
-    """Register the function that writes the nodes of an op of weft to an ONNX model.
+    """Register the export rule of ops of weft: a function that adds nodes to an ONNX model.
 
     It is called with a `NodeExport` and returns the results in order: one value, or several, with
     None for one that ONNX cannot compute.
 
     Args:
-      *ops: names of op types, as nodes have them.
+      *ops: names of op types.
 
     Examples:
       >>> from weft_io.onnx import exporter
@@ -85,13 +85,13 @@ def exporter(*ops: str) -> Callable[[_Rule], _Rule]:
 
 
 def export_rule(op: str) -> ExportRule | None:
-    """Return the rule by which an op of weft is written, or None."""
+    """Return the export rule of an op of weft, or None."""
     _load()
     return _exporters.get(op)
 
 
 def import_rule(domain: str, op: str) -> ImportRule | None:
-    """Return the rule of an ONNX op, or None."""
+    """Return the import rule of an ONNX op, or None."""
     _load()
     return _importers.get((domain, op))
 
@@ -102,6 +102,6 @@ def is_elementwise(domain: str, op: str) -> bool:
 
 
 def _load() -> None:
-    """Import the modules of rules."""
+    """Import all modules of rules."""
     for modules in _modules:
         modules.load()

@@ -1,4 +1,4 @@
-"""Scopes: the values of names in a model, and the translation of its nodes."""
+"""Scopes: the values of names in a model, and the translation of nodes."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import num_elements
 
 _BROADCASTS: Final = 7
-"""The first version whose ops broadcast as NumPy's do."""
+"""The first version whose ops broadcast as in NumPy."""
 
 _ADDRESSES: Final = 1 << 47
-"""Bytes that a process can have."""
+"""The largest number of bytes that a process can address."""
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-/]+")
 
 
 class Scope:
-    """Names of values in a graph, its subgraphs and functions, and their values.
+    """The values of names in a graph, its subgraphs and functions.
 
     Attributes:
       known: outputs by name; None for an omitted optional result.
-      axes: records which of them are transpositions of others.
+      axes: the record of outputs that are transpositions of others.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Scope:
     # ------------------------------------------------------------------------- names
 
     def find(self, name: str, user: str) -> Output:
-        """Return the output of a name.
+        """Return the output with a name.
 
         Raises: InvalidArgumentError: no earlier node defines the name.
         """
@@ -84,7 +84,7 @@ class Scope:
         raise errors.InvalidArgumentError(f"{user} {name!r} is made by no node before it")
 
     def _constant(self, name: str) -> Output:
-        """Return a weight, which becomes a node when it is first used."""
+        """Return a weight, which becomes a constant node at its first use."""
         weight = self._weights.pop(name)
         if isinstance(weight, onnx.SparseTensorProto):
             array = self._context.values.sparse(weight)
@@ -98,7 +98,7 @@ class Scope:
     def add_weights(self, graph: GraphProto) -> None:
         """Record the weights of a graph.
 
-        Raises: InvalidArgumentError: two have one name.
+        Raises: InvalidArgumentError: two weights have the same name.
         """
         for item in graph.initializer:
             self._note(item.name, item)
@@ -106,7 +106,7 @@ class Scope:
             self._note(sparse.values.name, sparse)
 
     def add_variables(self, weights: Mapping[str, TensorProto]) -> None:
-        """Create variables of the weights that have gradients."""
+        """Create variables for the trainable weights."""
         for key, tensor in weights.items():
             array = self._context.values.array(tensor)
             if dtypes.from_numpy(array.dtype).is_floating and array.ndim:
@@ -116,7 +116,7 @@ class Scope:
                 self.known[key] = convert_to_tensor(weight)
 
     def add_arrays(self, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Add weights that were derived from those of the graph."""
+        """Add weights derived from those of the graph."""
         for name, array in weights.items():
             self._note(name, array)
 
@@ -128,9 +128,9 @@ class Scope:
     # ------------------------------------------------------------------------- nodes
 
     def add_nodes(self, nodes: Iterable[NodeProto]) -> None:
-        """Add nodes in their order.
+        """Add nodes in order.
 
-        Raises: OpError: one cannot be added; the message names it.
+        Raises: OpError: a node cannot be added; the message names it.
         """
         for node in nodes:
             try:
@@ -224,11 +224,11 @@ class Scope:
         version: int,
         attributes: Mapping[str, Any],
     ) -> Output:
-        """Return the first result of an op of the standard, by its rule.
+        """Apply the rule of a standard op and return its first result.
 
         Args:
-          user: the op whose rule needs it.
-        Raises: InvalidArgumentError: there is no such rule.
+          user: the op whose rule calls this.
+        Raises: InvalidArgumentError: the op has no rule.
         """
         rule = import_rule("", op)
         if rule is None:
@@ -243,14 +243,14 @@ class Scope:
     # ------------------------------------------------------------------------- types
 
     def type_of(self, value: Output) -> TypeProto:
-        """Return ONNX's type of a value; an empty type for sequences of unknown elements."""
+        """Return ONNX's type of a value; an empty type for a sequence of unknown elements."""
         if value.dtype is dtypes.variant:
             return self._context.kinds.get(value, TypeProto())
         return onnx.helper.make_tensor_type_proto(onnx_type(value.dtype), value.dims)
 
     @property
     def floats(self) -> dict[Output, Output]:
-        """The same whole numbers in floats, of integers that were computed in them."""
+        """The integers that were computed in floats, mapped to these floats."""
         return self._context.floats
 
     def note_type(self, value: Output, kind: TypeProto) -> None:
@@ -258,7 +258,7 @@ class Scope:
         self._context.kinds[value] = kind
 
     def _pass_kind(self, result: Output | None, inputs: Sequence[Output | None]) -> None:
-        """Record that a forwarded value, such as by Identity, has the type of its input."""
+        """Record that a result, such as that of Identity, has the type of its input."""
         if result is None or result.dtype is not dtypes.variant or result in self._context.kinds:
             return
         for item in inputs:
@@ -283,7 +283,7 @@ class Scope:
         inputs: Sequence[Output | None],
         attributes: Mapping[str, Any],
     ) -> list[Output | None]:
-        """Add a function's nodes; its results are looked for as far as the node names them."""
+        """Add a function's nodes, and return as many results as the node names."""
         if len(inputs) > len(function.input):
             raise errors.InvalidArgumentError(
                 f"{function.name} takes {len(function.input)} inputs, got {len(inputs)}"
@@ -323,9 +323,9 @@ class Scope:
 
 
 def _check_size(result: Output | None) -> None:
-    """Reject results that exceed the address space, before parts of them are built.
+    """Check that a result fits the address space, before parts of it are built.
 
-    Raises: ResourceExhaustedError: the known sizes exceed it.
+    Raises: ResourceExhaustedError: the known sizes exceed the address space.
     """
     count = None if result is None else num_elements(result.dims)
     if result is not None and count is not None and count * result.dtype.size > _ADDRESSES:
@@ -336,5 +336,5 @@ def _check_size(result: Output | None) -> None:
 
 
 def plain_name(name: str) -> str:
-    """Return an ONNX name as one of a node."""
+    """Convert an ONNX name to a node name."""
     return _NOT_IN_NAMES.sub("_", name).lstrip("_/-")

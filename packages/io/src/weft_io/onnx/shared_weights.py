@@ -1,7 +1,7 @@
-"""Products of several slices of one tensor with the same weights, as one product.
+"""Merging of products of several slices of a tensor with the same weights into one product.
 
-Recurrent networks that were unrolled when they were written multiply the input of each step by
-itself, so the weights come from memory as often as there are steps. As one product they come once.
+Unrolled recurrent networks multiply the input of each step separately, so they read the weights
+from memory in every step. A merged product reads them once.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class _Slice:
 def join_products(
     nodes: Sequence[NodeProto], context: ImportContext, fixed: Mapping[str, TensorProto]
 ) -> None:
-    """Join the products with slices of one tensor, as rewrites of the context.
+    """Merge the products with slices of the same tensor, as rewrites of the context.
 
     Args:
       nodes: nodes of the main graph, in order.
-      fixed: weights and constants that never change, by name.
+      fixed: arrays of weights and constants that never change, by name.
     """
     survey, values, rewrites = context.survey, context.values, context.rewrites
     slices: dict[str, _Slice] = {}
@@ -73,7 +73,7 @@ def _attribute(node: NodeProto, name: str, default: int) -> int:
 
 
 def _slice(node: NodeProto, values: Values, fixed: Mapping[str, TensorProto]) -> _Slice | None:
-    """Return the slice that a node extracts from a tensor, whose rank 3 follows from a Gemm."""
+    """Return the slice that a node extracts; a Gemm shows that the tensor has rank 3."""
     axis = _attribute(node, "axis", 0)
     place = fixed.get(node.input[1]) if len(node.input) == 2 else None
     if place is None or place.dims or axis not in (0, 1, -3, -2) or len(node.output) != 1:
@@ -120,9 +120,9 @@ def _join(
     slices: Mapping[str, _Slice],
     rewrites: Rewrites,
 ) -> None:
-    """Insert the joint product before its first member, and slices of it in place of all members.
+    """Insert the merged product before its first member, and slices of it in place of all members.
 
-    The first member remains, with an unused result, since its rule validates the operands.
+    The first member remains with an unused result, because its rule validates the operands.
     """
     first = nodes[members[0]]
     checked = NodeProto()

@@ -1,10 +1,10 @@
 """Export of loops that write arrays row by row as stacked results, or as Scan.
 
-A loop of the graph passes an array on and writes one element in each iteration. In ONNX this is a
-sequence, which most runtimes copy in each iteration, and some do not support. If the elements are
-written in order, a Loop returns them stacked instead. If it also iterates over the rows that it
-reads, and its state keeps its shapes, it becomes a Scan. Runtimes do not support a Scan over no
-rows, so if the number of rows is unknown, it is put in a branch of an If.
+In the graph, an array is a loop variable, and each iteration writes one element. The direct ONNX
+equivalent is a sequence, which most runtimes copy in each iteration, and some do not support. If
+the elements are written in order, a Loop returns them stacked instead. If it also iterates over the
+rows that it reads, and its state keeps its shapes, it becomes a Scan. Runtimes do not support a
+Scan over no rows, so if the number of rows is unknown, the Scan is in a branch of an If.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft_tensor import dtypes
 Dims = Sequence[int | None] | None
 
 _SCAN: Final = 9
-"""The first version whose Scan has no batches."""
+"""The first version in which Scan has no batch axis."""
 
 _FAR: Final = 2**62
 
@@ -35,7 +35,7 @@ class State:
     Attributes:
       node: its Merge in the graph.
       first: its initial value.
-      filling: the initial writes of an array, None for other variables.
+      filling: the initial writes of an array; None for other variables.
       value: its value in the body.
       new: its next value, computed by the body.
       result: its final value.
@@ -51,7 +51,7 @@ class State:
 
 @dataclass
 class _Array:
-    """An array that the iterations write in order.
+    """An array whose elements are written in order, one per iteration.
 
     Attributes:
       state: its loop variable.
@@ -72,11 +72,11 @@ class Stacking:
     """A loop whose body has been exported.
 
     Args:
-      name: of the loop.
-      goes_on: whether there is a first iteration.
-      body: its inputs are the iteration number, the condition, and the state; its results the
-        latter two.
-      states: its variables.
+      name: name of the loop.
+      goes_on: value that is true if there is a first iteration.
+      body: graph from the iteration number, the condition and the state to the next condition and
+        state.
+      states: the loop variables.
       opset: the version of the ONNX ops to write.
     """
 
@@ -93,7 +93,7 @@ class Stacking:
         self._inside = {value for made in body.nodes for value in made.outputs} | {*body.inputs}
 
     def add(self, export: NodeExport) -> None:
-        """Add the loop, and set the results of its variables."""
+        """Add the loop, and set the final values of its variables."""
         arrays = [item.state for item in self._arrays]
         kept = [item for item in self._states if item not in arrays]
         rows = self._rows(kept)
@@ -119,7 +119,7 @@ class Stacking:
     # --------------------------------------------------------------------------- arrays
 
     def _array(self, state: State) -> _Array | None:
-        """Return the array that an iteration writes, None if it is not a plain sequence of rows."""
+        """Return the array that a loop variable is; None if its rows are not written in order."""
         filling = state.filling
         write = _plain(state.new).producer
         if filling is None or write is None:
@@ -154,13 +154,14 @@ class Stacking:
         return places == [(base, count - 1 - at) for at in range(len(places))]
 
     def _end(self, filling: Filling, step: int) -> Number:
-        """Return the counter with which a loop over all rows ends."""
+        """Return the counter at which a loop over all rows ends."""
         return number(filling.count) if step == 1 else (None, 0)
 
     def _bound(self) -> tuple[Value, Any, int] | None:
         """Return the counter that alone determines the trip count, and its end.
 
-        Upwards the end is the first value that is too large, downwards the last value.
+        For an ascending counter, the end is the first value that is too large; for a descending
+        one, the last value.
         """
         test = _plain(self._body.outputs[0]).producer
         if test is None or test.op not in ("Less", "GreaterOrEqual"):
@@ -172,7 +173,7 @@ class Stacking:
         return (counter, *end)
 
     def _whole(self, export: NodeExport, array: _Array, stack: Value, is_loop: bool) -> Value:
-        """Return all rows of an array, of which the loop computed some."""
+        """Return all rows of an array, of which the loop computed a part."""
         filling = array.state.filling
         assert filling is not None
         before = [export.add("Unsqueeze", item, export.ints([0])) for _, item in filling.writes]
@@ -188,7 +189,7 @@ class Stacking:
         return parts[0] if len(parts) == 1 else export.add("Concat", *parts, axis=0)
 
     def _rest(self, export: NodeExport, filling: Filling, stack: Value) -> Value:
-        """Zeros for the rows of an array that the loop may not have written."""
+        """Return zeros for the rows of an array that the loop does not write."""
         assert filling.count is not None
         sizes = export.add("Shape", stack, dtype=dtypes.int64)
         if filling.dims is None:
@@ -210,7 +211,7 @@ class Stacking:
         rows: Sequence[ExportedNode],
         results: list[Value],
     ) -> None:
-        """Add a Scan, in a branch of an If if it may have no rows."""
+        """Add a Scan; if it may have no rows, in a branch of an If."""
         for state in kept:  # which ONNX Runtime must know
             state.new.dims = state.node.outputs[0].dims
         attributes: dict[str, Any] = {"body": self._body, "num_scan_inputs": len(rows)}
@@ -237,7 +238,7 @@ class Stacking:
         export.append(ExportedNode("If", [self._goes_on], results, branches, self._name))
 
     def _nothing(self, export: NodeExport, array: _Array) -> Value:
-        """Return an array without rows, for elements of known shape."""
+        """Return an array without rows; the shape of its elements must be known."""
         assert array.dims is not None
         sizes = export.ints([0, *array.dims])
         return export.filled(0, sizes, array.element.dtype)
@@ -246,7 +247,7 @@ class Stacking:
         return self._turns is not None and self._steps[self._turns[0]] == -1
 
     def _range(self) -> tuple[Number, Number]:
-        """Return the lowest counter of an iteration, and one more than the highest."""
+        """Return the lowest counter of an iteration, and the highest plus 1."""
         assert self._turns is not None
         counter, *end = self._turns
         (base, first), (other, last) = number(self._firsts[counter]), end
@@ -262,7 +263,7 @@ class Stacking:
         return base is None and other is None and first < last
 
     def _rows(self, kept: Sequence[State]) -> list[ExportedNode]:
-        """Return the nodes that read the row of each iteration; empty if this cannot be a Scan."""
+        """Return the nodes that read one row per iteration; empty if the loop cannot be a Scan."""
         if self._turns is None or self._opset < _SCAN or any(item.value.sequence for item in kept):
             return []
         shapes: list[Dims] = [
@@ -278,7 +279,7 @@ class Stacking:
         return [made for made in self._body.nodes if self._is_row(made)]
 
     def _is_row(self, made: ExportedNode) -> bool:
-        """Return True if a node reads the row of each iteration from a tensor with all rows."""
+        """Return True if a node reads the iteration's row of a tensor that has all rows."""
         assert self._turns is not None
         if made.op != "Gather" or made.attributes.get("axis", 0) or len(made.inputs) != 2:
             return False
@@ -312,7 +313,7 @@ def _used(graph: Subgraph) -> Iterator[Value]:
 
 
 def _plain(value: Value) -> Value:
-    """Return the value that a value is a copy of."""
+    """Return the original of a value that is a copy."""
     while value.producer is not None and value.producer.op == "Identity":
         (source,) = value.producer.inputs
         assert source is not None
@@ -328,6 +329,6 @@ def _known_dims(one: Dims, other: Dims) -> Dims:
 
 
 def _step(state: State) -> int:
-    """1 or -1 for a counter, else 0."""
+    """Return 1 or -1 for a counter, otherwise 0."""
     base, moved = number(state.new)
     return moved if base is state.value and moved in (1, -1) else 0

@@ -15,7 +15,7 @@ from weft_io.onnx.registry import import_rule
 from weft_tensor import errors
 
 Op = tuple[str, str]
-"""Domain and type of an op or a function; the domain "" is the standard one."""
+"""Domain and type of an op or a function; "" is the standard domain."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Extent:
 
     Attributes:
       num_nodes: the number of nodes.
-      calls: the functions of the model that they call.
+      calls: the model's functions that these nodes call.
     """
 
     num_nodes: int = 0
@@ -32,7 +32,7 @@ class Extent:
 
 
 class _Visit(NamedTuple):
-    """A node on the walk.
+    """A visited node.
 
     Attributes:
       node: the node.
@@ -60,10 +60,10 @@ class Survey:
       positions: by op of the standard domain, the indices of its nodes in the main graph.
       nodes: by op type, the nodes of the main graph and its subgraphs.
       producers: by name, the index of the node of the main graph that computes a value.
-      num_uses: by name, the number of inputs that are this value; a result counts as two.
+      num_uses: by name, the number of uses of a value; being a result counts as two.
       extents: by name, the extents of functions.
       node_extents: by index, the extents of nodes of the main graph with subgraphs or calls.
-      unknown_ops: the names of nodes, by the ops that have neither a rule nor a definition.
+      unknown_ops: ops that have neither a rule nor a definition, each with the names of its nodes.
 
     Raises: InvalidArgumentError: a name is not UTF-8, or a domain has two versions.
     """
@@ -89,7 +89,7 @@ class Survey:
             self._visit_function(key, function)
 
     def refuse_unknown_ops(self) -> None:
-        """Raise UnimplementedError if the model has unknown ops; the message lists all of them."""
+        """Raise UnimplementedError if the model has unknown ops; the message lists them."""
         if self.unknown_ops:
             ops = [f"{op} ({_some(names)})" for op, names in sorted(self.unknown_ops.items())]
             raise errors.UnimplementedError(
@@ -155,7 +155,7 @@ class Survey:
 
 
 def _check_names(body: GraphProto | FunctionProto) -> None:
-    """Check the names of a body, except those of its nodes."""
+    """Check the names in a body, except node names."""
     _check_name(body.name)
     if isinstance(body, GraphProto):
         for value in (*body.input, *body.output):

@@ -1,8 +1,9 @@
 """Tracking of transpositions between values of an imported model.
 
-Kernels of convolutions need the channels last, ONNX has them first. So convolutions and pools are
-computed on transposed inputs, and their results are transposed back. Elementwise ops after them are
-computed on the untransposed value. So transpositions cancel, and a step computes no unused ones.
+Convolution kernels need channels last, but ONNX has channels first. Convolutions and pooling are
+therefore computed on transposed inputs, and their results are transposed back. Elementwise ops that
+follow are computed before the transposition. Adjacent transpositions cancel, and unused ones are
+not computed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Transpositions:
     """The transpositions of a graph and its subgraphs.
 
     Args:
-      around: those of the enclosing graph, whose values may be used in it.
+      around: the transpositions of the enclosing graph, whose values the graph may use.
     """
 
     def __init__(self, around: Transpositions | None = None) -> None:
@@ -34,14 +35,14 @@ class Transpositions:
         self._constants: dict[tuple[int, ...] | int, Output] = {}
 
     def constant(self, value: Order | int) -> Output:
-        """Return axes as a constant of int32, one node for all equal ones."""
+        """Return an int32 constant of axes; equal ones share a node."""
         result = self._constants.get(value)
         if result is None:
             result = self._constants[value] = constant_of(np.array(value, np.int32), name="axes")
         return result
 
     def source(self, x: Output) -> tuple[Output, Order] | None:
-        """Return the value that a value is a transposition of, and the permutation, or None."""
+        """Return the value and the permutation that a value is a transposition of, or None."""
         result = self._sources.get(x)
         return self._around.source(x) if result is None and self._around is not None else result
 
@@ -50,7 +51,7 @@ class Transpositions:
         return self._around._known(x, order) if result is None and self._around else result
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
-        """Permute axes; transposing back returns the original value."""
+        """Permute axes; the inverse permutation returns the original value."""
         order, before = tuple(order), self.source(x)
         if before is not None:
             x, order = before[0], tuple(before[1][axis] for axis in order)
@@ -64,7 +65,7 @@ class Transpositions:
         return result
 
     def before(self, values: Sequence[Output | None]) -> tuple[list[Output | None], Order] | None:
-        """Return untransposed values that broadcast, and the permutation of their transposition.
+        """Return untransposed values that broadcast, and the permutation that was undone.
 
         Returns: None if that would cost as much as it saves.
         """
@@ -97,7 +98,7 @@ class Transpositions:
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    """Return the permutation that undoes another."""
+    """Return the inverse permutation."""
     return sorted(range(len(order)), key=order.__getitem__)
 
 

@@ -32,18 +32,18 @@ _PACKED: Final[dict[int, int]] = {
     TensorProto.INT2: 4,
     TensorProto.UINT2: 4,
 }
-"""Elements a byte of a file, of types that have more than one."""
+"""Number of elements per byte, for types with several."""
 
 _MOST_DIGITS: Final = 20
-"""Of a place in a file."""
+"""Maximum number of digits of a file offset."""
 
 
 class Values:
-    """Reads the values of one model.
+    """Reader of the values of one model.
 
     Args:
       folder: the folder of external data; None for a model without a path.
-      apart: bytes of large weights by key (`large_weights`).
+      apart: bytes of large weights by key, see `large_weights`.
     """
 
     def __init__(self, folder: Path | None, apart: Mapping[bytes, Bytes] | None = None) -> None:
@@ -51,11 +51,12 @@ class Values:
         self._apart = apart or {}
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:
-        """Return the elements of a tensor; strings as bytes, numbers possibly without a copy.
+        """Return the elements of a tensor: strings as bytes, numbers without a copy if possible.
 
         Raises:
-          InvalidArgumentError: its parts do not fit, or its data is not in the model's folder.
-          UnimplementedError: weft has no such element type.
+          InvalidArgumentError: its parts are inconsistent, or its data is outside the model's
+            folder.
+          UnimplementedError: weft does not support the element type.
         """
         what = f"tensor {tensor.name!r}" if tensor.name else "a tensor"
         dtype = weft_type(tensor.data_type)
@@ -89,7 +90,7 @@ class Values:
         return raw.view(dtype.numpy).reshape(tuple(tensor.dims))
 
     def _external(self, tensor: TensorProto, dtype: DType, what: str) -> np.ndarray[Any, Any]:
-        """Map external data from a file next to the model.
+        """Memory-map external data in a file next to the model.
 
         Raises: InvalidArgumentError: the file is not in the folder, or too short.
         """
@@ -131,10 +132,10 @@ class Values:
         return np.asarray(raw).view(dtype.numpy).reshape(tuple(tensor.dims))
 
     def sparse(self, tensor: SparseTensorProto) -> np.ndarray[Any, Any]:
-        """Return a sparse tensor as a dense one.
+        """Convert a sparse tensor to a dense array.
 
         Raises: InvalidArgumentError: its parts do not match, or it is 1000 times larger than its
-        file.
+          file.
         """
         values, places = self.array(tensor.values), self.array(tensor.indices)
         dims = tuple(tensor.dims)
@@ -155,9 +156,9 @@ class Values:
         return dense
 
     def attribute(self, attribute: AttributeProto) -> Any:
-        """Return an attribute as a Python value: strings as str, tensors as arrays.
+        """Convert an attribute to a Python value: strings to str, tensors to arrays.
 
-        Raises: InvalidArgumentError: it has no type that ONNX knows.
+        Raises: InvalidArgumentError: its type is unknown.
         """
         read = _ATTRIBUTES.get(attribute.type)
         if read is None:
@@ -202,7 +203,7 @@ _ATTRIBUTES: Final[dict[int, Callable[[Values, AttributeProto], Any]]] = {
 def type_and_shape(declared: TypeProto) -> tuple[DType, list[int | None] | None]:
     """Return the element type and shape of a value; variant for sequences and optional values.
 
-    Raises: UnimplementedError: weft has no such type.
+    Raises: UnimplementedError: weft does not support the type.
     """
     if declared.HasField("tensor_type"):
         tensor = declared.tensor_type
@@ -220,7 +221,7 @@ def type_and_shape(declared: TypeProto) -> tuple[DType, list[int | None] | None]
 
 
 def declared_type(info: ValueInfoProto) -> tuple[DType | None, list[int | None] | None]:
-    """Return the declared type and shape of a value, None for missing ones."""
+    """Return the declared type and shape of a value; None if it is not declared."""
     if not info.HasField("type") or info.type == TypeProto():
         return None, None
     return type_and_shape(info.type)

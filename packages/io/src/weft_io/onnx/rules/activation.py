@@ -82,7 +82,7 @@ def _selu(operation: Operation) -> Output:
 
 
 def selu_of(x: Output, alpha: float, gamma: float) -> Output:
-    """`gamma * x`, below 0 `gamma * alpha * (exp(x) - 1)`."""
+    """Compute `gamma * x`, and `gamma * alpha * (exp(x) - 1)` for negative x."""
     zero = like(0, x)
     negative = like(alpha, x) * (exp(minimum(x, zero)) - like(1, x))
     return like(gamma, x) * where_v2(greater(x, zero), x, negative)
@@ -101,7 +101,7 @@ def _hard_swish(operation: Operation) -> Output:
 
 
 def _clipped_line(x: Output, slope: float, offset: float) -> Output:
-    """`slope * x + offset`, but from 0 to 1."""
+    """Compute `slope * x + offset`, clipped to [0, 1]."""
     line = x * like(slope, x) + like(offset, x)
     clipped: Output = clip_by_value(line, like(0, x), like(1, x))
     return clipped
@@ -115,7 +115,7 @@ def _thresholded(operation: Operation) -> Output:
 
 @importer("Softmax", "LogSoftmax", "Hardmax")
 def _softmax(operation: Operation) -> Output:
-    """From version 13 on over one axis, before over all from it on."""
+    """Import a softmax: from version 13 over one axis, before over all axes from `axis` on."""
     x = operation[0]
     axis = operation.attribute("axis", -1 if operation.version >= 13 else 1)
     if x.dims is None and (operation.version >= 13 or axis == -1) and operation.op != "Hardmax":
@@ -141,13 +141,13 @@ def _over(op: str, x: Output, axis: int) -> Output:
 
 
 def _with_one_more(x: Output, axis: int) -> Output:
-    """With one more element at the end of an axis, which is the largest one where there is none."""
+    """Append an element to an axis: 0 before the sort of Hardmax."""
     sides = [(0, int(item == axis)) for item in range(len(x.dims or ()))]
     return pad(x, sides, constant_values=like(float("-inf"), x))
 
 
 def _of_any_rank(op: str, x: Output, axis: int) -> Output:
-    """Over one axis of what only a step knows the rank of."""
+    """Apply an op to one axis of a tensor of unknown rank."""
     shifted = x - reduce_max(x, axis, keepdims=True)
     powers = exp(shifted)
     total = reduce_sum(powers, axis, keepdims=True)
@@ -156,7 +156,7 @@ def _of_any_rank(op: str, x: Output, axis: int) -> Output:
 
 @importer("Dropout")
 def _dropout(operation: Operation) -> list[Output]:
-    """Import Dropout, which drops nothing unless the model is in training mode."""
+    """Import Dropout, which does nothing outside training mode."""
     x, mode = operation[0], operation.get(2)
     known = operation.value(2)
     if mode is None or (known is not None and not known):

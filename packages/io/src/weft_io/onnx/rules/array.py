@@ -1,4 +1,4 @@
-"""Shapes, parts and arrangements of tensors."""
+"""Shapes, slices and arrangements of tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_PIECES: Final = 1 << 16
 
 
 def shape64(x: Output) -> Output:
-    """Return the sizes, int64 as ONNX counts."""
+    """Return the shape as int64, ONNX's type."""
     return shape(x, out_type=dtypes.int64)
 
 
@@ -65,7 +65,7 @@ def converted(x: Output, target: DType, saturate: bool = True) -> Output:
     """Convert elements to another type; text is parsed and formatted as in ONNX.
 
     Args:
-      saturate: convert overflows of small floats to the largest value, not to infinity.
+      saturate: convert overflows of small float types to the largest value instead of infinity.
     """
     if x.dtype.base_dtype is target:
         return x
@@ -167,13 +167,13 @@ def _unsqueeze(operation: Operation) -> Output:
 
 
 def _one_sided(axes: np.ndarray[Any, Any]) -> bool:
-    """Return True if axes can be inserted one after the other for any rank."""
+    """Return True if axes can be inserted one after the other, whatever the rank."""
     distinct = len(set(axes.reshape(-1).tolist())) == axes.size
     return distinct and bool(np.all(axes >= 0) or np.all(axes < 0))
 
 
 def _others(axes: Output, count: Output) -> Output:
-    """Return the axes that are not among `axes`, which may count from the end."""
+    """Return the axes that are not among `axes`, which may be negative."""
     return setdiff1d(sequence(count), floormod(reshape(axes, [-1]), count))[0]
 
 
@@ -238,7 +238,7 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
 
 
 def _even_sizes(total: int, count: int) -> list[int]:
-    """Return the sizes of pieces of an axis; the last ones may be smaller."""
+    """Return the sizes of the pieces of an axis, of which the last may be smaller."""
     largest = -(-total // count)
     return [max(min(largest, total - largest * index), 0) for index in range(count)]
 
@@ -250,7 +250,7 @@ def _pad(operation: Operation) -> Output:
 
 
 def _sides(operation: Operation, order: Sequence[int]) -> Output:
-    """Return the margins of each axis of the untransposed input, shape (rank, 2)."""
+    """Return the padding of each axis of the untransposed input, shape (rank, 2)."""
     count, pads, axes = len(order), operation.tensor(1, "pads"), operation.get(3)
     if pads is None:
         pads = constant(operation.required("paddings"), dtypes.int64)
@@ -291,7 +291,7 @@ def _padded(operation: Operation, x: Output, sides: Output) -> Output:
 
 
 def _cropped(x: Output, sides: Output) -> tuple[Output, Output]:
-    """Crop a tensor by negative margins, and return it with the remaining margins."""
+    """Crop a tensor by the negative paddings, and return it with the others."""
     known = constant_value(sides)
     if known is not None and np.all(known >= 0):
         return x, sides
@@ -302,7 +302,7 @@ def _cropped(x: Output, sides: Output) -> tuple[Output, Output]:
 
 
 def padded(x: Output, sides: Output, value: Any = 0) -> Output:
-    """Pad with `value`, and crop sides with negative margins."""
+    """Pad with `value`, and crop where the padding is negative."""
     if not isinstance(value, Output):
         value = constant(value, x.dtype.base_dtype) if x.dtype is not dtypes.string else b""
     if not isinstance(value, Output) or value.dims != ():
@@ -316,7 +316,7 @@ def padded(x: Output, sides: Output, value: Any = 0) -> Output:
 
 
 def _mirrored(mode: str, count: Output, before: Output, after: Output) -> Output:
-    """Return the positions along an axis that a padded one shows."""
+    """Return the input position of each position of a padded axis."""
     places = sequence(-before, count + after)
     if mode == "edge":
         return maximum(minimum(places, count - 1), like(0, places))
@@ -517,7 +517,7 @@ def _write_mirror_pad(export: NodeExport) -> Value:
 
 
 def _write_sides(export: NodeExport) -> Value:
-    """Return the margins in ONNX's order: all leading ones, then all trailing ones."""
+    """Return the padding in ONNX's order: all leading ones, then all trailing ones."""
     sides = export.value(1)
     if sides is not None:
         return export.ints(sides.T.ravel())

@@ -1,4 +1,4 @@
-"""Attention of many heads, as ONNX Runtime's own ops have it."""
+"""Multi-head attention, the fused ops of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weft_tensor import dtypes, errors
 
 @importer("Attention", domain=RUNTIME)
 def _attention(operation: Operation) -> Sequence[Output | None]:
-    """Queries, keys and values by one product, and the attention of all heads."""
+    """Import attention with one product for queries, keys and values."""
     if operation.attribute("do_rotary", 0) or operation.attribute("past_present_share_buffer", 0):
         raise errors.UnimplementedError("Attention with rotary or shared buffers is not taken")
     x, bias = operation[0], operation.get(2)
@@ -37,7 +37,7 @@ def _attention(operation: Operation) -> Sequence[Output | None]:
 
 @importer("QAttention", domain=RUNTIME)
 def _q_attention(operation: Operation) -> Sequence[Output | None]:
-    """Import attention with an 8-bit product."""
+    """Import attention with an 8-bit product for queries, keys and values."""
     if operation.attribute("do_rotary", 0) or operation.attribute("past_present_share_buffer", 0):
         raise errors.UnimplementedError("QAttention with rotary or shared buffers is not taken")
     product = cast(exact_product(operation, (0, 6), (1, 7)), dtypes.float32)
@@ -52,7 +52,7 @@ def _split(
     past: Output | None,
     more: Output | None,
 ) -> Sequence[Output | None]:
-    """Import attention with queries, keys and values side by side, (batch, steps, widths)."""
+    """Import attention from queries, keys and values concatenated to (batch, steps, widths)."""
     sizes = operation.attribute("qkv_hidden_sizes") or 3
     parts = [_heads(operation, part) for part in split(whole, sizes, -1)]
     present = None
@@ -82,10 +82,10 @@ def _multi_head_attention(operation: Operation) -> Sequence[Output | None]:
 
 
 def _given_heads(operation: Operation) -> list[Output]:
-    """Return queries, keys and values, (batch, heads, steps, size of a head), from any form.
+    """Return queries, keys and values, (batch, heads, steps, head size), from any input form.
 
-    The forms are three tensors (batch, steps, width), of which the last two may be split into heads
-    already, or packed ones, (batch, steps, heads, 3 or 2, size of a head).
+    The forms are three tensors (batch, steps, width), of which the last two may already be split
+    into heads, or packed tensors (batch, steps, heads, 3 or 2, head size).
     """
     count = next((i for i in (1, 2) if operation.get(i) is None), 3)
     given, bias = [operation[i] for i in range(count)], operation.get(3)
@@ -109,7 +109,7 @@ def _given_heads(operation: Operation) -> list[Output]:
 
 
 def _heads(operation: Operation, x: Output) -> Output:
-    """(batch, steps, width) as (batch, heads, steps, width / heads)."""
+    """Reshape (batch, steps, width) to (batch, heads, steps, width / heads)."""
     sizes, count = shape(x), operation.required("num_heads")
     parts = reshape(x, stack([sizes[0], sizes[1], count, sizes[2] // count]))
     return transpose(parts, [0, 2, 1, 3])
@@ -156,9 +156,9 @@ def _hidden(seen: Output, scores: Output, filled: float) -> Output:
 
 
 def _mask(mask: Output, batch: Output, whole: Output) -> Output:
-    """Which keys are seen, of a mask in one of its forms: (batch, 1, 1 or steps, keys).
+    """Convert a mask of any form to a boolean mask (batch, 1, 1 or steps, keys).
 
-    Raises: UnimplementedError: it is of another form.
+    Raises: UnimplementedError: the form is not supported.
     """
     if mask.dims is None:
         raise errors.UnimplementedError("attention requires a mask of known rank, got <unknown>")

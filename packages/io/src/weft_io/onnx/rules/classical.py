@@ -1,4 +1,4 @@
-"""Classical machine learning: preparing features, linear models, labels."""
+"""Classical machine learning: feature preparation, linear models, labels."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _vectorizer(operation: Operation) -> Output:
 
 
 def _as_matrix(x: Output) -> Output:
-    """Return a matrix as it is, and a vector as its only row."""
+    """Return a matrix unchanged, and a vector as a matrix of one row."""
     if x.dims is None:
         return reshape(x, concat([[1, 1], shape(x)], 0)[-2:])
     return x if len(x.dims) > 1 else reshape(x, [1, -1])
@@ -123,7 +123,7 @@ def _category_mapper(operation: Operation) -> Output:
 
 
 def _looked_up(same: Output, values: Any, default: Any) -> Output:
-    """Return the value of the first key that is the same, or the default."""
+    """Return the value of the first equal key, or the default."""
     place = argmax(cast(same, dtypes.int32), -1)
     return where_v2(reduce_any(same, -1), gather(constant(values), place), constant(default))
 
@@ -190,5 +190,5 @@ def _linear_classifier(operation: Operation) -> list[Output]:
 
 @importer("ZipMap", domain=_ML)
 def _zip_map(operation: Operation) -> Output:
-    """Return the matrix of probabilities: weft has no maps; labels are in the model's order."""
+    """Return the matrix of probabilities, since weft has no maps; columns are in label order."""
     return operation[0]

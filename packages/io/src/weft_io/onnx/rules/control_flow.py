@@ -1,4 +1,4 @@
-"""Branches and loops over subgraphs."""
+"""Branches and loops with subgraphs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @importer("If")
 def _if(operation: Operation) -> list[Output]:
-    """Import both branches, or only the taken one if it is known."""
+    """Import both branches, or only the selected one if the condition is constant."""
     known = operation.value(0)
     if known is not None:
         name = "then_branch" if known.all() else "else_branch"
@@ -75,11 +75,11 @@ def _shapes(
 def _arrays(
     operation: Operation, graph: GraphProto, first: int, size: Output | None, inputs: Sequence[Any]
 ) -> list[TensorArray]:
-    """Return arrays for the results of a subgraph from the `first` on.
+    """Create arrays for the results of a subgraph, starting with number `first`.
 
     Args:
       size: the number of iterations, None if it is unknown.
-      inputs: a type and shape for each of the subgraph's inputs.
+      inputs: the type and shape of each of the subgraph's inputs.
     """
     types = operation.results(graph)
     if any(dtype is None for dtype, _ in types[first:]):
@@ -100,7 +100,7 @@ def _arrays(
 
 
 def _tried(operation: Operation, graph: GraphProto, inputs: Sequence[Any]) -> list[Any]:
-    """Return the types of a subgraph's results, by nodes that no step runs."""
+    """Return the types of a subgraph's results, by building it in nodes that are never run."""
     with name_scope("types"):
         made = [placeholder(dtype, dims) for dtype, dims in inputs]
         return [(item.dtype.base_dtype, item.dims) for item in operation.run(graph, made)]
@@ -162,7 +162,7 @@ def _stacked(array: TensorArray) -> Output:
 
 
 def _pass_kinds(operation: Operation, values: Sequence[Output], others: Sequence[Any]) -> None:
-    """Record that carried sequences have the same types in each iteration, except for shapes."""
+    """Record that carried sequences keep their types in all iterations, except for shapes."""
     for value, other in zip(values, others, strict=False):
         kind = operation.kind(value)
         if kind is not None:
@@ -177,7 +177,7 @@ def _scan(operation: Operation) -> list[Output]:
 
 
 def _scan_of_batch(operation: Operation) -> list[Output]:
-    """Version 8: the same for each member of a batch, all of one length here."""
+    """Import a Scan of version 8, which scans each batch member; all must have the same length."""
     if operation.get(0) is not None:
         raise errors.UnimplementedError("sequence_lens of Scan are not taken")
     values = [operation[i] for i in range(1, len(operation.inputs))]
@@ -237,7 +237,7 @@ def _row(value: Output, axes: Sequence[int] | None, index: int) -> Any:
 
 
 def _first(value: Output, axis: int) -> Output:
-    """Return the same with an axis in front."""
+    """Move an axis to the front."""
     if not axis:
         return value
     if value.dims is not None:
@@ -249,7 +249,7 @@ def _first(value: Output, axis: int) -> Output:
 
 
 def _places(value: Output, axis: int) -> tuple[Output, Output]:
-    """Return an axis of a value of unknown rank, and the axes behind it."""
+    """Return an axis of a value of unknown rank, and the axes after it."""
     count = rank(value)
     place = constant(axis) if axis > 0 else count + axis
     return place, sequence.range(place + 1, count)
@@ -269,7 +269,7 @@ def _collected(operation: Operation, arrays: Sequence[TensorArray]) -> list[Outp
 
 
 def _first_to(value: Output, axis: int) -> Output:
-    """Return the same with its first axis at another place, which may be counted from the end."""
+    """Move the first axis to another position, which may be negative."""
     if not axis:
         return value
     if value.dims is not None:

@@ -1,6 +1,6 @@
-"""Convolutions and their transposes, with one to three axes that windows slide along.
+"""Convolutions and transposed convolutions with one to three spatial axes.
 
-The channels are last in all that is computed here.
+Everything is computed with channels last.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Images(NamedTuple):
     """Functions that convolve images: (x, filters, strides, padding, dilations=).
 
     Attributes:
-      plain: with filters (KH, KW, C, M).
-      depthwise: each channel by its own filters, (KH, KW, C, M / C).
+      plain: convolution with filters (KH, KW, C, M).
+      depthwise: convolution of each channel with its own filters, (KH, KW, C, M / C).
     """
 
     plain: Callable[..., Output]
@@ -62,21 +62,21 @@ _FLOATS: Final = Images(conv2d, depthwise_conv2d_native)
 
 
 def slides_whole(operation: Operation, w: Output) -> bool:
-    """Return True for a convolution of images (or lines) with known margins."""
+    """Return True for a convolution of 1-D or 2-D images with known padding."""
     kernel = _kernel(operation, w)
     pads = windows(operation, kernel).pads
     return len(kernel) <= 2 and all(not isinstance(item, Output) for pair in pads for item in pair)
 
 
 def convolution(operation: Operation, x: Output, w: Output, images: Images = _FLOATS) -> Output:
-    """Return the convolution that an operation's attributes mean.
+    """Add the convolution that an operation's attributes describe.
 
     Args:
       x: (N, ..., C).
       w: (M, C / group, ...).
-      images: for other numbers than floats, which `slides_whole` must be true of.
+      images: functions for other types than floats; requires that `slides_whole` is true.
     Returns: (N, ..., M).
-    Raises: UnimplementedError: there are more than three axes behind.
+    Raises: UnimplementedError: there are more than three spatial axes.
     """
     kernel = _kernel(operation, w)
     result = windows(operation, kernel)
@@ -137,7 +137,7 @@ def _plain(operation: Operation, x: Output, w: Output, found: Windows, images: I
 def _depthwise(
     operation: Operation, x: Output, w: Output, found: Windows, group: int, images: Images
 ) -> Output:
-    """Convolve each channel by its own filters."""
+    """Convolve each channel with its own filters."""
     filters = transpose(reshape(w, [group, -1, *found.kernel]), operation.shared((2, 3, 0, 1)))
     return images.depthwise(
         x, filters, [1, *found.strides, 1], _padding(found),
@@ -178,7 +178,7 @@ def _spread(
     kernel: Sequence[int],
     group: int,
 ) -> Output:
-    """Return the sum of all windows' contributions, without cropping."""
+    """Return the sum of the contributions of all windows, without cropping."""
     if group > 1:
         parts = zip(split(x, group, -1), split(w, group, 0), strict=True)
         return concat([_spread(a, b, strides, dilations, kernel, 1) for a, b in parts], -1)
@@ -207,7 +207,7 @@ def _cut(
     dilations: Sequence[int],
     kernel: Sequence[int],
 ) -> Output:
-    """Return the part of the whole that the attributes ask for; more than the whole is zeros."""
+    """Return the part of the full result that the attributes select, padded with zeros."""
     count = len(kernel)
     more = operation.attribute("output_padding") or [0] * count
     wanted = operation.attribute("output_shape")
@@ -236,9 +236,9 @@ def _write_conv(export: NodeExport) -> Value:
 
 
 def grouped_filters(export: NodeExport) -> tuple[Value, list[int], int]:
-    """Return filters (M, C / group, ...), their taps along each axis, and `group`.
+    """Return filters (M, C / group, ...), the kernel size along each axis, and `group`.
 
-    Raises: UnimplementedError: the model would have to know more.
+    Raises: UnimplementedError: a required size is unknown.
     """
     places = layout(export)
     count = len(places.spatial)
@@ -285,7 +285,7 @@ def write_slid(
 
 @exporter("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def _write_conv_transpose(export: NodeExport) -> Value:
-    """Export the gradient of a convolution, whose margins depend on the sizes of its input."""
+    """Export the gradient of a convolution, whose padding depends on the sizes of its input."""
     places = layout(export)
     count = len(places.spatial)
     kernel, wanted = _known_kernel(export, count), constant_value_as_dims(export.node.inputs[0])

@@ -1,4 +1,4 @@
-"""Elementwise mathematics, comparisons, logic and bits, of one or two operands."""
+"""Elementwise math, comparisons, logic and bit operations."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _clip(operation: Operation) -> Output:
 
 
 def _in_order(low: Output, high: Output) -> bool:
-    """Return True if two bounds are known numbers in order.
+    """Return True if two bounds are known and in order.
 
     If the first is larger, ONNX returns the second, and `ClipByValue` the first.
     """
@@ -161,7 +161,7 @@ def _in_order(low: Output, high: Output) -> bool:
 
 
 def _bound(operation: Operation, index: int, name: str) -> Output | None:
-    """Return a bound of a Clip: an input, or an attribute in old opsets."""
+    """Return a bound of Clip: an input, or an attribute in old opsets."""
     bound: Any = operation.get(index)
     if bound is None:
         bound = operation.attribute(name)
@@ -170,7 +170,7 @@ def _bound(operation: Operation, index: int, name: str) -> Output | None:
 
 @importer("BitShift")
 def _bit_shift(operation: Operation) -> Output:
-    """Import a shift by an unsigned number of bits; large shifts yield 0, or the sign."""
+    """Import a shift by unsigned numbers of bits; large shifts yield 0, or the sign."""
     x, by = operation[0], operation[1]
     most, zero = like(8 * x.dtype.size - 1, x), like(0, x)
     kept = comparison.logical_and(by >= zero, by <= most)
@@ -209,7 +209,7 @@ def _shape(operation: Operation) -> Output:
 
 
 def _sizes(operation: Operation) -> Output:
-    """Return the shape, computed from the untransposed input if there is one."""
+    """Return the shape, computed from the untransposed input if possible."""
     if operation[0].dims is None:
         return shape(operation[0], out_type=dtypes.int64)
     x, order = operation.plain()
@@ -336,7 +336,7 @@ def _write_rsqrt(export: NodeExport) -> Value:
 
 @exporter("Expm1")
 def _write_expm1(export: NodeExport) -> Value:
-    """tanh(x / 2) (exp(x) + 1), which keeps its digits near zero."""
+    """Export tanh(x / 2) (exp(x) + 1), which is accurate near zero."""
     x = export[0]
     half = export.elementwise("Tanh", export.elementwise("Mul", x, export.like(0.5, x)))
     more = export.elementwise("Add", export.elementwise("Exp", x), export.like(1, x))
@@ -383,7 +383,7 @@ def _write_clip(export: NodeExport) -> Value:
 
 @exporter("DivNoNan", "MulNoNan", "Xdivy", "Xlogy")
 def _write_where_not_zero(export: NodeExport) -> Value:
-    """Export ops that are zero where one operand is zero, whatever the other one is."""
+    """Export ops that are zero where one operand is zero, whatever the other operand."""
     x, y = export[0], export[1]
     op = export.node.type
     asked = y if op.endswith("NoNan") else x

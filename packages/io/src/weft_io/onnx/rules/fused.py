@@ -1,4 +1,4 @@
-"""ONNX Runtime's fused ops, which its optimizer creates from several standard ones."""
+"""Fused ops of ONNX Runtime, which its optimizer creates from standard ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _bias_gelu(operation: Operation) -> Output:
 
 @importer("FastGelu", domain=RUNTIME)
 def _fast_gelu(operation: Operation) -> Output:
-    """Gelu by tanh."""
+    """Import Gelu by the tanh approximation."""
     x, bias = operation[0], operation.get(1)
     x = x if bias is None else x + bias
     cube = x * (like(0.7978845608028654, x) + like(0.035677408136300125, x) * x * x)
@@ -63,7 +63,7 @@ _PARAMETERS: Final = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"),
 
 
 def _activated(operation: Operation, x: Output, values: Sequence[float]) -> Output:
-    """Apply the activation that an op names to its result."""
+    """Apply the activation that an op names."""
     name = operation.attribute("activation")
     if not name:
         return x
@@ -103,7 +103,7 @@ def _fused_matmul(operation: Operation) -> Output:
 
 
 def _turned(operation: Operation, index: int, name: str) -> Output:
-    """Return an operand in the order of the product; of a vector nothing is turned."""
+    """Return an operand of a product, transposed if an attribute says so."""
     x = operation[index]
     matrix, batch = (operation.attribute(f"trans{kind}{name}", 0) for kind in ("", "Batch"))
     if not (matrix or batch) or operation.rank(index) < 2:
@@ -146,7 +146,7 @@ def _skip_simplified_layer_normalization(operation: Operation) -> Sequence[Outpu
 
 
 def _normal(x: Output, scale: Output, bias: Output | None, epsilon: float) -> list[Output]:
-    """Return the normalization over the last axis, the means, and the factors."""
+    """Return the normalization over the last axis, the means, and the reciprocal deviations."""
     mean = reduce_mean(x, [-1], True)
     factor = _factor(x - mean, [-1], epsilon)
     result = (x - mean) * factor * scale
@@ -160,7 +160,7 @@ def _factor(x: Output, axes: Sequence[int], epsilon: float) -> Output:
 
 @importer("EmbedLayerNormalization", domain=RUNTIME)
 def _embed_layer_normalization(operation: Operation) -> Sequence[Output | None]:
-    """Return the embeddings of words, places and segments, added and normalized."""
+    """Import the normalized sum of the embeddings of words, positions and segments."""
     ids, segments, mask = operation[0], operation.get(1), operation.get(7)
     places = operation.get(8)
     if places is None:

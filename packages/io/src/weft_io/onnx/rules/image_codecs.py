@@ -1,4 +1,4 @@
-"""Decoding images."""
+"""Decoding of images."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from weft_tensor import dtypes, errors
 
 _BYTES: Final = np.array([bytes([item]) for item in range(256)], object)
 _LUMA: Final = np.array([19595, 38470, 7471], np.int32)
-"""ITU-R BT.601, of 65536 in all."""
+"""Weights of red, green and blue in gray (ITU-R BT.601), in units of 1/65536."""
 
 
 @importer("ImageDecoder")
 def _image_decoder(operation: Operation) -> Output:
-    """Import an image decoder; malformed data are an error, where ONNX returns an empty result."""
+    """Import an image decoder; malformed data is an error, whereas ONNX returns an empty result."""
     kind = operation.attribute("pixel_format", "RGB")
     if kind not in ("RGB", "BGR", "Grayscale"):
         raise errors.InvalidArgumentError(

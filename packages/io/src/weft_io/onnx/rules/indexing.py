@@ -1,4 +1,4 @@
-"""Elements by their positions: gathering, scattering, one-hot rows, unique values."""
+"""Access by position: gather, scatter, one-hot, unique values."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _SCATTER: Final = {
 
 
 def from_front(indices: Output, count: Output) -> Output:
-    """Positions counted from the front; negative ones count from the end.
+    """Convert indices to nonnegative ones; negative indices count from the end.
 
     Args:
       indices: int32 or int64.
-      count: how many there are, int64.
+      count: size of the axis, int64.
     """
     return where_v2(less(indices, like(0, indices)), indices + cast(count, indices.dtype), indices)
 
@@ -70,7 +70,7 @@ def _depth(indices: Output) -> Any:
 
 
 def _places(x: Output, indices: Output, axis: int) -> Output:
-    """Return the full positions that `indices` along an axis mean, shape (..., rank)."""
+    """Return full index vectors, shape (..., rank), for `indices` along an axis."""
     indices = from_front(cast(indices, dtypes.int64), shape64(x)[axis])
     sizes, count = shape64(indices), len(x.dims or ())
     parts = []
@@ -103,7 +103,7 @@ def _scatter_nd(operation: Operation) -> Output:
 
 
 def scattered(x: Output, places: Output, updates: Output, how: str) -> Output:
-    """x with `updates` at places, shape (..., depth)."""
+    """Scatter `updates` into x at index vectors of shape (..., depth)."""
     if how == "mul":
         return x * _products(x, places, updates)
     if how not in _SCATTER:
@@ -114,7 +114,7 @@ def scattered(x: Output, places: Output, updates: Output, how: str) -> Output:
 
 
 def _products(x: Output, places: Output, updates: Output) -> Output:
-    """Return for each element of x the product of its updates, 1 without one."""
+    """Return for each element of x the product of its updates, or 1."""
     sizes, depth = shape64(x), _depth(places)
     outer, inner = sizes[:depth], sizes[depth:]
     flat = reduce_sum(places * cumprod(outer, exclusive=True, reverse=True), -1)
@@ -160,14 +160,14 @@ def _unique(operation: Operation) -> list[Output]:
 
 
 def _rows(x: Output, axis: int) -> Output:
-    """Return the parts along an axis, one a row."""
+    """Reshape to a matrix with one row per index of an axis."""
     order = [axis, *(i for i in range(len(x.dims or ())) if i != axis)]
     moved = transpose(x, order)
     return reshape(moved, [shape(moved)[0], -1])
 
 
 def _row_codes(rows: Output) -> Output:
-    """Return a number for each row, equal for equal rows, made column by column."""
+    """Return a number for each row, equal for equal rows, computed column by column."""
     width = rows.dims[1] if rows.dims else None
     assert width is not None, "the sizes beside the axis are known"
     code = ones_like(cast(rows[:, 0], dtypes.int64)) * 0
@@ -178,12 +178,12 @@ def _row_codes(rows: Output) -> Output:
 
 
 def _first_places(inverse: Output, number: Output) -> Output:
-    """Return the first position of each of `number` values."""
+    """Return the position of the first occurrence of each of `number` values."""
     return unsorted_segment_min(sequence(shape64(inverse)[0]), inverse, number)
 
 
 def _sorted_order(rows: Output, flat: bool) -> Output:
-    """Return the order of rows by their first element, then their second, and so on."""
+    """Return the lexicographic order of rows."""
     if flat:
         return argsort(rows, stable=True)
     width = rows.dims[1] if rows.dims else None
@@ -195,7 +195,7 @@ def _sorted_order(rows: Output, flat: bool) -> Output:
 
 @importer("TensorScatter")
 def _tensor_scatter(operation: Operation) -> Output:
-    """Import updates of a cache along an axis, at a position for each batch member."""
+    """Import an update of a cache along an axis, at a position for each batch member."""
     cache, update = operation[0], operation[1]
     axis = operation.axis(-2)
     sizes, count = shape64(update), operation.rank()
@@ -213,7 +213,7 @@ def _tensor_scatter(operation: Operation) -> Output:
 
 
 def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
-    """Return a rank-2 shape with the batch first and the axis in its place."""
+    """Return the shape of a scalar per batch member that broadcasts along an axis."""
     result: list[Any] = [1] * len(form)
     result[axis] = sizes[axis]
     result[0] = constant(1, dtypes.int64) if single else sizes[0]
@@ -283,7 +283,7 @@ def _write_nonzero(export: NodeExport) -> Value:
 
 @exporter("OneHot")
 def _write_one_hot(export: NodeExport) -> Value:
-    """Negative positions are nowhere in weft, and from the end in ONNX."""
+    """Export OneHot; out-of-range negative positions select nothing in weft, unlike in ONNX."""
     places, depth, on, off = export.inputs()
     places, depth = export.int64(places), export.int64(depth)
     negative = export.elementwise("Less", places, export.ints(0), dtype=dtypes.bool_)

@@ -1,7 +1,7 @@
-"""Products and convolutions of integers of 8 bits, which are exact.
+"""Exact products and convolutions of 8-bit integers.
 
-Each is a call of a function that computes with floats which have all sums, and whose place an op of
-integers takes where there is a kernel of it.
+Each is a call of a function that computes in floats, which represent all sums exactly. If an
+integer kernel is available, an integer op replaces the call.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from weft_tensor.shape import num_elements
 _SMALL: Final = frozenset({dtypes.int8, dtypes.uint8})
 
 _LARGEST: Final = 255
-"""Of numbers of 8 bits without their zero point."""
+"""The largest magnitude of an 8-bit number minus its zero point."""
 
 _EXACT: Final = 2**24
-"""Below it float32 has all integers."""
+"""The bound below which float32 represents all integers exactly."""
 
 
 def _centred(
@@ -46,10 +46,10 @@ def _centred(
     dtype: DType,
     shape: Sequence[int] = (),
 ) -> Output:
-    """Numbers without their zero point, as floats.
+    """Subtract the zero point and convert to floats.
 
     Args:
-      shape: shape of the zero point where it is a vector.
+      shape: shape to which a vector of zero points is reshaped.
     """
     result, offset = operation.in_floats(value, dtype), operation.get(zero)
     if offset is None:
@@ -62,7 +62,7 @@ def _centred(
 
 
 def _point(operation: Operation, value: Output, at: int, shape: Sequence[int]) -> Output:
-    """Return a zero point that broadcasts: a vector in a shape; one number where that is ()."""
+    """Return a zero point that broadcasts: a vector reshaped to `shape`, or a scalar for ()."""
     if value.dims == ():
         return value
     if value.dims == (1,) or not shape:
@@ -91,10 +91,10 @@ def _squeezed(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
 def _exact_type(
     operation: Operation, at: int, whole: np.ndarray[Any, Any] | None, depth: Sequence[int]
 ) -> DType:
-    """Floats in which sums of products of weights with 8 bits are exact.
+    """Return the floating type in which sums of products with 8-bit weights are exact.
 
-    All sums of a product stay below that of its largest terms, which known weights tell, and else
-    the number of terms: mostly float32 has them all, and float64 has them always.
+    The bound on the sums follows from the weights if they are known, and otherwise from the number
+    of terms. float32 is usually sufficient, float64 always.
 
     Args:
       depth: the axes that the product sums over.
@@ -110,7 +110,7 @@ def _exact_type(
 
 
 def _zero_point(operation: Operation, at: int, shape: Sequence[int]) -> Output:
-    """Return a zero point of int32: one, or a vector in a shape."""
+    """Return a zero point as int32: a scalar, or a vector in a shape."""
     given = operation.get(at)
     if given is None:
         return constant(np.int32(0))
@@ -131,13 +131,13 @@ def _called(
     values: Sequence[Output],
     body: Callable[..., Output],
 ) -> Output:
-    """Return a call of a function whose place an op may take.
+    """Call a function that an integer op may replace.
 
     Args:
       name: name of the function.
-      marks: as `mark` gives them.
-      values: what it is called with.
-      body: what it computes.
+      marks: results of `mark`.
+      values: the arguments of the call.
+      body: the function's computation.
     """
 
     def traced(*inputs: Output) -> list[Output]:
@@ -158,10 +158,10 @@ def _called(
 
 
 def exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
-    """Return the product of two inputs without their zero points, as whole numbers in floats.
+    """Return the product of two inputs minus their zero points, as integers in floats.
 
     Args:
-      first, second: where an input and its zero point are.
+      first, second: indices of an operand and its zero point among the inputs.
     """
     if {operation[at].dtype.base_dtype for at in (first[0], second[0])} <= _SMALL:
         a_zero = _zero_point(operation, first[1], [-1, 1])
@@ -176,7 +176,7 @@ def exact_product(operation: Operation, first: tuple[int, int], second: tuple[in
 def product_with_weights(
     operation: Operation, a: Output, a_zero: Output, second: tuple[int, int]
 ) -> Output:
-    """Return the product of integers without their zero point with an input, which has one too."""
+    """Return the product of `a` and an input, both minus their zero points."""
     vector = operation.rank(second[0]) == 1
     whole = _known_weights(operation, *second)
     wide = _exact_type(operation, second[0], whole, [0 if vector else -2])
@@ -191,12 +191,12 @@ def product_with_weights(
 
 
 def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
-    """Return the product of matrices of 8 bits, by a function whose place `MatMulInteger` may take.
+    """Return the product of 8-bit matrices, by a function that `MatMulInteger` may replace.
 
     Args:
       name: name of the function.
-      values: two matrices, and what stands for 0 in each, of int32.
-      wide: floats in which sums are exact.
+      values: two matrices, and their int32 zero points.
+      wide: floating type in which sums are exact.
     """
 
     def body(a: Output, b: Output, a_zero: Output, b_zero: Output) -> Output:
@@ -217,13 +217,14 @@ def _matmul_integer(operation: Operation) -> Output:
 
 
 def exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> Output:
-    """Return the convolution without zero points, as whole numbers in floats: (N, ..., C).
+    """Return the convolution minus zero points, as integers in floats: (N, ..., C).
 
-    Those of images whose weights have 8 bits without their zero point too, are calls of functions
-    that integers may take the place of; the others are of floats.
+    If the weights minus their zero points have 8 bits, a 2-D convolution is a call of a function
+    that an integer op may replace; otherwise it is computed in floats.
 
     Args:
-      zero, at, w_zero: where the weights and both zero points are among the inputs.
+      zero, at, w_zero:
+      indices of the weights and both zero points among the inputs.
     """
     rank = operation.rank(at)
     operation.of_rank(rank)
@@ -246,7 +247,7 @@ def exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> 
 
 
 def _images(name: str, zero: Output, wide: DType) -> Images:
-    """Convolutions of integers of 8 bits."""
+    """Return the convolution functions for 8-bit integers."""
 
     def of(op: str, floats: Callable[..., Output]) -> Callable[..., Output]:
         def call(x: Output, w: Output, strides: Any, padding: Any, dilations: Any) -> Output:
@@ -277,7 +278,7 @@ def _conv_integer(operation: Operation) -> Output:
 
 
 def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None:
-    """Return a zero point in the type of its operand; None if it does not fit."""
+    """Return a zero point in the type of its operand; None if it is out of range."""
     value = export[index]
     if value.array is not None:
         limits = np.iinfo(dtype.numpy)
@@ -293,7 +294,7 @@ def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None
 
 @exporter("MatMulInteger")
 def _write_matmul_integer(export: NodeExport) -> Value:
-    """Multiply in 32 bits if ONNX's op does not support the zero points' shapes or values."""
+    """Export in 32 bits if ONNX's op does not support the zero points' shapes or values."""
     a_zero, b_zero = (_written_point(export, i + 2, export[i].dtype) for i in (0, 1))
     a_dims, b_dims, b_sizes = (export.node.inputs[i].dims for i in (2, 3, 1))
     if a_dims == () and a_zero is not None and b_zero is not None and b_dims is not None:

@@ -1,4 +1,4 @@
-"""Tensors that are put together, and taken apart, on the way to ONNX."""
+"""Export of concatenation, stacking and splitting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _write_concat(export: NodeExport) -> Value:
 
 
 def _joined(export: NodeExport, values: list[Value], axis: int) -> Value:
-    """Return concatenated values; transposed values are concatenated untransposed."""
+    """Concatenate values; transposed values are concatenated before the transposition."""
     orders = {None if v.untransposed is None else v.untransposed[1] for v in values}
     order = next(iter(orders))
     if len(orders) > 1 or order is None:
@@ -74,7 +74,7 @@ def _write_split_v(export: NodeExport) -> list[Value | None]:
 
 
 def _parts(export: NodeExport, x: Value, axis: int, sizes: list[int]) -> list[Value]:
-    """Return the parts of a value along an axis; those of a transposed one are transposed."""
+    """Split a value along an axis; a transposed value is split before the transposition."""
     kinds = [None] * len(sizes)
     if x.untransposed is None:
         return export.add_many("Split", x, export.ints(sizes), dtypes=kinds, axis=axis)

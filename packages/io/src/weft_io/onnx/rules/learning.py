@@ -1,4 +1,4 @@
-"""Steps of optimizers and gradients inside of a model."""
+"""Optimizer steps and gradients inside a model."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _adam(operation: Operation) -> list[Output]:
 
 @importer("Gradient", domain=_DOMAIN)
 def _gradient(operation: Operation) -> list[Output]:
-    """Return the derivatives of a value of the graph around by other values of it."""
+    """Return the derivatives of a value of the enclosing graph with respect to other values."""
     y = operation.named(operation.required("y"))
     by = [operation.named(name) for name in operation.required("xs")]
     pairs = zip(gradients(y, by), by, strict=True)

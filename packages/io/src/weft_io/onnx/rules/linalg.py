@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes
 
 _FOLDED: Final = 10 << 20
-"""Bytes of a constant that a session transposes once and not in each step."""
+"""Largest size in bytes of a constant that is transposed at construction."""
 
 
 def product(x: Output, y: Output) -> Output:
-    """NumPy's matmul: vectors are rows or columns, which the result then lacks.
+    """Multiply like NumPy's matmul, where vectors are rows or columns that the result lacks.
 
-    Integers that have no product of their own are wider ones meanwhile.
+    Integer types without a kernel are computed in a wider type.
     """
     dtype = x.dtype.base_dtype
     if dtype in (
@@ -48,7 +48,7 @@ def product(x: Output, y: Output) -> Output:
 
 
 def _of_any_rank(x: Output, y: Output) -> Output:
-    """Return the product where only a step knows which of the two is a vector, if any."""
+    """Return the product when it is unknown statically which operand is a vector."""
     (row, x_sizes), (column, y_sizes) = ((_is_vector(item), shape(item)) for item in (x, y))
     result = matmul(
         reshape(x, concat([ones(row, dtypes.int32), x_sizes], 0)),
@@ -60,7 +60,7 @@ def _of_any_rank(x: Output, y: Output) -> Output:
 
 
 def _is_vector(x: Output) -> Output:
-    """1 for a vector and 0 else, of int32 and shape (1,)."""
+    """Return 1 for a vector, otherwise 0: int32, shape (1,)."""
     return cast(equal(reshape(rank_of(x), [1]), [1]), dtypes.int32)
 
 
@@ -115,6 +115,6 @@ def _write_matmul(export: NodeExport) -> Value:
 
 
 def _turned(export: NodeExport, index: int) -> Value:
-    """Return a matrix with its last two axes exchanged."""
+    """Transpose the last two axes of an input."""
     rank = export.rank(index)
     return export.transposed(export[index], [*range(rank - 2), rank - 1, rank - 2])

@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalizations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 
 _MOST_SUMMED: Final = 1000
-"""Channels that LRN sums, each of which is a few nodes."""
+"""Maximum number of channels that LRN sums, each of which adds a few nodes."""
 
 
 @importer("BatchNormalization")
@@ -82,7 +82,7 @@ def _instance_normalization(operation: Operation) -> Output:
 
 @importer("LayerNormalization")
 def _layer_normalization(operation: Operation) -> list[Output]:
-    """ONNX's own definition by other ops is some seventy nodes; this is a dozen."""
+    """Import layer normalization directly, with fewer nodes than ONNX's own definition."""
     x, scale, bias = operation[0], operation[1], operation.get(2)
     axis = operation.attribute("axis", -1)
     if axis >= 0 or x.dims is not None:
@@ -144,7 +144,7 @@ def _write_batch_normalization(export: NodeExport) -> list[Value | None]:
 
 @exporter("LRN")
 def _write_lrn(export: NodeExport) -> Value:
-    """ONNX divides alpha by the number of channels that are summed."""
+    """Export LRN; ONNX divides alpha by the number of summed channels."""
     order = channels_first(4)
     size = 2 * int(export.attribute("depth_radius")) + 1
     result = export.add(

@@ -1,4 +1,4 @@
-"""Pools over windows and over everything, and what undoes them."""
+"""Pooling over windows and over all positions, and unpooling."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _max_pool(operation: Operation) -> list[Output]:
 
 
 def _maxima(x: Output, found: Windows) -> Output:
-    """Return the maxima of windows, axis by axis: their taps add up then and do not multiply."""
+    """Return the maxima of windows, axis by axis: the taps then add up instead of multiplying."""
     for axis in range(len(found.kernel)):
         x = reduce(maximum, found.along(axis).taps(x))
     return x
 
 
 def _slid(x: Output, found: Windows, kind: str) -> Output:
-    """Return a pool of windows whose taps are side by side, with all margins there."""
+    """Apply a pooling op to windows without dilation, whose padding is already applied."""
     kernel, strides = found.kernel, found.strides
     if len(kernel) == 1:
         wide = found._replace(kernel=[1, *kernel], strides=[1, *strides])
@@ -68,7 +68,7 @@ def _slid(x: Output, found: Windows, kind: str) -> Output:
 
 
 def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -> list[Output]:
-    """Maxima, and where they are in the whole input laid flat, as it was given."""
+    """Return the maxima, and their flat positions in the original input."""
     sizes, count = shape64(operation[0]), operation.rank()
     spatial = list(range(2, count))
     if operation.attribute("storage_order", 0):

@@ -1,4 +1,4 @@
-"""Numbers stored as small integers."""
+"""Quantization and dequantization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft_tensor.dtypes import DType
 
 
 def _aligned(operation: Operation, value: Output, x: Output) -> Output:
-    """Return a scale or zero point shaped like x: one, one per place of an axis, or per block."""
+    """Reshape a scale or zero point to broadcast with x: one, per position, or per block."""
     block = operation.attribute("block_size", 0)
     if value.dims in ((), (1,)):
         return reshape(value, [])
@@ -44,7 +44,7 @@ def _aligned(operation: Operation, value: Output, x: Output) -> Output:
 
 
 def _along_axis(operation: Operation, value: Output) -> Output:
-    """Return one number, or one per place of the axis, with axes of size 1 beside it."""
+    """Return a scalar, or a vector along the axis with size 1 on the other axes."""
     x, axis = operation[0], operation.attribute("axis", 1)
     if x.dims is None:
         axes = sequence(rank_of(x))
@@ -72,7 +72,7 @@ def _quantize(operation: Operation) -> Output:
 
 
 def saturated(x: Output, target: DType) -> Output:
-    """Whole numbers in floats as integers, the nearest that there are."""
+    """Convert whole numbers in floats to integers, saturating."""
     low, high = float(target.min), float(target.max)
     return cast(clip_by_value(x, low, high), target)
 
@@ -98,7 +98,7 @@ def _q_linear_matmul(operation: Operation) -> Output:
 
 
 def requantized(found: Output, scale: Output, operation: Operation, at: int) -> Output:
-    """Products as small integers, of the scale and zero point in inputs `at` and after."""
+    """Requantize products with the scale and zero point in inputs `at` and after."""
     zero = operation[at + 1]
     rows = rint(found * (scale / cast(operation[at], found.dtype)))
     return saturated(rows + cast(zero, found.dtype), zero.dtype.base_dtype)
@@ -122,7 +122,7 @@ def _dynamic_quantize(operation: Operation) -> list[Output]:
 
 
 def quantize_dynamically(x: Output) -> tuple[Output, Output, Output]:
-    """Quantize to 8 bits, as floats; return them with scale and zero point."""
+    """Quantize to 8 bits, as floats; return the values, scale and zero point."""
     low, high = minimum(reduce_min(x), like(0, x)), maximum(reduce_max(x), like(0, x))
     step = (high - low) / like(255, x)
     scale = where_v2(equal(step, like(0, x)), like(1, x), step)  # of zeros alone
@@ -131,7 +131,7 @@ def quantize_dynamically(x: Output) -> tuple[Output, Output, Output]:
 
 
 def round_trip_int8(x: Output) -> Output:
-    """Return numbers after dynamic quantization and dequantization."""
+    """Quantize to 8 bits dynamically, and dequantize."""
     rows, scale, zero = quantize_dynamically(x)
     return (rows - zero) * scale
 
@@ -141,7 +141,7 @@ def round_trip_int8(x: Output) -> Output:
 
 @exporter("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars")
 def _write_fake_quantization(export: NodeExport) -> Value:
-    """To 8 bits and back, with the range moved so that zero is one of its values."""
+    """Export a quantization to 8 bits and back, with a range adjusted to represent zero exactly."""
     if export.node.type == "FakeQuantWithMinMaxArgs":
         low, high = (float(export.attribute(name)) for name in ("min", "max"))
     else:

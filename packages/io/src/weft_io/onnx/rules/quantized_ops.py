@@ -1,7 +1,7 @@
 """ONNX Runtime's additional 8-bit ops.
 
 Each is the standard op on floats, between a dequantization and a quantization. Products are exact,
-as those of the standard ops.
+like those of the standard ops.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from weft_tensor import dtypes, errors
 
 
 def _real(operation: Operation, at: int) -> Output:
-    """Return the number for which input `at` stands, with the scale and zero point behind it."""
+    """Dequantize input `at` with the scale and zero point that follow it."""
     return operation.of("DequantizeLinear", *operation.inputs[at : at + 3])
 
 
 def _stored(operation: Operation, found: Output, at: int, like: int = 0) -> Output:
-    """Return a number in 8 bits, of the scale and zero point in inputs `at` and after."""
+    """Quantize to 8 bits with the scale and zero point in inputs `at` and after."""
     zero = operation.get(at + 1)
     if zero is None:
         zero = constant(0, operation[like].dtype.base_dtype)
@@ -38,7 +38,7 @@ def _stored(operation: Operation, found: Output, at: int, like: int = 0) -> Outp
 
 @importer("QuantizeLinear", "DequantizeLinear", domain=RUNTIME)
 def _plain(operation: Operation) -> Output:
-    """Import the forms of standard ops from before they had 16 bits."""
+    """Import older forms of standard ops, before these supported 16 bits."""
     return operation.of(operation.op, *operation.inputs, **operation.attributes)
 
 
@@ -132,7 +132,7 @@ def _dynamic(operation: Operation) -> Output:
 
 @importer("MatMulNBits", domain=RUNTIME)
 def _of_few_bits(operation: Operation) -> Output:
-    """Rows times weights of 2, 4 or 8 bits, a scale for each block of a column: held as floats."""
+    """Import a product in floats with weights of 2, 4 or 8 bits and a scale per block."""
     if operation.get(4) is not None:
         raise errors.UnimplementedError("MatMulNBits of columns in another order is not taken")
     x, bits = operation[0], operation.attribute("bits", 4)
@@ -154,7 +154,7 @@ def _of_few_bits(operation: Operation) -> Output:
 
 
 def _unpacked(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
-    """Return the numbers in the bytes of each row, the low bits first."""
+    """Unpack the numbers in the bytes of each row, low bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     result = packed[..., None] >> shifts & np.uint8(2**bits - 1)
     return result.reshape(len(packed), -1)

@@ -1,4 +1,4 @@
-"""Random numbers; a seed is a whole number in weft, a float in ONNX."""
+"""Random numbers; a seed is an integer in weft and a float in ONNX."""
 
 from __future__ import annotations
 

@@ -50,14 +50,14 @@ _DEFAULTS: Final = {
 _OF_KERNELS: Final = {"sigmoid", "tanh", "relu"}
 _WITH_BETA: Final = {"affine", "hardsigmoid", "scaledtanh"}
 _WITH_ALPHA: Final = {*_WITH_BETA, "elu", "leakyrelu", "thresholdedrelu"}
-"""Activations with a parameter from the attribute `activation_alpha`."""
+"""Activations with a parameter in the attribute `activation_alpha`."""
 _ALPHA: Final = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0}
 
 
 def _activation(name: str, alpha: float | None, beta: float | None) -> Activation:
     """Return an activation by ONNX's name.
 
-    Raises: InvalidArgumentError: ONNX has none of that name.
+    Raises: InvalidArgumentError: ONNX has no activation of that name.
     """
     key = name.lower()
     a = _ALPHA.get(key, 1.0) if alpha is None else alpha
@@ -81,7 +81,7 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
 
 
 class _Activations(NamedTuple):
-    """The activations of one direction, and ONNX's names of them."""
+    """The activations of one direction, and their ONNX names."""
 
     names: Sequence[str]
     functions: Sequence[Activation]
@@ -156,12 +156,12 @@ def _turned(x: Output, lengths: Output | None) -> Output:
 
 
 def _sizes(x: Output) -> list[Any]:
-    """Return the sizes of all axes, as ints if they are known."""
+    """Return the sizes of all axes, as ints where they are known."""
     return [shape(x)[i] if n is None else n for i, n in enumerate(x.dims or ())]
 
 
 def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
-    """Reshape to sizes of which some may be computed, or -1."""
+    """Reshape to sizes, some of which may be tensors, or -1."""
     known = [0 if isinstance(size, Output) else size for size in sizes]
     if known.count(0) + known.count(-1) > 1:
         return reshape(x, stack(list(sizes)))
@@ -171,7 +171,7 @@ def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
 
 
 def side_by_side(x: Output) -> Output:
-    """Reshape columns of all directions, (directions, rows, columns), to one matrix."""
+    """Concatenate the columns of all directions, (directions, rows, columns), to one matrix."""
     return _shaped(transpose(x, [1, 0, 2]), [_sizes(x)[1], -1])
 
 
@@ -183,12 +183,12 @@ class _Layer:
     matrix.
 
     Attributes:
-      backward: for each direction, whether it starts at the last step.
+      backward: whether each direction starts at the last step.
       w: (inputs, directions * gates).
       r: (directions, width, gates).
-      bias: (directions * gates), None if there is none.
-      inner_bias: (directions, width), of a GRU that resets after the product.
-      scales, points: of 8-bit weights; else empty.
+      bias: (directions * gates), or None.
+      inner_bias: (directions, width), for a GRU that resets after the product.
+      scales, points: scales and zero points of 8-bit weights; otherwise empty.
     """
 
     quantized = False
@@ -229,20 +229,20 @@ class _Layer:
         return self.operation.attribute("hidden_size") or _sizes(self.r)[1]
 
     def floats(self, r: Output, scales: Output, points: Output) -> Output:
-        """Return the weights of the state as numbers."""
+        """Return the weights of the state as floats."""
         return r
 
     def of_inputs(self, x: Output) -> Output:
-        """Rows of inputs times their weights, (rows, directions * gates)."""
+        """Multiply rows of inputs by their weights, (rows, directions * gates)."""
         return self.product(x, self.w)
 
     def product(self, x: Output, weights: Output) -> Output:
-        """Rows times weights."""
+        """Multiply rows by weights."""
         result: Output = matmul(x, weights)
         return result
 
     def start(self, at: int, batch: Any, dtype: Any) -> Output:
-        """Return an initial state, zeros by default."""
+        """Return an initial state; zeros by default."""
         given = self.operation.get(at)
         if given is None:
             return zeros(stack([len(self.backward), batch, self.width]), dtype)
@@ -272,7 +272,7 @@ class _Layer:
         return [whole, *(self._last(item, 5 + i, given) for i, item in enumerate(lasts))]
 
     def _last(self, state: Output, at: int, lengths: Output | None) -> Output:
-        """Return a last state, 0 for sequences without steps, as in ONNX Runtime."""
+        """Return a final state; 0 for sequences without steps, as in ONNX Runtime."""
         known = self.operation.value(4)
         if lengths is None or self.operation.get(at) is None or (known is not None and known.all()):
             return state
@@ -286,7 +286,7 @@ class _Layer:
         lengths: Output | None,
         states: Sequence[Output],
     ) -> list[Output]:
-        """Return one loop for each direction."""
+        """Compute the steps by one loop for each direction."""
         parts = split(rows, len(self.backward), -1)
         result = []
         for at, turned in enumerate(self.backward):
@@ -301,7 +301,7 @@ class _Layer:
     # ------------------------------------------------------------------ as one kernel
 
     def _kind(self) -> str | None:
-        """Return the kind of cell that a kernel supports, or None for rare ones."""
+        """Return the kind of cell for which there is a kernel, or None."""
         names = [[name.lower() for name in item.names] for item in self.activations]
         attribute = self.operation.attribute
         plain = set(names[0]) <= _OF_KERNELS and names[0] == names[-1]
@@ -357,7 +357,7 @@ class _Layer:
 class _QuantizedLayer(_Layer):
     """A layer with 8-bit weights, whose inputs and states are quantized in each step.
 
-    The operands of the product with the state are the dequantized numbers, as floats.
+    The product with the state is computed in floats, with dequantized operands.
     """
 
     quantized = True
@@ -378,7 +378,7 @@ class _QuantizedLayer(_Layer):
         return cast(sums, x.dtype.base_dtype) * (scale * scales)
 
     def _scale(self, scale: int) -> tuple[Output, Output]:
-        """Return one scale and zero point of weights, or those of each column, per direction."""
+        """Return the scale and zero point of weights: one per direction, or one per column."""
         places, point = [len(self.backward), -1], self.operation.get(scale + 1)
         scales = reshape(self.operation[scale], places)
         if point is None:
@@ -397,10 +397,10 @@ class _Cell:
     """The steps of one direction as a loop.
 
     Args:
-      layer: which it is a direction of.
-      index: which one.
+      layer: the layer.
+      index: index of the direction.
       r: weights of the state, (width, gates).
-      inner_bias: (width), of a GRU that resets after the product.
+      inner_bias: (width), for a GRU that resets after the product.
     """
 
     def __init__(self, layer: _Layer, index: int, r: Output, inner_bias: Output | None) -> None:
@@ -419,7 +419,7 @@ class _Cell:
         self.input_forget = bool(operation.attribute("input_forget", 0))
 
     def _parts(self, rows: Output, *counts: int) -> list[Output]:
-        """Gates side by side in the last axis, `counts` of them together; views, no copies."""
+        """Split the last axis into groups of `counts` gates, as views."""
         ends = [self.width * end for end in accumulate(counts)]
         return [rows[..., begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
@@ -455,10 +455,9 @@ class _Cell:
     def _seen(
         self, old: Sequence[Output], turn: Output, lengths: Output | None
     ) -> Sequence[Output]:
-        """Return the states that a step reads.
+        """Return the previous states as a step reads them.
 
-        A quantized state is the previous result, which does not affect the scale of a sequence that
-        had ended before.
+        A state is quantized only over sequences that have not ended.
         """
         if not self.quantized or lengths is None:
             return old

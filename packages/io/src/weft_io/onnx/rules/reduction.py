@@ -1,4 +1,4 @@
-"""Reductions, positions of extrema, running sums and products."""
+"""Reductions, positions of extrema, cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _reduce(operation: Operation) -> Output:
 
 
 def _all_if_empty(axes: Output, x: Output) -> Output:
-    """Return axes whose number is unknown statically; all axes of x if there are none."""
+    """Return the axes; all axes of x if `axes` turns out to be empty at run time."""
     axes = reshape(axes, [-1])
     every = sequence(cast(rank_of(x), axes.dtype.base_dtype))
     count = where_v2(equal(size(axes), 0), size(every), 0)
@@ -80,7 +80,7 @@ def _rule(operation: Operation, x: Output) -> _Reduce:
 
 
 def _over_axes(operation: Operation, axes: Sequence[int], keep: bool) -> Output:
-    """Reduce over known axes of the untransposed input."""
+    """Reduce the untransposed input over known axes."""
     x, order = operation.plain()
     result = _rule(operation, x)(x, sorted(order[axis] for axis in axes), keep)
     if keep:
@@ -135,7 +135,7 @@ def _top_k(operation: Operation) -> list[Output]:
 
 
 def _turned(x: Output) -> Output:
-    """Numbers in the opposite order."""
+    """Return numbers that sort in the opposite order."""
     return invert(x) if x.dtype.is_integer else -x
 
 
@@ -163,7 +163,7 @@ def _write_reduction(export: NodeExport) -> Value:
 
 @exporter("All", "Any")
 def _write_logical(export: NodeExport) -> Value:
-    """Export a logical reduction as a count of true values, since ONNX does not reduce bools."""
+    """Export a logical reduction as a count of true values, because ONNX cannot reduce bools."""
     asked = export[0] if export.node.type == "Any" else export.elementwise("Not", export[0])
     count = export.elementwise("Cast", asked, dtype=dtypes.int64, to=onnx_type(dtypes.int64))
     result = export.cast(_reduced(export, "ReduceSum", count), dtypes.bool_)
@@ -171,7 +171,7 @@ def _write_logical(export: NodeExport) -> Value:
 
 
 def _reduced(export: NodeExport, op: str, x: Value) -> Value:
-    """Return a reduction; of a transposed value that of the value itself, over other axes."""
+    """Export a reduction; a transposed value is reduced before the transposition."""
     keep = int(export.attribute("keep_dims", False))
     axes = export.value(1)
     if axes is None:

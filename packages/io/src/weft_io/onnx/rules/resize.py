@@ -1,4 +1,4 @@
-"""Images of other sizes: Resize and Upsample, one axis after the other."""
+"""Resize and Upsample, computed one axis at a time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _resize(operation: Operation) -> Output:
 
 
 class _Resizing:
-    """One resizing, axis by axis."""
+    """One resizing, computed one axis at a time."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Resizing:
     # ------------------------------------------------------------------------ values
 
     def run(self) -> Output:
-        """Return the image."""
+        """Return the resized image."""
         dtype = self.x.dtype.base_dtype
         exact = self.mode == "nearest" or dtype in (dtypes.float32, dtypes.float64)
         result = self.x if exact else cast(self.x, dtypes.float32)
@@ -181,7 +181,7 @@ class _Resizing:
         return self.operation.transposed(result, self.order)
 
     def _stays(self, index: int) -> bool:
-        """Return True if an axis is unchanged."""
+        """Return True if the size of an axis is unchanged."""
         scale = constant_value(self.scales[index])
         return self.roi is None and scale is not None and bool(np.all(scale == 1.0))
 
@@ -230,7 +230,7 @@ class _Resizing:
         return where_v2(d <= like(1, d), near, where_v2(d < like(2, d), far, like(0, d)))
 
     def _extrapolated(self, x: Output) -> Output:
-        """Replace pixels by a fixed value where the region exceeds the image."""
+        """Replace pixels outside the image by a fixed value."""
         value = like(self.operation.attribute("extrapolation_value", 0.0), x)
         for axis, outside in self.outside:
             form = [-1 if i == axis else 1 for i in range(self.operation.rank())]
@@ -260,7 +260,7 @@ def _write_resize(export: NodeExport) -> Value:
 
 
 def _whole_sizes(export: NodeExport) -> Value:
-    """Return the sizes of the result, (N, C, height, width)."""
+    """Return the shape of the result, (N, C, height, width)."""
     dims, wanted = export.dims(), export.int64(export[1])
     if dims[0] is not None and dims[3] is not None:
         outer = export.ints([dims[0], dims[3]])

@@ -1,4 +1,4 @@
-"""Images sampled at points between pixels: grids, regions, deformed windows, boxes."""
+"""Sampling of images between pixels: grids, regions, deformable convolution, boxes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from weft_tensor.shape import format_dims
 
 @importer("AffineGrid")
 def _affine_grid(operation: Operation) -> Output:
-    """Return the points of an image of some size after an affine map, x before y before z."""
+    """Return the grid of an affine map for an image size, with x before y before z."""
     theta, size = operation[0], operation[1]
     operation.of_rank(3)
     known = None if size.dims is None else size.dims[0]
@@ -98,7 +98,7 @@ def _grid_sample(operation: Operation) -> Output:
 
 
 def _inside(place: Output, n: Output, padding: str, align: bool) -> Output:
-    """Return a place as one inside of the image."""
+    """Map a position into the image according to the padding mode."""
     if padding == "border":
         place = clip_by_value(place, like(0, place), n - 1.0)
         return place
@@ -144,7 +144,7 @@ def _sampled(
 
 
 def _grid_taps(place: Output, mode: str) -> list[tuple[Output, Output]]:
-    """Return the places that count along an axis, and how much."""
+    """Return the positions that contribute along an axis, and their weights."""
     if mode == "nearest":
         return [(rint(place), ones_like(place))]
     base = floor(place)
@@ -171,7 +171,7 @@ def _grid_taps(place: Output, mode: str) -> list[tuple[Output, Output]]:
 
 
 _MOST_SAMPLES: Final = 1000
-"""Maximum number of samples along an axis whose mean is a cell of a region."""
+"""Maximum number of samples per axis that are averaged for a cell of a region."""
 
 
 @importer("RoiAlign")
@@ -238,7 +238,7 @@ def _samples(
 def _bilinear(
     last: Output, batch: Output, y: Output, z: Output
 ) -> tuple[list[Output], list[Output]]:
-    """Four neighbours of each point of each region and their weights; none far outside."""
+    """Return the four neighbors of each point of each region, and their weights; 0 far outside."""
     height, width = cast(shape(last)[1], y.dtype), cast(shape(last)[2], y.dtype)
     there = logical_and(
         logical_and(greater_equal(y, like(-1, y)), less_equal(y, height)),
@@ -262,7 +262,7 @@ def _bilinear(
 
 @importer("MaxRoiPool")
 def _max_roi_pool(operation: Operation) -> Output:
-    """Return the greatest pixel of each cell of each region, by masks over rows and columns."""
+    """Return the maximum of each cell of each region, by masks over rows and columns."""
     x, rois = operation[0], operation[1]
     height, width = operation.required("pooled_shape")
     scale = operation.attribute("spatial_scale", 1.0)
@@ -292,7 +292,7 @@ def _max_roi_pool(operation: Operation) -> Output:
 
 
 def _sizes(*item: Any) -> Output:
-    """Return a shape of known sizes and tensors of int32."""
+    """Return a shape from known sizes and int32 tensors."""
     return stack([size if isinstance(size, Output) else constant(size) for size in item])
 
 
@@ -301,7 +301,7 @@ def _sizes(*item: Any) -> Output:
 
 @importer("DeformConv")
 def _deform_conv(operation: Operation) -> Output:
-    """Import a deformable convolution, whose taps are moved by an input."""
+    """Import a deformable convolution, whose sampling positions are shifted by an input."""
     x, w, offset = operation[0], operation[1], operation[2]
     bias, mask = operation.vector(3), operation.get(4)
     if operation.rank() != 4:
@@ -346,7 +346,7 @@ def _deform_conv(operation: Operation) -> Output:
 def _moved_columns(
     x: Output, places: Sequence[Output], groups: int, count: int, sizes: Output
 ) -> Output:
-    """Return the inputs of all taps: (N, groups, C / groups, taps, H', W')."""
+    """Return the inputs at all taps: (N, groups, C / groups, taps, H', W')."""
     images = split(x, groups, 1)
     result = []
     for index, image in enumerate(images):
@@ -419,7 +419,7 @@ def _col2im(operation: Operation) -> Output:
 
 
 def _once(found: Output, wanted: Output, what: str, values: list[Output]) -> list[Output]:
-    """Return values that wait until two numbers are equal, unless that is known statically."""
+    """Return values after a check, now or at run time, that two numbers are equal."""
     check = assert_equal(found, wanted, message=f"The {what} do not fit its input")
     if check.type == "NoOp":  # values without control inputs can be folded
         return values
@@ -429,7 +429,7 @@ def _once(found: Output, wanted: Output, what: str, values: list[Output]) -> lis
 
 @importer("NonMaxSuppression")
 def _non_max_suppression(operation: Operation) -> Output:
-    """Return the chosen boxes of each image and class: rows of (image, class, box)."""
+    """Return the selected boxes of each image and class: rows of (image, class, box)."""
     boxes, scores = operation[0], operation[1]
     given = [operation.get(index) for index in (2, 3, 4)]
     most = constant(0) if given[0] is None else cast(reshape(given[0], []), dtypes.int32)

@@ -19,7 +19,7 @@ from weft_tensor import dtypes, errors
 
 
 def floats(x: Output) -> Output:
-    """Features as float32."""
+    """Convert features to float32."""
     return x if x.dtype is dtypes.float32 else cast(x, dtypes.float32)
 
 
@@ -46,7 +46,7 @@ def transformed(scores: Output, kind: str) -> Output:
 def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
     """Return the labels of the classes.
 
-    Raises: InvalidArgumentError: there are none.
+    Raises: InvalidArgumentError: the labels are missing.
     """
     text = operation.attribute("classlabels_strings")
     if text:
@@ -58,5 +58,5 @@ def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
 
 
 def labelled(operation: Operation, classes: Output) -> Output:
-    """Numbers of classes as labels."""
+    """Convert class indices to labels."""
     return gather(constant(labels_of(operation)), classes)

@@ -1,4 +1,4 @@
-"""Sequences of tensors and values that may not be there."""
+"""Sequences of tensors, and optional values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _sequence_of(element: TypeProto) -> TypeProto:
 
 
 def _tensors(element: TypeProto, dims: Sequence[int | None] | None) -> TypeProto:
-    """Return the type of tensors of a shape, with the elements of another type."""
+    """Return a tensor type with a shape and the element type of another type."""
     return helper.make_tensor_type_proto(element.tensor_type.elem_type, dims)
 
 
 def common(one: TypeProto, other: TypeProto) -> TypeProto:
-    """Return a type that values of both types have, which differ in their shapes at most."""
+    """Return a type that includes two types which differ at most in shapes."""
     if one.HasField("sequence_type") and other.HasField("sequence_type"):
         return _sequence_of(common(one.sequence_type.elem_type, other.sequence_type.elem_type))
     if one.HasField("optional_type") and other.HasField("optional_type"):
@@ -45,7 +45,7 @@ def common(one: TypeProto, other: TypeProto) -> TypeProto:
 
 
 def shapeless(kind: TypeProto) -> TypeProto:
-    """Return a type without the shapes in it."""
+    """Return a type without its shapes."""
     result = TypeProto()
     if kind.HasField("sequence_type"):
         return _sequence_of(shapeless(kind.sequence_type.elem_type))
@@ -56,9 +56,9 @@ def shapeless(kind: TypeProto) -> TypeProto:
 
 
 def _element(operation: Operation, index: int = 0) -> TypeProto:
-    """Return the type of the members of a sequence, or of an optional value.
+    """Return the element type of a sequence or an optional value.
 
-    Raises: UnimplementedError: nothing says it.
+    Raises: UnimplementedError: the type is unknown.
     """
     result = operation.type(index)
     if result.HasField("sequence_type"):

@@ -25,7 +25,7 @@ from weft_tensor.shape import format_dims
 
 
 def _complex(x: Output) -> Output:
-    """Return pairs along the last axis, or single real parts, as complex numbers."""
+    """Convert pairs along the last axis, or single real parts, to complex numbers."""
     width = None if x.dims is None else x.dims[-1]
     if width not in (1, 2, None):
         raise errors.InvalidArgumentError(
@@ -100,7 +100,7 @@ def _stft(operation: Operation) -> Output:
 
 @importer("MelWeightMatrix")
 def _mel_weights(operation: Operation) -> Output:
-    """Triangles over the bins of a spectrum, at equal distances on the mel scale."""
+    """Return triangular filters over the bins of a spectrum, equidistant on the mel scale."""
     bins, size, rate = (cast(reshape(operation[i], []), dtypes.float64) for i in range(3))
     low, high = (cast(reshape(operation[i], []), dtypes.float64) for i in (3, 4))
     count = cast(bins, dtypes.int64)

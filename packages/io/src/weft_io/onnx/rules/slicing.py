@@ -1,4 +1,4 @@
-"""Parts of tensors. ONNX's slices are Python's without masks, of the axes that are named."""
+"""Slices; ONNX's are those of Python, without masks, for the named axes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from weft_tensor import dtypes, errors
 _FAR: Final = int(np.iinfo(np.int64).max)
 _BEFORE: Final = int(np.iinfo(np.int64).min)
 _COUNTED_FROM_THE_END: Final = 11
-"""The first opset whose Gather accepts negative positions."""
+"""The first opset in which Gather accepts negative positions."""
 
 
 @importer("Slice")
@@ -60,7 +60,7 @@ def _slice(operation: Operation) -> Output:
 
 
 def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
-    """Return the sliced axes, None if they are computed."""
+    """Return the sliced axes; None if they are not constant."""
     if operation.tensor(3, "axes") is None:
         count = (starts.dims or (None,))[0]
         return None if count is None else list(range(count))
@@ -73,7 +73,7 @@ def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
 def _ranges(
     operation: Operation, x: Output, axes: Sequence[int], starts: Output, ends: Output
 ) -> Output:
-    """Return a range of each of some axes: all counted from the front, or all from the end."""
+    """Return a range for each axis, all counted from the front or all from the end."""
     if not axes:
         return x
     steps = operation.get(4)
@@ -103,7 +103,7 @@ def _ranges(
 def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> Output:
     """Return the starts of ranges, clamped to the first element for negative steps.
 
-    Python returns nothing before the first element, ONNX starts at the first element.
+    Python's slice is empty there, whereas ONNX starts at the first element.
     """
     begin, by = constant_value(starts), constant_value(steps)
     if by is not None and (np.all(by > 0) or (begin is not None and np.all(begin >= -1))):
@@ -115,7 +115,7 @@ def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> 
 
 
 def _entries(values: Output, places: Sequence[int], size: int, other: int) -> Output:
-    """Return a vector with some values at positions and a default elsewhere."""
+    """Return a vector with `values` at some positions and a default elsewhere."""
     if list(places) == list(range(size)):
         return values
     known = constant_value(values)
@@ -163,13 +163,13 @@ def _write_slice(export: NodeExport) -> Value:
 
 @dataclass
 class _Part:
-    """The effect of a strided slice on each axis of its input.
+    """The effect of a strided slice on the axes of its input.
 
     Attributes:
       axes, steps: the sliced axes of the input.
-      starts, ends: for each a number, or a vector of one element.
+      starts, ends: the bounds of each axis: a number, or a vector of one element.
       gone: axes of the input that are reduced to one element and removed.
-      picked: the same for a computed position, a vector of one element.
+      picked: the same for positions that are vectors of one element.
       new: axes of the result with one element.
       fronts: for axes that are cropped at the end first, the new ends.
     """
@@ -234,7 +234,7 @@ def _part(export: NodeExport) -> _Part:
 
 
 def _shrink(export: NodeExport, found: _Part, i: int, axis: int) -> None:
-    """Slice one element of an axis: up to the next one, or to the end for the last one."""
+    """Export an axis with a single index: a slice up to the next element, or to the end."""
     start = _entry(export, 1, i)
     if isinstance(start, Value) and export.opset >= _COUNTED_FROM_THE_END:
         found.picked.append((axis, start))

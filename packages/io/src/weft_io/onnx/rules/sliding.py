@@ -1,4 +1,4 @@
-"""Sliding windows over the middle axes of (N, ..., C), and their padding."""
+"""Sliding windows over the spatial axes of (N, ..., C), and their padding."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from weft_io.onnx.transpositions import channels_first
 from weft_tensor import dtypes, errors
 
 Size = Any
-"""A number that is known, or a tensor of int64."""
+"""A known number, or an int64 tensor."""
 
 
 _MOST_TAPS: Final = 4096
 
 _LEAST_WHOLE: Final = 1_000_000
-"""Pixels that any input may become by its margins."""
+"""Number of pixels that padding may produce whatever the input size."""
 
 
 class Windows(NamedTuple):
     """The parameters of sliding windows.
 
     Attributes:
-      kernel: taps along each axis.
-      strides, dilations: along each axis.
-      pads: margins before and after, along each axis.
+      kernel: number of taps along each axis.
+      strides, dilations: steps along each axis.
+      pads: padding before and after, along each axis.
       extra: additional trailing padding for `ceil_mode`.
     """
 
@@ -46,7 +46,7 @@ class Windows(NamedTuple):
 
     @property
     def is_dilated(self) -> bool:
-        """True if taps are not adjacent."""
+        """True if a dilation is over 1."""
         return any(item != 1 for item in self.dilations)
 
     @property
@@ -60,18 +60,18 @@ class Windows(NamedTuple):
         return any(not _is(item, 0) for item in self.extra)
 
     def sides(self, with_extra: bool = True) -> Output:
-        """Return the margins of all axes, int64, shape (rank, 2)."""
+        """Return the padding of all axes, int64, shape (rank, 2)."""
         rows: list[list[Any]] = [[0, 0]]
         for (before, after), extra in zip(self.pads, self.extra, strict=True):
             rows.append([before, after + extra if with_extra else after])
         return stacked([*rows, [0, 0]])
 
     def extra_sides(self) -> Output:
-        """Return the padding of `ceil_mode`, as margins of all axes."""
+        """Return the padding of `ceil_mode` for all axes."""
         return stacked([[0, 0], *([0, item] for item in self.extra), [0, 0]])
 
     def along(self, axis: int) -> Windows:
-        """Return the windows along one axis, with a single tap along the others."""
+        """Return the windows along one axis, with a kernel size of 1 along the others."""
         parts = self.kernel, self.strides, self.dilations
         only = ([n if i == axis else 1 for i, n in enumerate(part)] for part in parts)
         kernel, strides, dilations = only
@@ -80,7 +80,7 @@ class Windows(NamedTuple):
     def taps(self, x: Output) -> list[Output]:
         """Return the input of each tap of the window, from a padded input.
 
-        Raises: UnimplementedError: there are too many taps for separate nodes.
+        Raises: UnimplementedError: there are too many taps.
         """
         if prod(self.kernel) > _MOST_TAPS:
             raise errors.UnimplementedError(
@@ -108,7 +108,7 @@ def _is(size: Size, number: int) -> bool:
 
 
 def stacked(rows: Sequence[Sequence[Size]]) -> Output:
-    """Return margins of all axes as a tensor, int64, (rank, 2); a constant if all are known."""
+    """Return the padding of all axes as a tensor, int64, (rank, 2); a constant if all is known."""
     if all(not isinstance(item, Output) for row in rows for item in row):
         return constant([list(row) for row in rows], dtypes.int64)
     return stack([stack([_int64(item) for item in row]) for row in rows])
@@ -123,9 +123,9 @@ def _at_least_0(size: Size) -> Size:
 
 
 def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
-    """Return the windows that the attributes of a convolution or a pool mean for its first input.
+    """Return the windows that the attributes of a convolution or pooling op describe.
 
-    Raises: InvalidArgumentError: they do not fit its rank.
+    Raises: InvalidArgumentError: the attributes do not match the rank of the first input.
     """
     count = len(kernel)
     operation.of_rank(count + 2)
@@ -165,7 +165,7 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
 
 
 def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, Size]]) -> None:
-    """Reject margins that enlarge the input excessively.
+    """Check that padding does not enlarge the input excessively.
 
     Raises: ResourceExhaustedError: the result has more than 1000 times the known input size.
     """
@@ -185,14 +185,14 @@ def _size(x: Output, axis: int) -> Size:
 
 
 def _same(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
-    """Return the margins with which there is a window for each stride."""
+    """Return the SAME padding, with which there is one window per stride."""
     total = _at_least_0(((size + stride - 1) // stride - 1) * stride + extent - size)
     less = total // 2
     return (total - less, less) if more_before else (less, total - less)
 
 
 def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Size:
-    """Return the padding of a last window that begins inside the input or its front margin."""
+    """Return the padding that completes a last window which begins inside the padded input."""
     whole = size + pads[0] + pads[1]
     count = (whole - extent + stride - 1) // stride + 1
     begin = (count - 1) * stride
@@ -205,7 +205,7 @@ def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Siz
 
 
 def with_margins(x: Output, found: Windows, value: Any = 0) -> Output:
-    """Return the input with all margins."""
+    """Return the input with all padding."""
     return padded(x, found.sides(), value) if found.has_margins else x
 
 
@@ -227,7 +227,7 @@ class Layout(NamedTuple):
 
 
 def layout(export: NodeExport) -> Layout:
-    """Return the layout of a node of images or volumes."""
+    """Return the layout of the images or volumes of a node."""
     form = export.attribute("data_format") or "NHWC"
     rank = len(form)
     if form[-1] == "C":
@@ -240,11 +240,11 @@ def layout(export: NodeExport) -> Layout:
 def slide(
     export: NodeExport, places: Layout, kernel: Sequence[int], sizes: Sequence[int | None]
 ) -> dict[str, Any]:
-    """ONNX's attributes of the windows of a node.
+    """Return the ONNX attributes of a node's windows.
 
     Args:
-      kernel: taps along each spatial axis.
-      sizes: sizes of the input along these.
+      kernel: kernel size along each spatial axis.
+      sizes: sizes of the input along these axes.
     """
     strides = [int(export.attribute("strides")[axis]) for axis in places.spatial]
     given = export.attribute("dilations") or [1] * (len(places.spatial) + 2)
@@ -270,7 +270,7 @@ def slide(
 
 
 def _margin(size: int | None, extent: int, stride: int) -> int | None:
-    """Return the margin of SAME padding if it is known; for stride 1 it always is."""
+    """Return the total SAME padding if it is known; for stride 1 it always is."""
     if size is None:
         return extent - 1 if stride == 1 else None
     return max((-(-size // stride) - 1) * stride + extent - size, 0)

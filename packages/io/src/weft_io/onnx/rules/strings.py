@@ -1,4 +1,4 @@
-"""Text."""
+"""String ops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _match(operation: Operation) -> Output:
 
 @importer("StringNormalizer")
 def _normalize(operation: Operation) -> Output:
-    """Remove stop words and normalize case; an empty result becomes one empty string."""
+    """Remove stop words and change case; an empty result becomes one empty string."""
     x = operation[0]
     change = operation.attribute("case_change_action", "NONE")
     stops = [word.encode() for word in operation.attribute("stopwords") or []]
@@ -70,7 +70,7 @@ def _normalize(operation: Operation) -> Output:
 
 @importer("StringSplit")
 def _split(operation: Operation) -> list[Output]:
-    """Return the pieces of each text, padded with empty ones, and how many there are."""
+    """Split each text; return the pieces, padded with empty strings, and their number."""
     x = operation[0]
     sizes = shape64(x)
     flat = reshape(x, [-1])
@@ -87,12 +87,12 @@ def _split(operation: Operation) -> list[Output]:
 # Markers of the start and end of tokens during the search, and their separator.
 _BEGIN, _END, _BETWEEN = "\x01", "\x02", "\x03"
 _MOST_CHARACTERS: Final = 1000
-"""Maximum number of characters of a token, which is a repetition count of an expression."""
+"""Maximum number of characters per token, which is a repetition count in a regular expression."""
 
 
 @importer("Tokenizer", domain="com.microsoft")
 def _tokenizer(operation: Operation) -> Output:
-    """ONNX Runtime's op, with which texts of scikit-learn begin: (..., most tokens)."""
+    """Import ONNX Runtime's Tokenizer, which scikit-learn's text models use: (..., most tokens)."""
     x, least = operation[0], operation.attribute("mincharnum", 1)
     if operation.attribute("mark", 0):
         raise errors.UnimplementedError("Tokenizer does not mark where a text begins and ends")
@@ -122,7 +122,7 @@ def _tokenizer(operation: Operation) -> Output:
 
 _MOST_SKIPS: Final = 1000
 _LEAST_COLUMNS: Final = 1_000_000
-"""Columns that any number of n-grams may have, most of them without one."""
+"""Number of columns that is always allowed, however few n-grams there are."""
 
 
 @importer("TfIdfVectorizer")
@@ -156,7 +156,7 @@ def _tf_idf(operation: Operation) -> Output:
 
 
 def _skips(operation: Operation, rows: Output) -> int:
-    """Return the maximum number of skipped elements, each of which adds a few nodes."""
+    """Return the maximum number of skipped elements, each of which adds several nodes."""
     skips: int = operation.required("max_skip_count")
     width = rows.dims[1] if rows.dims is not None else None
     if width is not None:

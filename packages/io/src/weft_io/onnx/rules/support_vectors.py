@@ -1,4 +1,4 @@
-"""Support vector machines, all rows and all vectors at once."""
+"""Support vector machines, for all rows and all vectors at once."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Array = np.ndarray[Any, Any]
 
 
 def _table(operation: Operation, name: str, *dims: int) -> Array:
-    """Numbers of an attribute as a table; one size may be -1.
+    """Return the numbers of an attribute as an array; one size may be -1.
 
-    Raises: InvalidArgumentError: they do not fill it.
+    Raises: InvalidArgumentError: the number of elements does not match.
     """
     result = np.array(operation.required(name), np.float32)
     known = int(np.prod([item for item in dims if item != -1]))
@@ -69,7 +69,7 @@ def _kernels(operation: Operation, x: Output, vectors: Array) -> Output:
 
 
 def _distances(x: Output, vectors: Array) -> Output:
-    """Return squared distances; in float64, because of cancellation between the squares."""
+    """Return squared distances, computed in float64 because the squares cancel."""
     exact, rows = vectors.astype(np.float64), cast(x, dtypes.float64)
     dots = matmul(rows, constant(exact.T.copy()))
     sums = reduce_sum(square(rows), 1, True) + constant(np.square(exact).sum(1))
@@ -122,7 +122,7 @@ def _classifier(operation: Operation) -> list[Output]:
 
 
 def _duels(operation: Operation, x: Output, per_class: list[int]) -> Output:
-    """Return the score of each class against each later one, (rows, pairs)."""
+    """Return the score of each pair of classes, (rows, pairs)."""
     count, total = len(per_class), sum(per_class)
     kernels = _kernels(operation, x, _table(operation, "support_vectors", total, -1))
     weights = _table(operation, "coefficients", count - 1, total)
@@ -139,7 +139,7 @@ def _duels(operation: Operation, x: Output, per_class: list[int]) -> Output:
 
 
 class _Pairs:
-    """Values of pairs of classes as tables of classes against classes."""
+    """The values of pairs of classes, as matrices over classes."""
 
     def __init__(self, count: int) -> None:
         first, second = np.triu_indices(count, 1)
@@ -150,7 +150,7 @@ class _Pairs:
         self.count = count
 
     def both(self, values: Output, opposite: Any) -> Output:
-        """(rows, pairs) as (rows, classes, classes): the opposite below the diagonal, 0 on it."""
+        """Expand (rows, pairs) to (rows, classes, classes): opposite below the diagonal."""
         there = gather(values, constant(self._at), axis=1)
         nothing = constant(np.zeros((), values.dtype.numpy))
         below = where_v2(constant(self._below), opposite(there), nothing)
@@ -158,7 +158,7 @@ class _Pairs:
 
 
 def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Output:
-    """Return probabilities of classes from pairwise probabilities."""
+    """Compute class probabilities from pairwise probabilities."""
     pairs = table.count * (table.count - 1) // 2
     slope, offset = (_table(operation, name, pairs) for name in ("prob_a", "prob_b"))
     won = clip_by_value(sigmoid(-(scores * slope + offset)), 1e-7, 1 - 1e-7)
@@ -166,7 +166,7 @@ def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Outpu
 
 
 def _coupled(won: Output, count: int) -> Output:
-    """Wu, Lin and Weng, Probability estimates by pairwise coupling, algorithm 2, as libsvm ends it.
+    """Couple pairwise probabilities to class probabilities, as libsvm does.
 
     Args:
       won: the probability of each class against each other one, (rows, classes, classes).

@@ -1,4 +1,4 @@
-"""Arrays of tensors, exported as ONNX sequences, or as tensors of their rows."""
+"""Arrays of tensors, exported as ONNX sequences or as tensors of their rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor.shape import as_dims
 
 @exporter("TensorArrayV3")
 def _write_array(export: NodeExport) -> list[Value | None]:
-    """Export a new array: zeros until written; elements of unknown shape are empty."""
+    """Export a new array of zeros; elements of unknown shape are empty."""
     dtype, dims = export.attribute("dtype"), as_dims(export.attribute("element_shape"))
     handle = export.constant(0, dtypes.int32)  # only the flow counts
     alike = bool(export.attribute("identical_element_shapes"))
@@ -42,7 +42,7 @@ def _grows(node: Node) -> bool:
 
 
 def _made_by(handle: Output) -> Node:
-    """Return the node that made an array."""
+    """Return the node that created an array."""
     node = handle.node
     while node.role is not Role.TENSOR_ARRAY:
         node = node.inputs[0].node
@@ -88,7 +88,7 @@ def _write_scatter(export: NodeExport) -> Value:
 
 
 def _is_all(export: NodeExport, index: int) -> bool:
-    """Return True if positions are those of all elements in order, as in `stack` and `unstack`."""
+    """Return True if indices select all elements in order, as in `stack` and `unstack`."""
     known, node = export.value(index), export.node.inputs[index].node
     if known is not None:
         return bool(np.array_equal(known, np.arange(known.size)))

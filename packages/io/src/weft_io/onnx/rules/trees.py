@@ -1,4 +1,4 @@
-"""Ensembles of trees, all rows and trees at once, a level at a time."""
+"""Ensembles of trees, evaluated for all rows and trees at once, one level at a time."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ _COMPARISONS: Final = (less_equal, less, greater_equal, greater, equal, not_equa
 _OF_KERNELS: Final = (dtypes.float32, dtypes.float64)
 _LEAF: Final = -1
 _DEEPEST: Final = 1000
-"""Maximum number of tests from a root to a leaf, each of which is about ten nodes."""
+"""Maximum depth of a tree, each level of which adds about ten nodes."""
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass
 class Trees:
-    """Trees as columns: each row is an inner node or a leaf; the successor of a leaf is itself.
+    """Trees as columns: a row is an inner node or a leaf; the successor of a leaf is itself.
 
     Attributes:
       feature: the tested feature.
       split: the threshold.
       mode: index in LEQ, LT, GTE, GT, EQ, NEQ, MEMBER; -1 for leaves.
       if_true, if_false: the successor rows.
-      missing: where a NaN passes the test.
-      members: for MEMBER the values that pass, padded with NaN.
+      missing: whether a NaN passes the test.
+      members: for MEMBER, the values that pass, padded with NaN.
       roots: the row of each tree's root.
       weights: weights of leaves, (rows, targets); NaN if a leaf has no weight for a target.
     """
@@ -80,9 +80,10 @@ class Trees:
     weights: Array
 
     def depth(self) -> int:
-        """Return the maximum number of tests from a root to a leaf.
+        """Return the maximum number of tests between a root and a leaf.
 
-        Raises: InvalidArgumentError: there is a cycle. ResourceExhaustedError: there are too many.
+        Raises: InvalidArgumentError: there is a cycle. ResourceExhaustedError: the trees are too
+          deep.
         """
         rows, steps = np.unique(self.roots), 0
         while np.any(self.mode[rows] != _LEAF):
@@ -96,9 +97,9 @@ class Trees:
         return steps
 
     def leaves(self, x: Output) -> Output:
-        """Return the rows of the leaves that each sample reaches in each tree, (samples, trees).
+        """Return the leaf that each sample reaches in each tree, (samples, trees).
 
-        If all tests are of one kind it is a function call, which a kernel may replace.
+        If all tests have the same mode, this is a function call that a kernel may replace.
         """
         missing = self.missing & (self.mode != _LEAF)
         vectors = self.feature, self.split, self.if_true, self.if_false, missing, self.roots
@@ -129,7 +130,7 @@ class Trees:
         missing: Output,
         roots: Output,
     ) -> Output:
-        """Return the leaves by as many steps as there are levels."""
+        """Return the leaves, by one step per level."""
         at = broadcast_to(roots, stack([shape(x)[0], len(self.roots)]))
         used = sorted(set(self.mode.tolist()) - {_LEAF})
         for _ in range(self.depth()):
@@ -150,7 +151,7 @@ class Trees:
         return at
 
     def scores(self, x: Output, aggregate: str) -> Output:
-        """Return the weights of the leaves of all trees together, (samples, targets)."""
+        """Aggregate the leaf weights of all trees, (samples, targets)."""
         rule = {"SUM": reduce_sum, "AVERAGE": reduce_mean, "MIN": reduce_min, "MAX": reduce_max}
         if aggregate not in rule:
             raise errors.InvalidArgumentError(f"aggregate_function is {aggregate!r}")
@@ -165,7 +166,7 @@ class Trees:
 
 
 def _members(values: Sequence[float], mode: Array, dtype: Any) -> Array:
-    """Return the members of each node, one row a node; NaN separates them in the file."""
+    """Return the members of each node, one row per node; NaN separates them in the file."""
     lists: list[list[float]] = [[]]
     for value in values:
         if np.isnan(value):
@@ -231,7 +232,7 @@ def _check(trees: Trees) -> None:
 
 
 def _former(operation: Operation, prefix: str, targets: int) -> Trees:
-    """Trees as the ops before TreeEnsemble have them."""
+    """Return the trees of the ops that preceded TreeEnsemble."""
     read = operation.required
     ids = list(zip(read("nodes_treeids"), read("nodes_nodeids"), strict=True))
     row_of: Mapping[tuple[int, int], int] = {item: row for row, item in enumerate(ids)}
@@ -311,7 +312,7 @@ def _base_of_one(operation: Operation, scores: Output) -> Output:
 
 
 def _binary(operation: Operation, score: Output) -> list[Output]:
-    """Return the results for two classes of which only the second has weights."""
+    """Return the results for two classes if only the second one has weights."""
     kind = operation.attribute("post_transform", "NONE")
     if kind == "LOGISTIC":
         second = transformed(score, kind)
