@@ -1,1 +1,1 @@
-"""Threads that work for a session: Coordinator, QueueRunner, CriticalSection."""
+"""Coordination of threads that work for a session: Coordinator, QueueRunner, CriticalSection."""

@@ -22,7 +22,7 @@ _log = logging.getLogger("weft")
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
-"""Seconds between checks of the running threads, which cannot be waited for all at once."""
+"""Shortest and longest pause, in seconds, between checks of running threads."""
 
 
 class Coordinator:
@@ -34,7 +34,7 @@ class Coordinator:
     Args:
       clean_stop_exception_types: exceptions that end the work as planned and are not reported;
         `OutOfRangeError`, the end of the data, by default.
-    Raises: InvalidTypeError: it is not a list of exception types.
+    Raises: InvalidTypeError: `clean_stop_exception_types` is not a list of exception types.
 
     Examples:
       >>> coordinator = wf.train.Coordinator()
@@ -70,7 +70,7 @@ class Coordinator:
         return self._stop.is_set()
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Wait until a stop is requested, at most `timeout` seconds; returns whether it was."""
+        """Wait until a stop is requested, at most `timeout` seconds; return True if it was."""
         return self._stop.wait(None if timeout is None else number(timeout, "timeout"))
 
     def request_stop(self, ex: BaseException | ExcInfo | None = None) -> None:
@@ -78,9 +78,9 @@ class Coordinator:
 
         Args:
           ex: the reason, if it is an error: an exception, or a result of `sys.exc_info`. `join`
-            raises the first one. After `join` it is raised at once, since no other call would
+            raises the first one. After `join` it is raised immediately, since no other call would
             report it.
-        Raises: InvalidTypeError: `ex` is neither.
+        Raises: InvalidTypeError: `ex` is not an exception or such a result.
         """
         _check_exception(ex)
         with self._lock:
@@ -102,7 +102,7 @@ class Coordinator:
         return ex if isinstance(ex, tuple) else (type(ex), ex, ex.__traceback__)
 
     def clear_stop(self) -> None:
-        """Clear the request and the reported error, for threads that run again."""
+        """Clear the request and the reported error, so that threads can run again."""
         with self._lock:
             self._joined = False
             self._reported = None
@@ -110,14 +110,14 @@ class Coordinator:
 
     @contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """Report an error of the block as the reason to stop, instead of raising it."""
+        """Request a stop if the block raises, and report the error instead of raising it."""
         try:
             yield
         except BaseException:  # because the joining thread must receive any error
             self.request_stop(sys.exc_info())  # type: ignore[arg-type]
 
     def register_thread(self, thread: threading.Thread) -> None:
-        """Let `join` wait for a thread. Raises: InvalidTypeError: it is not a thread."""
+        """Register a thread that `join` waits for."""
         _check_thread(thread)
         with self._lock:
             self._registered.add(thread)
@@ -133,8 +133,8 @@ class Coordinator:
         There is no time limit until a stop is requested; after that, threads have the grace period.
 
         Args:
-          threads: in addition to those that were registered.
-          stop_grace_period_secs: seconds that threads may take after a stop was requested.
+          threads: further threads besides the registered ones.
+          stop_grace_period_secs: seconds that threads may continue after a stop is requested.
           ignore_live_threads: log threads that take longer, instead of raising.
         Raises:
           the exception that was reported first.
@@ -193,7 +193,7 @@ def _wait(
     pause: Callable[[float], bool],
     limit: float | None,
 ) -> None:
-    """Wait until all threads have ended, or `pause` says so, or `limit` seconds have passed."""
+    """Wait until all threads have ended, `pause` returns True, or `limit` seconds have passed."""
     end = None if limit is None else time.monotonic() + limit
     seconds = _FIRST_PAUSE
     while any([thread.is_alive() for thread in threads]):
@@ -213,8 +213,8 @@ class LooperThread(threading.Thread):
       timer_interval_secs: seconds from one start to the next; None for no pause.
       target: called as `target(*args, **kwargs)`; without one, override `run_loop`.
       args, kwargs: for the target.
-    Raises: InvalidArgumentError: no coordinator, or arguments but no target; InvalidTypeError: the
-      interval is not a number, or the target cannot be called.
+    Raises: InvalidArgumentError: the coordinator is missing, or there are arguments without a
+      target; InvalidTypeError: the interval is not a number, or the target cannot be called.
 
     Examples:
       >>> coordinator = wf.train.Coordinator()
@@ -281,10 +281,10 @@ class LooperThread(threading.Thread):
             self.stop_loop()
 
     def start_loop(self) -> None:
-        """Called once before the first round."""
+        """Prepare the thread; called once before the first iteration."""
 
     def stop_loop(self) -> None:
-        """Called once after the last round."""
+        """Clean up; called once after the last iteration."""
 
     def run_loop(self) -> None:
         """Run one iteration."""

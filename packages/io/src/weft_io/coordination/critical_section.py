@@ -1,4 +1,4 @@
-"""Critical sections: parts of steps that exclude each other (the paper's mutexes, Table 1)."""
+"""Critical sections: mutually exclusive parts of steps (the paper's mutexes, Table 1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft_graph.ops import control, identity, resource_state
 from weft_tensor import dtypes, errors
 
 CRITICAL_SECTION_EXECUTIONS = "critical_section_executions"
-"""The collection of executions of critical sections."""
+"""The collection that records the executions of critical sections."""
 
 
 class Execution(NamedTuple):
@@ -41,8 +41,8 @@ class Execution(NamedTuple):
 class CriticalSection:
     """A mutex around parts of steps: one of them runs at a time.
 
-    Waiters hold no thread and are served in order. A step that fails or ends inside unlocks the
-    mutex.
+    Waiters hold no thread and are served in order. If a step fails or ends inside the section, the
+    mutex is unlocked.
 
     Args:
       name: name of the mutex.
@@ -90,9 +90,9 @@ class CriticalSection:
           exclusive_resource_access: reject a body that uses a resource, such as a variable, of
             another critical section.
         Returns: the structure that `fn` returned; its tensors are available after the mutex was
-        unlocked.
-        Raises: InvalidArgumentError: the body uses this very section, or a resource that belongs to
-        another one.
+          unlocked.
+        Raises: InvalidArgumentError: the body uses the same section, or a resource that belongs to
+          another one.
         """
         if not callable(fn):
             raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
@@ -116,7 +116,7 @@ class CriticalSection:
         return release if built is None else outputs
 
     def _wait_for_outside(self, lock: Node, body: Sequence[Node]) -> None:
-        """Let the lock wait for all inputs of the body from outside."""
+        """Make the lock wait for all inputs of the body from outside."""
         inside = {lock, *body}
         outside = dict.fromkeys(
             need
@@ -163,19 +163,19 @@ def _resources_of(body: Sequence[Node]) -> list[Output]:
 
 
 def _ends(body: Sequence[Node]) -> list[Node]:
-    """Return the nodes of a body that nothing in it waits for."""
+    """Return the last nodes of a body, which no other node of it uses."""
     return [node for node in body if not node.consumers]
 
 
 def _to_result(item: Any) -> Any:
-    """Return a result of the body, computed inside the section."""
+    """Copy a result of the body inside the section."""
     if item is None or isinstance(item, Node):
         return item
     return identity.identity(item)
 
 
 def _after_unlock(item: Any) -> Any:
-    """Return a result that is available only after the mutex was unlocked."""
+    """Return a copy of a result that is available only after the mutex is unlocked."""
     if item is None:
         return None
     return control.group(item) if isinstance(item, Node) else identity.identity(item)

@@ -30,7 +30,7 @@ _log = logging.getLogger("weft")
 
 
 class QueueRunningSession:
-    """A session that starts the queue runners of its graph itself."""
+    """A session that starts the queue runners of its graph by itself."""
 
 
 class QueueRunner:
@@ -43,15 +43,17 @@ class QueueRunner:
     Args:
       queue: a queue.
       enqueue_ops: operations; one may occur several times, for several threads.
-      close_op: run when the data have ended; `queue.close()` by default.
-      cancel_op: run when the coordinator stops; `queue.close(cancel_pending_enqueues=True)` by
-        default.
+      close_op: operation to run at the end of the data; `queue.close()` by default.
+      cancel_op: operation to run when the coordinator stops;
+        `queue.close(cancel_pending_enqueues=True)` by default.
       queue_closed_exception_types: errors that signal the end of the data; `OutOfRangeError` by
         default.
-      queue_runner_def: a `QueueRunnerDef` to make it from, instead of all the above.
+      queue_runner_def: a `QueueRunnerDef` to create the runner from, instead of the arguments
+        above.
       import_scope: name scope that the nodes of `queue_runner_def` are in.
     Raises:
-      InvalidArgumentError: no queue, no operations, or both a message and arguments.
+      InvalidArgumentError: the queue or the operations are missing, or there are both a message and
+      other arguments.
       InvalidTypeError: `queue` is not a queue, something else is not an operation, or
         `queue_closed_exception_types` is not a tuple of errors.
 
@@ -151,12 +153,12 @@ class QueueRunner:
 
     @property
     def queue(self) -> Any:
-        """The queue; its node, for a runner made from a message."""
+        """The queue; for a runner created from a message, the queue's node."""
         return self._queue
 
     @property
     def enqueue_ops(self) -> list[Any]:
-        """The operations."""
+        """The enqueue operations."""
         return self._enqueue_ops
 
     @property
@@ -171,7 +173,7 @@ class QueueRunner:
 
     @property
     def queue_closed_exception_types(self) -> tuple[type[errors.OpError], ...]:
-        """The errors that mean that the data have ended."""
+        """The errors that signal the end of the data."""
         return self._exception_types
 
     @property
@@ -198,7 +200,7 @@ class QueueRunner:
             `exceptions_raised`.
           daemon: whether the program may end while they run.
           start: start them; else the caller does.
-        Returns: empty while earlier threads still run in this session.
+        Returns: the threads; an empty list if earlier threads still run in this session.
         Raises: InvalidTypeError: `sess` is not a session, or `coord` not a coordinator.
         """
         if not (hasattr(sess, "run") and hasattr(sess, "make_callable")):
@@ -277,7 +279,8 @@ class QueueRunner:
         """Return the runner as a `QueueRunnerDef`.
 
         Args:
-          export_scope: removed from the names; None is returned for a runner outside.
+          export_scope: name scope to remove from the names; for a runner outside this scope, None
+            is returned.
         """
         queue = self._queue
         node = queue.queue_ref.op if isinstance(queue, QueueBase) else _node(queue)
@@ -298,7 +301,7 @@ class QueueRunner:
 
     @staticmethod
     def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
-        """Return the runner that a `QueueRunnerDef` describes, over nodes of the default graph.
+        """Create a runner from a `QueueRunnerDef`, with nodes of the default graph.
 
         Raises: InvalidTypeError: it is not a QueueRunnerDef; NotFoundError: the graph lacks a node
           that it names.
@@ -351,13 +354,13 @@ def start_queue_runners(
 
     Args:
       sess: the default session by default.
-      coord: stops them together, and receives errors.
+      coord: coordinator that stops the threads together and receives their errors.
       daemon: whether the program may end while they run.
       start: start them; else the caller does.
-      collection: which runners.
+      collection: the collection of runners.
     Returns: the threads.
     Raises:
-      InvalidArgumentError: there is no session.
+      InvalidArgumentError: `sess` is None and there is no default session.
       InvalidTypeError: `sess` is not a session, or `coord` is not a coordinator.
 
     Examples:

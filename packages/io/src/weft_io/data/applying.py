@@ -1,4 +1,4 @@
-"""The methods of datasets that apply functions to elements."""
+"""Dataset methods that apply functions to elements."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Applying(Steps[DatasetT]):
         """Apply a function to each element, in order.
 
         Args:
-          map_func: from an element to a structure of tensors; takes the parts of a tuple as
-            several arguments.
+          map_func: function from an element to a structure of tensors; a tuple is passed as several
+            arguments.
           num_parallel_calls: int32, shape (): number of concurrent calls; AUTOTUNE for the number
             of processors, None for sequential calls.
 
@@ -75,7 +75,7 @@ class Applying(Steps[DatasetT]):
         return self.filter(predicate)
 
     def filter(self, predicate: Callable[..., Any]) -> DatasetT:
-        """Return the elements for which a function is true.
+        """Keep the elements for which a function returns True.
 
         Args:
           predicate: from an element, as for `map`, to a bool of shape ().
@@ -94,7 +94,7 @@ class Applying(Steps[DatasetT]):
 
         Args:
           map_func: from an element, as for `map`, to a dataset.
-        Raises: InvalidTypeError: it returns no dataset.
+        Raises: InvalidTypeError: it does not return a dataset.
 
         Examples:
           >>> stairs = wf.data.Dataset.range(1, 4).flat_map(wf.data.Dataset.range)
@@ -142,7 +142,7 @@ class Applying(Steps[DatasetT]):
         return self._apply_op("ParallelInterleaveDatasetV2", result, *inputs, calls, element=form)
 
     def take_while(self, predicate: Callable[..., Any]) -> DatasetT:
-        """Return the elements before the first for which a function is false.
+        """Return the elements before the first for which a function returns False.
 
         Args:
           predicate: from an element, as for `map`, to a bool of shape ().
@@ -180,7 +180,7 @@ class Applying(Steps[DatasetT]):
         return self._chain("ScanDataset", *inputs, element=result.form[1], **attrs)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """Reduce all elements by a function of a state and each element to the last state.
+        """Reduce all elements to one state, by a function of a state and an element.
 
         Args:
           initial_state: a structure of tensors.

@@ -16,18 +16,18 @@ from weft_io.data.variant_elements import any_variant, packed_each, unpacked_eac
 from weft_tensor import errors
 
 _STACKED: Final = (SparseTensor, RaggedTensor, specs.DatasetBase)
-"""Classes of parts of an element that batches hold, besides dense tensors."""
+"""Classes of element parts that can be batched, besides dense tensors."""
 
 
 class Batching(Steps[DatasetT]):
-    """Batches of elements, and their rows."""
+    """Dataset methods that form batches and split them."""
 
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> DatasetT:
         """Stack elements in batches, along a new first axis.
 
-        Sparse tensors need not have one shape: each size is the largest in the batch. Ragged ones,
-        and rows of them, become ragged tensors with one more ragged axis. Datasets, such as those
-        of `window`, become a tensor of datasets; `from_tensor_slices` takes it apart.
+        Sparse tensors may have different shapes: each size is the largest in the batch. Ragged
+        tensors, and their rows, become ragged tensors with one more ragged axis. Datasets, such as
+        those of `window`, become a tensor of datasets; `from_tensor_slices` splits it again.
 
         Args:
           batch_size: int64, shape ().
@@ -58,7 +58,7 @@ class Batching(Steps[DatasetT]):
           padded_shapes: a structure of shapes; a size None or -1 is the largest in the batch.
           padding_values: a structure of values; zeros and empty strings by default.
           drop_remainder: bool, shape (): omit the last batch if it is smaller.
-        Raises: InvalidTypeError: an element has a dataset; when it is iterated:
+        Raises: InvalidTypeError: an element contains a dataset; when it is iterated:
           InvalidArgumentError: an element is larger or of another rank.
 
         Examples:
@@ -90,10 +90,10 @@ class Batching(Steps[DatasetT]):
         return result
 
     def unbatch(self) -> DatasetT:
-        """Return the rows of elements as separate elements; datasets of a tensor of datasets.
+        """Return the rows of elements as separate elements; for a tensor of datasets, its datasets.
 
-        Raises: InvalidArgumentError: a part has rank 0, or the sizes differ; of sizes that are not
-          known when it is iterated.
+        Raises: InvalidArgumentError: a part has rank 0, or the sizes differ; sizes that are not
+          known statically are checked during iteration.
         """
         self._check_dense("unbatch", but=_STACKED)
         check_rows(self._element, "unbatch")
@@ -112,9 +112,9 @@ class Batching(Steps[DatasetT]):
 
 
 def check_rows(form: Any, label: str) -> None:
-    """Require first axes of one size, of tensors of any kind.
+    """Require all parts, tensors of any kind, to have a first axis of the same size.
 
-    Raises: UnimplementedError, InvalidArgumentError: there are other parts, or other axes.
+    Raises: UnimplementedError, InvalidArgumentError: a part is not a tensor, or the sizes differ.
     """
     size: int | None = None
     for spec in nest.flatten(form):

@@ -9,7 +9,7 @@ from typing import Final
 from weft_io.streams.stream import INFINITE, UNKNOWN
 
 INFINITE_CARDINALITY: Final = INFINITE
-"""There is no end."""
+"""The cardinality of a dataset without an end."""
 
 UNKNOWN_CARDINALITY: Final = UNKNOWN
-"""The number of elements is unknown before they are iterated."""
+"""The cardinality of a dataset whose number of elements is unknown before iteration."""

@@ -1,4 +1,4 @@
-"""Datasets that interleave several datasets, by index or at random."""
+"""Datasets that interleave other datasets, by index or at random."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RandomDataset(Dataset):
     """Random integers in [0, 2³²), without an end: int64, shape ().
 
     Args:
-      seed: seed of the numbers; it and the graph's seed work together as for random operations.
+      seed: seed of the numbers; it is combined with the graph's seed as for random operations.
 
     Examples:
       >>> numbers = wf.data.experimental.RandomDataset(seed=1).batch(3)
@@ -53,7 +53,7 @@ class RandomDataset(Dataset):
 
 
 def _uniform(seed: Any) -> Dataset:
-    """Random numbers in [0, 1), whose position is saved with the dataset's: float64, shape ()."""
+    """Return a dataset of numbers in [0, 1), with a saved position: float64, shape ()."""
     return RandomDataset(seed).map(lambda bits: cast(bits, dtypes.float64) * _SCALE)
 
 
@@ -83,14 +83,15 @@ def Counter(  # noqa: N802 (TensorFlow's name)
 def choose_from_datasets(
     datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = False
 ) -> Dataset:
-    """Return the next element of the dataset that the next index selects.
+    """Select each element from the dataset that the next index names.
 
     Args:
-      datasets: of elements of one structure and the same types.
-      choice_dataset: numbers of datasets: int64, shape (). A number of a dataset that is at its end
-        is passed over.
-      stop_on_empty_dataset: end with the first dataset that is at its end.
-    Raises: InvalidTypeError: structures or types differ, or the numbers are none.
+      datasets: datasets whose elements have the same structure and types.
+      choice_dataset: dataset of indices: int64, shape (). Indices of datasets that are at their end
+        are skipped.
+      stop_on_empty_dataset: end when a selected dataset is at its end.
+    Raises: InvalidTypeError: structures or types differ, or `choice_dataset` does not contain int64
+      scalars.
 
     Examples:
       >>> letters = [wf.data.Dataset.from_tensors(x).repeat() for x in "ab"]
@@ -143,12 +144,12 @@ def sample_from_datasets(
     """Draw each element from a randomly chosen dataset.
 
     Args:
-      datasets: of elements of one structure and the same types.
-      weights: how likely each is: floating, shape (n,), of any sum; or a dataset of such; equal
-        by default.
+      datasets: datasets whose elements have the same structure and types.
+      weights: relative probability of each dataset: floating, shape (n,), or a dataset of such
+        tensors; equal by default. The sum need not be 1.
       seed: seed of the draws.
-      stop_on_empty_dataset: end with the first dataset that is at its end.
-    Raises: InvalidArgumentError: there are not as many weights as datasets.
+      stop_on_empty_dataset: end when a selected dataset is at its end.
+    Raises: InvalidArgumentError: the numbers of weights and datasets differ.
 
     Examples:
       >>> ones, twos = (wf.data.Dataset.from_tensors(n).repeat() for n in (1, 2))
@@ -174,7 +175,7 @@ def sample_from_datasets(
 
 
 def _drawn(chance: Output, weights: Output) -> Output:
-    """Return the number in whose part of the whole a chance is; those of weight 0 have none."""
+    """Return the index that a uniform number in [0, 1) selects by relative weights."""
     ends = cumsum(cast(weights, dtypes.float64))
     reached = greater_equal(chance * reduce_max(ends), ends)
     return reduce_sum(cast(reached, dtypes.int64))
@@ -183,14 +184,15 @@ def _drawn(chance: Output, weights: Output) -> Output:
 def rejection_resample(
     class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: Any = None
 ) -> Callable[[Dataset], Dataset]:
-    """Drop elements at random, so that classes have a target distribution.
+    """Drop elements at random, so that the classes have a target distribution.
 
     Args:
       class_func: from an element to its class: int32 or int64, shape ().
-      target_dist: how likely each class is to be: floating, shape (n,).
-      initial_dist: how likely each is; counted while elements come by default.
+      target_dist: target probability of each class: floating, shape (n,).
+      initial_dist: initial probability of each class; by default estimated from the elements so
+        far.
       seed: seed of the draws.
-    Returns: a function for `Dataset.apply`, to pairs (class, element).
+    Returns: a function for `Dataset.apply`, which returns a dataset of pairs (class, element).
 
     Examples:
       >>> resample = wf.data.experimental.rejection_resample(
@@ -223,7 +225,7 @@ def rejection_resample(
 
 
 def _add_estimates(dataset: Dataset, target: Output) -> Dataset:
-    """Return elements, each with how often its and the other classes came so far, and once more."""
+    """Pair each element with the class frequencies so far, and return each pair twice."""
 
     def counted(counts: Output, element: Any) -> Any:
         kind, chance, value = element

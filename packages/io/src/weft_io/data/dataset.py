@@ -43,7 +43,7 @@ from weft_tensor.shape import Dims, TensorShape, as_dims
 class Dataset(Batching["Dataset"], Applying["Dataset"]):
     """A sequence of elements, each a structure (tuples, named tuples, dicts) of tensors.
 
-    A dataset is a node that describes the elements; none is made before an iterator asks for it.
+    A dataset is a node that describes the elements; each is produced when an iterator requests it.
 
     Args:
       variant_tensor: the node's output, variant, shape ().
@@ -80,7 +80,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         return Dataset(create(op, inputs, attrs).outputs[0], element)
 
     def _with_form(self, element: Any) -> Dataset:
-        """Return the same dataset, with more known of the form of its elements."""
+        """Return the same dataset with a more precise form of its elements."""
         dataset = Dataset(self._variant_tensor, element)
         dataset._options = self._options
         return dataset
@@ -88,14 +88,14 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
     # ------------------------------------------------------------------ iterators
 
     def make_one_shot_iterator(self) -> Iterator:
-        """Return an iterator that goes through it once and needs no initializer.
+        """Return an iterator that traverses the dataset once and needs no initializer.
 
         Raises: InvalidArgumentError: it depends on a placeholder or a variable.
         """
         return one_shot(self)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        """Return an iterator that begins each time its `initializer` runs.
+        """Return an iterator that starts over each time its `initializer` runs.
 
         Args:
           shared_name: the name it is shared under among sessions.
@@ -149,10 +149,10 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64) -> Dataset:
-        """Return the numbers of Python's `range`: of (stop), (start, stop), or (start, stop, step).
+        """Return the numbers of Python's `range(*args)`.
 
         Args:
-          args: int64, shape ().
+          args: (stop), (start, stop) or (start, stop, step): int64, shape ().
           output_type: element type.
         Raises: InvalidArgumentError: there are no arguments or more than three, or the step is 0.
         """
@@ -200,7 +200,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           file_pattern: string, shape () or (n,).
           shuffle: whether their order is random; true by default.
           seed: seed of the order.
-        Raises (when it is iterated): InvalidArgumentError: nothing matches.
+        Raises (when it is iterated): InvalidArgumentError: no file matches.
         """
         pattern = convert_to_tensor(arguments.encoded_paths(file_pattern), dtypes.string)
         output = matching_files(pattern)
@@ -275,7 +275,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         return self._chain("ConcatenateDataset", dataset._variant_tensor, element=form)
 
     def repeat(self, count: Any = None) -> Dataset:
-        """Return the elements, `count` times over.
+        """Repeat the elements `count` times.
 
         Args:
           count: int64, shape (); None or -1 for no end.
@@ -299,7 +299,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         return self._chain("SkipDataset", int64(count, "count"))
 
     def shard(self, num_shards: Any, index: Any) -> Dataset:
-        """Return every `num_shards`-th element, from `index` on.
+        """Return every `num_shards`-th element, starting with element `index`.
 
         Args:
           num_shards, index: int64, shape ().
@@ -325,17 +325,18 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """Prefetch elements on a separate thread.
 
         Args:
-          buffer_size: int64, shape (): how many at most; AUTOTUNE for as many as are of use.
+          buffer_size: int64, shape (): largest number of prefetched elements; AUTOTUNE to choose it
+            automatically.
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
         ahead = int64(size, "buffer_size", 0, AUTOTUNE)
         return self._chain("PrefetchDataset", ahead)
 
     def cache(self, filename: Any = "") -> Dataset:
-        """Cache the elements: after the first complete pass they come from a file or memory.
+        """Cache the elements in a file or in memory during the first complete pass.
 
         Args:
-          filename: string, shape (): the file's name, to which endings are added; "" for memory.
+          filename: string, shape (): prefix of the file names; "" for memory.
         """
         path = arguments.scalar(arguments.encoded_paths(filename), dtypes.string, "filename")
         return self._chain("CacheDataset", path)
@@ -373,7 +374,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """Apply a function to this dataset.
 
         Args:
-          transformation_func: takes and returns a dataset.
+          transformation_func: function from a dataset to a dataset.
         Raises: InvalidTypeError: it does not return a dataset.
         """
         result = function(transformation_func, "transformation_func", 1)(self)
@@ -384,12 +385,12 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         return result
 
     def with_options(self, options: Options) -> Dataset:
-        """Return the same dataset with options; conflicts with its current options are errors.
+        """Return the same dataset with options; a conflict with its current options is an error.
 
         Args:
           options: `Options`.
-        Raises: InvalidTypeError: it is something else; InvalidArgumentError: an option has another
-        value already.
+        Raises: InvalidTypeError: it is not an `Options` object; InvalidArgumentError: an option has
+          another value already.
         """
         result = self._with_form(self._element)
         result._options = self._options.merge(options)
@@ -407,11 +408,13 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """Split the elements into windows: datasets of consecutive elements.
 
         Args:
-          size: int64, shape (): how many elements a window has.
-          shift: int64, shape (): how far a window begins behind the one before; `size` by default.
-          stride: int64, shape (): how far the elements of a window are from each other.
-          drop_remainder: bool, shape (): leave out windows at the end that are smaller.
-        Returns: elements of the structure of this dataset's, with a dataset for each tensor.
+          size: int64, shape (): number of elements in a window.
+          shift: int64, shape (): distance between the starts of successive windows; `size` by
+            default.
+          stride: int64, shape (): distance between the elements of a window.
+          drop_remainder: bool, shape (): drop smaller windows at the end.
+        Returns: a dataset whose elements have the same structure, with a dataset in place of each
+          tensor.
 
         Examples:
           >>> pairs = wf.data.Dataset.range(4).window(2, shift=1, drop_remainder=True)
@@ -449,7 +452,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
 
 
 class _Held:
-    """Keeps a form from being taken apart."""
+    """A wrapper that keeps a form from being flattened."""
 
     __slots__ = ("form",)
 
@@ -471,7 +474,7 @@ class DatasetSpec(specs.ElementsSpec):
     """The spec of a dataset, or of a tensor of datasets.
 
     Args:
-      element_spec: a structure of specs: of the elements of the dataset.
+      element_spec: a structure of specs of the elements.
       dataset_shape: [] for a dataset; otherwise the shape of a tensor of datasets, as batches of
         windows have.
 
@@ -501,7 +504,7 @@ class DatasetSpec(specs.ElementsSpec):
         return Dataset if self._shape.as_list() == [] else specs.NestedVariant
 
     def as_spec(self) -> specs.Spec:
-        """Return this as the spec of a component."""
+        """Return the component spec of this object."""
         return specs.Spec(dtypes.variant, as_dims(self._shape), Dataset, self._form)
 
     def _details(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Datasets of elements that a program has in a list."""
+"""Datasets from the elements of a Python list."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from weft_tensor import errors
 
 
 def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
-    """Return the elements of a list, one after the other.
+    """Create a dataset of the elements of a list.
 
     Args:
-      elements: at least one; structures of tensors, all of the same types and shapes.
-      name: accepted; the nodes of datasets have names of their own.
-    Raises: InvalidArgumentError: there are none, or they have different structures or shapes.
+      elements: a non-empty list of structures of tensors, all of the same types and shapes.
+      name: accepted and ignored.
+    Raises: InvalidArgumentError: the list is empty, or the elements have different structures or
+      shapes.
 
     Examples:
       >>> pairs = wf.data.experimental.from_list([(1, "a"), (2, "b")])

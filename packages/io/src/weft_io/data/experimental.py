@@ -1,4 +1,4 @@
-"""The tuning constant, and the state of iterators in checkpoints."""
+"""AUTOTUNE, and the state of iterators in checkpoints."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from weft_tensor import errors
 
 
 def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
-    """Return the saveable of an iterator's position for a Saver.
+    """Return a saveable object for the position of an iterator.
 
     Add it to the collection SAVEABLE_OBJECTS, or pass it to a Saver. A restored iterator continues
-    with exactly the elements that had not been taken; buffered elements of shuffling and
+    with exactly the elements that had not been returned; buffered elements of shuffling and
     prefetching are saved too. An initializable iterator may be initialized before or after it is
     restored: the restored state waits for the next run of the initializer that was used when it was
     saved. An iterator that was not initialized then starts at its beginning.

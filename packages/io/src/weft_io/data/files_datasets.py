@@ -50,7 +50,7 @@ def _names(filenames: Any) -> Any:
 
 
 def _records(op: str, filenames: Any, remaining: list[Any], num_parallel_reads: Any) -> Any:
-    """Return the handle of a dataset of records, given file names or a dataset of them."""
+    """Return the handle of a dataset of records, for file names or a dataset of file names."""
     names = _names(filenames)
     inner = Spec(dtypes.string, ())
 
@@ -76,7 +76,7 @@ class TFRecordDataset(Dataset):
     Args:
       filenames: string, shape () or (n,), or a dataset of such.
       compression_type: string, shape (): "", "ZLIB" or "GZIP".
-      buffer_size: accepted; files are read in pieces of a size that is fast.
+      buffer_size: accepted and ignored.
       num_parallel_reads: number of files to read at once; their records are interleaved.
 
     Examples:
@@ -125,16 +125,17 @@ class TextLineDataset(Dataset):
 
 
 class FixedLengthRecordDataset(Dataset):
-    """The records of files whose records have one length, in order: string, shape ().
+    """The records of files with fixed-length records, in order: string, shape ().
 
     Args:
       filenames: as for `TFRecordDataset`.
       record_bytes: int64, shape (): length of a record.
-      header_bytes, footer_bytes: what to leave out at the ends of each file; 0 by default.
+      header_bytes, footer_bytes: number of bytes to skip at the start and end of each file; 0 by
+        default.
       buffer_size, compression_type, num_parallel_reads: as for `TFRecordDataset`.
-    Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or it
-      is another compression; when it runs: NotFoundError: there is no such file; DataLossError: a
-      file does not hold whole records.
+    Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or the
+      compression is unknown; when it runs: NotFoundError: a file does not exist; DataLossError: the
+      size of a file is not a multiple of the record size.
 
     Examples:
       >>> wf.Session().run(wf.write_file("fixed", "#aabb"))

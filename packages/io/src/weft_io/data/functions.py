@@ -1,4 +1,4 @@
-"""Tracing: the functions of a pipeline become functions of its graph."""
+"""Tracing of Python functions to functions of the pipeline's graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Traced:
 
     @property
     def form(self) -> Any:
-        """The form of its result."""
+        """The form of the result."""
         return specs.form_of(self.result)
 
 
@@ -41,12 +41,11 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
     """Trace a Python function to a function of the graph.
 
     Args:
-      function: takes the tensors of an element; those of a tuple as several arguments.
-      form: of the elements.
+      function: called with the tensors of an element; a tuple is passed as several arguments.
+      form: the form of the elements.
       outer: the graph of the pipeline.
       kind: its purpose, for its name.
-    Raises: InvalidTypeError: it cannot be called with an element, or returns something else than
-    tensors.
+    Raises: InvalidTypeError: it cannot be called with an element, or does not return tensors.
     """
     results: list[Any] = []
     checked(function, f"the function given to Dataset.{kind}()")
@@ -76,9 +75,9 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
 
 
 def graph_around(dataset: Output) -> Graph:
-    """Return the graph for nodes that use a dataset: its own, or that of a function being traced.
+    """Return the graph for nodes that use a dataset: its own, or that of the function being traced.
 
-    A function that may use the dataset may add its own nodes that use it.
+    A function body whose outer graphs include the dataset's graph can use the dataset.
     """
     current = get_default_graph()
     if isinstance(current, FunctionGraph) and current.is_inside(dataset.graph):
@@ -87,9 +86,9 @@ def graph_around(dataset: Output) -> Graph:
 
 
 def factory_of(dataset: Output) -> NameAttrs:
-    """Return a function without arguments that makes a dataset by copies of its nodes.
+    """Return a function without arguments that recreates a dataset by copying its nodes.
 
-    Raises: InvalidArgumentError: it needs a placeholder or a variable, which a copy cannot see.
+    Raises: InvalidArgumentError: it needs a placeholder or a variable, which a copy cannot use.
     """
     outer = dataset.graph
     nodes = ordered(reachable([dataset.node]))

@@ -1,4 +1,4 @@
-"""Elements in groups: by keys, by lengths, in sparse batches."""
+"""Dataset transformations that group elements: by key, by length, in sparse batches."""
 
 from __future__ import annotations
 
@@ -54,17 +54,18 @@ def group_by_window(
     window_size: Any = None,
     window_size_func: Callable[[Any], Any] | None = None,
 ) -> Transformation:
-    """Group elements by key, and make a dataset of each group.
+    """Group elements by key, and convert each group to a dataset.
 
-    A group is complete when it has `window_size` elements; the remaining ones are returned by key.
+    A group is complete when it has `window_size` elements; at the end, the remaining groups are
+    returned by key.
 
     Args:
       key_func: from an element to its key: int64, shape ().
       reduce_func: from a key and the dataset of a group to a dataset.
       window_size: int64, shape (): number of elements of a group.
-      window_size_func: returns the number for a key, instead.
+      window_size_func: function from a key to its `window_size`, as an alternative.
     Returns: a function for `Dataset.apply`.
-    Raises: InvalidArgumentError: not exactly one of the last two is given.
+    Raises: InvalidArgumentError: both or neither of the last two are set.
 
     Examples:
       >>> by_parity = wf.data.experimental.group_by_window(
@@ -155,17 +156,17 @@ class Reducer:
 
     @property
     def init_func(self) -> Callable[[Any], Any]:
-        """From a key to the first state."""
+        """The function from a key to the first state."""
         return self._init_func
 
     @property
     def reduce_func(self) -> Callable[[Any, Any], Any]:
-        """From a state and an element to the next state."""
+        """The function from a state and an element to the next state."""
         return self._reduce_func
 
     @property
     def finalize_func(self) -> Callable[..., Any]:
-        """From the last state to an element."""
+        """The function from the last state to an element."""
         return self._finalize_func
 
 
@@ -231,13 +232,13 @@ def bucket_by_sequence_length(
 
     Args:
       element_length_func: from an element to its length: an integer, shape ().
-      bucket_boundaries: the lengths at which buckets begin, ascending; the first bucket is below
-        the first one.
-      bucket_batch_sizes: the batch size of each bucket: one more than boundaries.
+      bucket_boundaries: ascending lengths at which buckets begin; an additional first bucket has
+        all smaller lengths.
+      bucket_batch_sizes: the batch size of each bucket: one more than there are boundaries.
       padded_shapes: as for `padded_batch`; the shapes of the elements by default.
       padding_values: as for `padded_batch`.
-      pad_to_bucket_boundary: pad unknown sizes to the greatest length of the bucket; an element
-        of the last bucket is an error then.
+      pad_to_bucket_boundary: pad unknown sizes to the greatest length of the bucket; elements of
+        the last bucket are then an error.
       no_padding: stack elements of the same shape.
       drop_remainder: drop smaller batches.
     Returns: a function for `Dataset.apply`.
@@ -283,7 +284,7 @@ def bucket_by_sequence_length(
 
 
 def _largest_of(bucket: Output, bounds: Sequence[int]) -> Output:
-    """Return the greatest length in a bucket."""
+    """Return the largest length of a bucket."""
     message = (
         "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
     )
@@ -310,7 +311,8 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
       batch_size: int64, shape ().
       row_shape: the shape of a row; None or -1 for the largest size in the batch.
     Returns: a function for `Dataset.apply`.
-    Raises (when it is iterated): InvalidArgumentError: a row is larger, or of another rank.
+    Raises (when it is iterated): InvalidArgumentError: an element is larger than `row_shape`, or of
+      another rank.
 
     Examples:
       >>> rows = wf.data.Dataset.range(1, 3).map(lambda n: wf.fill([n], n))
@@ -340,7 +342,7 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
 def dense_to_ragged_batch(
     batch_size: Any, drop_remainder: Any = False, row_splits_dtype: Any = dtypes.int64
 ) -> Transformation:
-    """Return batches of elements of different sizes as ragged tensors.
+    """Batch elements of different sizes as ragged tensors.
 
     An axis of unknown size and all axes before it are ragged. Tensors of a known shape, or of an
     unknown rank, are stacked as by `Dataset.batch`.
@@ -349,7 +351,7 @@ def dense_to_ragged_batch(
       batch_size, drop_remainder: as for `Dataset.batch`.
       row_splits_dtype: int32 or int64.
     Returns: a function for `Dataset.apply`.
-    Raises: InvalidTypeError: `row_splits_dtype` is another; when it is iterated,
+    Raises: InvalidTypeError: `row_splits_dtype` is another type; when it is iterated,
       InvalidArgumentError: the sizes of axes that are not ragged differ.
 
     Examples:
@@ -377,7 +379,7 @@ def dense_to_ragged_batch(
 
 
 def _ragged_form(spec: specs.Spec, splits: DType) -> specs.Spec:
-    """Return the form of an element with axes of unknown size, and those before them, as ragged."""
+    """Return a form whose axes up to the last one of unknown size are ragged."""
     if spec.cls is not Output or not spec.dims or None not in spec.dims:
         return spec
     axis = max([i for i, size in enumerate(spec.dims) if size is None])

@@ -23,11 +23,11 @@ from weft_tensor import dtypes, errors
 
 
 class Iterator(specs.Elements):
-    """A place in a dataset.
+    """An iterator over a dataset.
 
     Args:
       iterator_resource: resource, shape ().
-      initializer: node that lets it begin, or None.
+      initializer: node that starts the iteration, or None.
       output_types, output_shapes, output_classes: types, shapes and classes of elements.
 
     Examples:
@@ -75,11 +75,11 @@ class Iterator(specs.Elements):
         shared_name: str | None = None,
         output_classes: Any = None,
     ) -> Iterator:
-        """Return an iterator that can go through several datasets; `make_initializer` says which.
+        """Return an iterator for several datasets, of which `make_initializer` selects one.
 
         Args:
           output_types: a structure of element types.
-          output_shapes: a structure of shapes that fit it; unknown by default.
+          output_shapes: a structure of shapes compatible with the elements; unknown by default.
           shared_name: the name it is shared under among sessions.
           output_classes: a structure of classes, Tensor or SparseTensor.
         """
@@ -93,7 +93,7 @@ class Iterator(specs.Elements):
         output_shapes: Any = None,
         output_classes: Any = None,
     ) -> Iterator:
-        """Return an iterator that refers to another one by a string handle, fed when it runs.
+        """Return an iterator that refers to another one by a string handle, fed at run time.
 
         Args:
           string_handle: string, shape ().
@@ -106,9 +106,10 @@ class Iterator(specs.Elements):
 
     @property
     def initializer(self) -> Node:
-        """The node that lets it begin.
+        """The node that starts the iteration.
 
-        Raises: InvalidArgumentError: it begins by itself, or for several datasets.
+        Raises: InvalidArgumentError: the iterator needs no initializer, or has one for each
+          dataset.
         """
         if self._initializer is None:
             raise errors.InvalidArgumentError(
@@ -118,9 +119,9 @@ class Iterator(specs.Elements):
         return self._initializer
 
     def make_initializer(self, dataset: Any, name: str | None = None) -> Node:
-        """Return a node that lets it begin at a dataset.
+        """Return a node that starts the iteration over a dataset.
 
-        Raises: InvalidTypeError: it is not a dataset, or has elements of another form.
+        Raises: InvalidTypeError: `dataset` is not a dataset, or its elements have another form.
         """
         _check_dataset(dataset)
         try:
@@ -143,14 +144,15 @@ class Iterator(specs.Elements):
 
         Returns: a structure of tensors.
         Raises (when it runs): OutOfRangeError: "End of sequence"; FailedPreconditionError: it was
-          not initialized; what the pipeline fails with: the next step goes on behind that.
+          not initialized; any error of the pipeline, after which the next step continues with the
+          next element.
         """
         attrs = specs.attrs_of(self._element)
         node = create("IteratorGetNext", [self._iterator_resource], attrs, name)
         return specs.rebuilt(self._element, node.outputs)
 
     def string_handle(self, name: str | None = None) -> Output:
-        """Return its string handle: string, shape (); always the same tensor without a name."""
+        """Return the string handle: string, shape (); without `name` always the same tensor."""
         if name is None:
             return self._string_handle
         return out("IteratorToStringHandle", [self._iterator_resource], name=name)
@@ -162,7 +164,7 @@ def _resource(element: Any, shared_name: str | None) -> Output:
 
 
 def initializable(dataset: Any, shared_name: str | None) -> Iterator:
-    """Return an iterator over a dataset that begins when its initializer runs."""
+    """Return an iterator over a dataset that starts when its initializer runs."""
     _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():
@@ -191,7 +193,7 @@ def make_one_shot_iterator(dataset: Any) -> Iterator:
     Args:
       dataset: the dataset to iterate over.
     Raises: InvalidTypeError: it is not a dataset; InvalidArgumentError: it uses placeholders or
-      variables, which wants an initializable iterator.
+      variables, which require an initializable iterator.
 
     Examples:
       >>> element = wf.data.make_one_shot_iterator(wf.data.Dataset.range(3)).get_next()
@@ -205,7 +207,7 @@ def make_one_shot_iterator(dataset: Any) -> Iterator:
 
 
 def make_initializable_iterator(dataset: Any, shared_name: str | None = None) -> Iterator:
-    """Return an iterator over a dataset that begins, or begins again, when its initializer runs.
+    """Return an iterator over a dataset that starts, or starts over, when its initializer runs.
 
     As `dataset.make_initializable_iterator(shared_name)`.
 
@@ -230,8 +232,8 @@ def get_output_types(dataset_or_iterator: Any) -> Any:
     """Return the element types of the tensors in an element, in its structure.
 
     Args:
-      dataset_or_iterator: whose elements are asked about.
-    Raises: InvalidTypeError: neither of them.
+      dataset_or_iterator: a dataset or an iterator.
+    Raises: InvalidTypeError: it is neither.
 
     Examples:
       >>> dataset = wf.data.Dataset.from_tensor_slices({"a": [[1.0, 2.0]]})
@@ -245,8 +247,8 @@ def get_output_shapes(dataset_or_iterator: Any) -> Any:
     """Return the shapes of the tensors in an element, in its structure.
 
     Args:
-      dataset_or_iterator: whose elements are asked about.
-    Raises: InvalidTypeError: neither of them.
+      dataset_or_iterator: a dataset or an iterator.
+    Raises: InvalidTypeError: it is neither.
 
     Examples:
       >>> dataset = wf.data.Dataset.from_tensor_slices({"a": [[1.0, 2.0]]})
@@ -260,8 +262,8 @@ def get_output_classes(dataset_or_iterator: Any) -> Any:
     """Return the classes, Tensor or SparseTensor, of the parts of an element, in its structure.
 
     Args:
-      dataset_or_iterator: whose elements are asked about.
-    Raises: InvalidTypeError: neither of them.
+      dataset_or_iterator: a dataset or an iterator.
+    Raises: InvalidTypeError: it is neither.
 
     Examples:
       >>> dataset = wf.data.Dataset.from_tensor_slices({"a": [[1.0, 2.0]]})

@@ -1,4 +1,4 @@
-"""Lookup tables with contents from datasets."""
+"""Lookup tables filled from datasets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from weft_tensor.arguments import integer
 
 
 class DatasetInitializer(TableInitializerBase):
-    """The pairs that a dataset has.
+    """An initializer that fills a table from a dataset of pairs.
 
     Args:
-      dataset: of pairs (key, value), shape ().
-    Raises: InvalidTypeError: it has other elements.
+      dataset: a dataset of scalar pairs (key, value).
+    Raises: InvalidTypeError: its elements are not such pairs.
 
     Examples:
       >>> pairs = wf.data.Dataset.from_tensor_slices((["a", "b"], [1, 2]))
@@ -56,14 +56,14 @@ def table_from_dataset(
     key_dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """Return a table of the pairs that a dataset has.
+    """Return a table with the pairs of a dataset.
 
     Args:
-      dataset: of pairs (key, value), shape ().
-      num_oov_buckets: how many buckets for keys that are not there; 0 for `default_value`.
-      vocab_size: how many pairs to take; None for all.
-      default_value: for keys that are not there.
-      hasher_spec: how keys are put into buckets.
+      dataset: a dataset of scalar pairs (key, value).
+      num_oov_buckets: number of buckets for missing keys; 0 to return `default_value` for them.
+      vocab_size: number of pairs to read; None for all.
+      default_value: the value of missing keys.
+      hasher_spec: the hash function that assigns keys to buckets.
       key_dtype: element type of the keys: string or an integer.
       name: name of the nodes.
     Returns: a table with `lookup`.
@@ -100,10 +100,10 @@ def index_table_from_dataset(
     key_dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """Return a table from the elements of a dataset to their numbers.
+    """Return a table from the elements of a dataset to their indices.
 
     Args:
-      dataset: of words, shape ().
+      dataset: a dataset of scalar words.
       num_oov_buckets, vocab_size, default_value, hasher_spec, key_dtype, name: as of
         `table_from_dataset`.
     Returns: a table with `lookup`, int64.

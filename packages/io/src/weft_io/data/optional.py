@@ -1,4 +1,4 @@
-"""Elements that may not be there."""
+"""Optional values: elements that may be missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor.shape import Dims
 
 
 class Optional(specs.VariantBase):
-    """A structure of tensors that may not be there.
+    """A structure of tensors, or the absence of one.
 
     Args:
       variant_tensor: variant, shape ().
@@ -66,11 +66,11 @@ class Optional(specs.VariantBase):
         return out("OptionalHasValue", [self._variant_tensor], name=name)
 
     def get_value(self, name: str | None = None) -> Any:
-        """Return the structure of tensors.
+        """Return the value, a structure of tensors.
 
         Args:
           name: name of the node.
-        Raises (when it runs): InvalidArgumentError: it is not there.
+        Raises (when it runs): InvalidArgumentError: the optional has no value.
         """
         attrs = specs.attrs_of(self._element)
         node = create("OptionalGetValue", [self._variant_tensor], attrs, name)
@@ -82,7 +82,7 @@ def get_next_as_optional(iterator: Iterator) -> Optional:
 
     Args:
       iterator: an `Iterator`.
-    Raises: InvalidTypeError: it is none.
+    Raises: InvalidTypeError: `iterator` is not an Iterator.
 
     Examples:
       >>> iterator = wf.data.Dataset.range(1).make_one_shot_iterator()
@@ -99,10 +99,10 @@ def get_next_as_optional(iterator: Iterator) -> Optional:
 
 
 class OptionalSpec(specs.ElementsSpec):
-    """The specs of an optional value.
+    """The spec of an optional value.
 
     Args:
-      element_spec: a structure of specs: of the value.
+      element_spec: a structure of specs of the value.
 
     Examples:
       >>> wf.OptionalSpec(wf.TensorSpec([], wf.int32))
@@ -113,7 +113,7 @@ class OptionalSpec(specs.ElementsSpec):
 
     @property
     def value_type(self) -> type:
-        """Optional."""
+        """The class of values, `Optional`."""
         return Optional
 
     @property

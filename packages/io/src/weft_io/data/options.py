@@ -1,4 +1,4 @@
-"""Options of datasets beyond those that change the elements."""
+"""Options of datasets, which do not change the elements."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class AutotuneAlgorithm(enum.IntEnum):
 
 
 class OptionsBase:
-    """Named values of certain types, None by default."""
+    """Named values with type checks; None by default."""
 
     _types: ClassVar[dict[str, type]] = {}
 
@@ -94,7 +94,8 @@ class OptionsBase:
 
         Args:
           options: options of the same class.
-        Raises: InvalidTypeError: they are of another; InvalidArgumentError: one has two values.
+        Raises: InvalidTypeError: they are of another class; InvalidArgumentError: an option has
+          different values.
         """
         if type(options) is not type(self):
             raise errors.InvalidTypeError(
@@ -155,10 +156,10 @@ class MapVectorizationOptions(OptionsBase):
 
 
 class OptimizationOptions(OptionsBase):
-    """Which changes of the graph of a dataset are wanted.
+    """Options for optimizations of a dataset's graph.
 
     Attributes:
-      apply_default_optimizations, autotune, autotune_buffers, filter_fusion,
+        apply_default_optimizations, autotune, autotune_buffers, filter_fusion,
         filter_with_random_uniform_fusion, hoist_random_uniform, inject_prefetch,
         map_and_batch_fusion, map_and_filter_fusion, map_fusion, map_parallelization,
         noop_elimination, parallel_batch, seq_interleave_prefetch, shuffle_and_repeat_fusion: bool.
@@ -222,7 +223,7 @@ class AutotuneOptions(OptionsBase):
 
 
 class ThreadingOptions(OptionsBase):
-    """Options of the number of threads.
+    """Options for numbers of threads.
 
     Attributes:
       max_intra_op_parallelism, private_threadpool_size: int.
@@ -241,8 +242,8 @@ class ThreadingOptions(OptionsBase):
 class Options(OptionsBase):
     """Options of a dataset.
 
-    Options are checked, stored and merged, so programs that set them run. None changes the elements
-    or their order, which is always that of a deterministic pipeline.
+    Options are checked, stored and merged, so programs that set them run. They have no effect on
+    the elements or their order: pipelines are always deterministic.
 
     Attributes:
       deterministic, experimental_deterministic, experimental_slack: bool.

@@ -1,4 +1,4 @@
-"""Padding arguments of `padded_batch`, for each component."""
+"""Conversion of the padding arguments of `padded_batch`, for each component."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def padded_form(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]
     """Return the padded shape of each component: as a tensor, and the statically known part.
 
     Args:
-      form: of the elements.
+      form: the form of the elements.
       padded_shapes: a structure of shapes: TensorShapes, lists, or tensors int64 of shape (rank,).
-    Raises: InvalidArgumentError: a shape does not fit the elements.
+    Raises: InvalidArgumentError: a shape is incompatible with the elements.
     """
     shapes = nest.flatten_up_to(form, padded_shapes, check_types=False)
     tensors: list[Output] = []
@@ -76,7 +76,7 @@ def _check_fits(padded: Dims, dims: Dims) -> None:
 
 
 def padding_values_for(form: Any, padding: Any) -> list[Output]:
-    """Return the padding of each component.
+    """Return the padding value of each component.
 
     Raises: InvalidTypeError: its element type is wrong; InvalidArgumentError: it is not a scalar.
     """

@@ -35,7 +35,7 @@ class Ragged(NamedTuple):
     Attributes:
       rank: number of ragged axes of an element. If 0, an element is a dense tensor whose batches
         are ragged. If negative, only batches of batches are ragged.
-      splits: the type of the splits.
+      splits: the element type of the row splits.
     """
 
     rank: int
@@ -50,11 +50,11 @@ class Spec:
 
     Args:
       dtype: element type.
-      dims: static shape; of a sparse tensor, the dense one.
+      dims: static shape; for a sparse tensor, the dense shape.
       cls: class of the tensor.
-      element: of a dataset or an optional, the form of its elements. A dataset has dims (); other
+      element: for a dataset or an optional, the form of its elements. A dataset has dims (); other
         dims are those of a tensor of datasets, such as a batch of windows.
-      ragged: of a ragged tensor, and of a row of one.
+      ragged: set for ragged tensors and their rows.
     """
 
     __slots__ = ("cls", "dims", "dtype", "element", "ragged")
@@ -75,7 +75,7 @@ class Spec:
 
     @property
     def parts(self) -> list[Part]:
-        """Its components."""
+        """The components."""
         if self.cls is SparseTensor:
             rank = None if self.dims is None else len(self.dims)
             return [
@@ -92,7 +92,7 @@ class Spec:
         return [Part(self.dtype, self.dims)]
 
     def rebuilt(self, parts: Sequence[Output]) -> Any:
-        """Return a tensor of that form, of its components."""
+        """Reassemble a tensor of this form from its components."""
         if self.cls is SparseTensor:
             sparse_tensor = SparseTensor(*parts)
             sparse_tensor.set_shape(self.dims)
@@ -111,11 +111,11 @@ class Spec:
 
     @property
     def row(self) -> Spec:
-        """The form of its rows."""
+        """The form of a row."""
         return self._deeper(None if self.dims is None else self.dims[1:], -1)
 
     def batch(self, rows: int | None) -> Spec:
-        """Return the form of batches with that many rows."""
+        """Return the form of a batch of `rows` elements."""
         return self._deeper(None if self.dims is None else (rows, *self.dims), 1)
 
     def _deeper(self, dims: Dims, levels: int) -> Spec:
@@ -131,7 +131,7 @@ class Spec:
         return mine == (other.dtype, other.dims, other.cls, other.ragged)
 
     def like(self, other: Spec) -> bool:
-        """Return True if both, and elements of datasets, have the same class and dtype."""
+        """Return True if both forms have the same class and dtype, also in nested elements."""
         if self.dtype is not other.dtype or self.cls is not other.cls:
             return False
         if self.element is not None:
@@ -163,7 +163,7 @@ class Elements:
 
     @property
     def output_classes(self) -> Any:
-        """The class of each tensor of an element; of a ragged one, its RaggedTensorSpec."""
+        """The class of each tensor of an element; for a ragged tensor, its RaggedTensorSpec."""
         return nest.map_structure(
             lambda spec: _type_spec_of(spec) if spec.cls is RaggedTensor else spec.cls,
             self._element,
@@ -182,12 +182,12 @@ class VariantBase(Elements):
 
     @classmethod
     def _spec_class(cls) -> type:
-        """Return the class that a form has for values of this one."""
+        """Return the class that forms use for values of this class."""
         return cls
 
     @staticmethod
     def _spec_with(element_spec: Any, dims: Dims) -> TypeSpec:
-        """Return the spec of a value, or of a tensor of values, whose elements have a spec."""
+        """Return the spec of a value, or of a tensor of values, from the spec of its elements."""
         raise NotImplementedError
 
 
@@ -234,7 +234,7 @@ class ElementsSpec(TypeSpec):
 
     @property
     def element_spec(self) -> Any:
-        """The specs of its elements."""
+        """The specs of the elements."""
         return nest.map_structure(_type_spec_of, self._form)
 
     @classmethod
@@ -243,7 +243,7 @@ class ElementsSpec(TypeSpec):
         return cls(value.element_spec)
 
     def as_spec(self) -> Spec:
-        """Return this as the spec of a component."""
+        """Return the component spec of this object."""
         return Spec(dtypes.variant, (), self.value_type, self._form)
 
     def _details(self) -> tuple[Any, ...]:
@@ -263,14 +263,14 @@ def _type_spec_of(spec: Spec) -> TypeSpec:
 
 
 def types_of(element: Any) -> Any:
-    """Return the types in a form."""
+    """Return the element types of all components of a form."""
     return nest.map_structure(
         lambda spec: spec.dtype if spec.element is None else types_of(spec.element), element
     )
 
 
 def attrs_of(element: Any) -> dict[str, Any]:
-    """Return the attributes that say the form of elements to a node."""
+    """Return the node attributes that describe a form."""
     flat = parts(element)
     return {
         "output_types": [part.dtype for part in flat],
@@ -282,7 +282,7 @@ def attrs_of(element: Any) -> dict[str, Any]:
 
 
 def converted(value: Any) -> Any:
-    """Return a structure of values as one of tensors, sparse and ragged ones, and datasets."""
+    """Convert a structure of values to one of tensors, sparse and ragged tensors, and datasets."""
     try:
         return _converted(value)
     except RecursionError:
@@ -307,7 +307,7 @@ def _converted(value: Any) -> Any:
 
 
 def form_of(tensors: Any) -> Any:
-    """Return the form of a structure that `converted` gave."""
+    """Return the form of a structure that `converted` returned."""
     return nest.map_structure(_spec_of, tensors)
 
 
@@ -324,7 +324,7 @@ def _spec_of(value: Any) -> Spec:
 
 
 def _ragged_like(spec: RaggedTensorSpec) -> Spec:
-    """Return a form; uniform row lengths are not kept."""
+    """Return the form of a ragged tensor; uniform row lengths are dropped."""
     dims, levels = as_dims(spec.shape), spec.ragged_rank
     if dims is not None:
         dims = (*dims[:1], *[None] * levels, *dims[levels + 1 :])
@@ -332,7 +332,7 @@ def _ragged_like(spec: RaggedTensorSpec) -> Spec:
 
 
 def components(tensors: Any) -> list[Output]:
-    """Return all components of a structure that `converted` gave."""
+    """Return all components of a structure that `converted` returned."""
     return [part for leaf in nest.flatten(tensors) for part in _parts_of(leaf)]
 
 
@@ -347,12 +347,12 @@ def _parts_of(value: Any) -> list[Output]:
 
 
 def parts(form: Any) -> list[Part]:
-    """Return all components of elements of a form."""
+    """Return the components of all tensors of a form."""
     return [part for spec in nest.flatten(form) for part in spec.parts]
 
 
 def rebuilt(form: Any, outputs: Sequence[Output]) -> Any:
-    """Return the structure of tensors of a form, of all its components."""
+    """Reassemble a structure of tensors from all its components."""
     remaining = list(outputs)
     flat: list[Any] = []
     for spec in nest.flatten(form):
@@ -398,10 +398,11 @@ def _spec_from(dtype: DType, dims: Dims, cls: Any) -> Spec:
 def settled(
     trace: Callable[[Any], Any], initial: Any, state_of: Callable[[Any], Any]
 ) -> tuple[Any, Any]:
-    """Trace a function of a state with shapes that hold for every state.
+    """Trace a function of a state repeatedly, until the shapes hold for every state.
 
     Args:
-      trace: traces it for states of a form, and returns an object with the `form` of its result.
+      trace: traces the function for states of a form, and returns an object with the `form` of its
+        result.
       initial: the form of the first state.
       state_of: returns the next state's part of the form of a result.
     Returns: the result of `trace`, and the form of all states.
@@ -421,9 +422,9 @@ def settled(
 
 
 def check_same_types(expected: Any, result: Any, label: str) -> None:
-    """Refuse a form of another structure, or of other types.
+    """Check that a form has the same structure and types as another one.
 
-    Raises: InvalidTypeError: it is one.
+    Raises: InvalidTypeError: the structure or a type differs.
     """
     if not _same_types(expected, result):
         raise errors.InvalidTypeError(
@@ -440,7 +441,7 @@ def _same_types(first: Any, second: Any) -> bool:
 
 
 def compatible(expected: Any, spec: Any) -> bool:
-    """Return True if elements of one form may be used where another form is promised."""
+    """Return True if elements of `spec` may be used where `expected` is promised."""
     mine, its = nest.flatten(expected), nest.flatten(spec)
     return len(mine) == len(its) and all(
         a.like(b) and compatible_dims(a.dims, b.dims) for a, b in zip(mine, its, strict=True)
@@ -448,7 +449,7 @@ def compatible(expected: Any, spec: Any) -> bool:
 
 
 def form_like(structure: Any) -> Any:
-    """Return the form that a structure describes: of TensorSpecs, forms, tensors or values."""
+    """Return the form of a structure of TensorSpecs, forms, tensors or values."""
     return nest.map_structure(_spec_like, structure)
 
 

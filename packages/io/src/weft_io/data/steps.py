@@ -1,4 +1,4 @@
-"""The basis of dataset methods: nodes that derive one dataset from another."""
+"""Base of dataset methods: nodes that derive one dataset from another."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from weft_io.data.options import Options
 from weft_tensor import dtypes
 
 DatasetT = TypeVar("DatasetT", bound="Steps[Any]")
-"""The class of derived datasets."""
+"""The class of the derived datasets."""
 
 
 def int64(value: Any, label: str, minimum: int | None = None, auto: int | None = None) -> Output:
-    """Return a number of a dataset, as `arguments.scalar` makes it."""
+    """Convert an argument of a dataset to an int64 scalar, as `arguments.scalar` does."""
     return arguments.scalar(value, dtypes.int64, label, minimum, auto)
 
 
 def seeds(seed: Any) -> list[Output]:
-    """Return the two seeds of an order, as `get_seed` has them, also of one that only a run knows.
+    """Return the two seeds of an order, as `get_seed` does, also for a seed known only at run time.
 
     Args:
       seed: integer, or a tensor int64, shape (); or None.
@@ -45,7 +45,7 @@ def drops(drop_remainder: Any) -> Output:
 
 
 class Steps(specs.DatasetBase, Generic[DatasetT]):
-    """The base of a dataset with the methods that derive other datasets."""
+    """Base class of datasets whose methods derive other datasets."""
 
     _element: Any
     _options: Options
@@ -55,7 +55,7 @@ class Steps(specs.DatasetBase, Generic[DatasetT]):
         raise NotImplementedError
 
     def _chain(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> DatasetT:
-        """Return the dataset of a node whose inputs are this one and `inputs`."""
+        """Return the dataset of a new node whose inputs are this dataset and `inputs`."""
         form = self._element if element is None else element
         with graph_around(self._variant_tensor).as_default():
             result = self._create(

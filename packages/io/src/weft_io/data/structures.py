@@ -1,4 +1,4 @@
-"""Specs of elements for programs."""
+"""Functions that create the specs of elements."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def SparseTensorStructure(  # noqa: N802 (TensorFlow's name)
 def RaggedTensorStructure(  # noqa: N802 (TensorFlow's name)
     dtype: Any, shape: Any, ragged_rank: int
 ) -> RaggedTensorSpec:
-    """Return a `RaggedTensorSpec` with splits of int64.
+    """Return a `RaggedTensorSpec` with int64 row splits.
 
     Args:
       dtype: element type.
@@ -82,8 +82,8 @@ def TensorArrayStructure(  # noqa: N802 (TensorFlow's name)
     Args:
       dtype: element type.
       element_shape: the static shape of elements.
-      dynamic_size: whether it may grow.
-      infer_shape: whether all elements must have one shape.
+      dynamic_size: whether the array may grow.
+      infer_shape: whether all elements must have the same shape.
 
     Examples:
       >>> wf.data.experimental.TensorArrayStructure(wf.int32, [3], False, True)

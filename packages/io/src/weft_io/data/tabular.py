@@ -1,4 +1,4 @@
-"""Datasets of tables: files of comma-separated values, databases; files of examples in batches."""
+"""Datasets of tables: CSV files, databases, and batches of examples in files."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def _compression(compression_type: Any) -> Output:
 
 
 class CsvDataset(Dataset):
-    r"""The records of files of comma-separated values: tuples of scalars.
+    r"""The records of CSV files: tuples of scalars.
 
     A field in double quotes may contain delimiters and line ends.
 
     Args:
       filenames: string, shape () or (n,).
-      record_defaults: for each column an element type if a value is required, or a tensor with
-        the value of missing ones: float32, float64, int32, int64 or string.
+      record_defaults: per column its element type if a value is required, else a tensor with its
+        default value; float32, float64, int32, int64 or string.
       compression_type: string, shape (): "", "ZLIB" or "GZIP".
-      buffer_size: accepted; files are read in pieces of a size that is fast.
+      buffer_size: accepted and ignored.
       header: whether each file begins with a line of names.
       field_delim: one byte.
       use_quote_delim: whether double quotes are interpreted.
-      na_value: an additional text for missing values, besides the empty one.
+      na_value: a text that marks missing values, in addition to the empty text.
       select_cols: the numbers of the columns to return, ascending; all by default.
-    Raises: InvalidTypeError: a type is another; InvalidArgumentError: numbers of columns do not
-      fit; when it is iterated: InvalidArgumentError: a record is malformed, with its file and
-      number.
+    Raises: InvalidTypeError: a type is not supported; InvalidArgumentError: the numbers of columns
+      do not match; when it is iterated: InvalidArgumentError: a record is malformed, with its file
+      and number.
 
     Examples:
       >>> wf.Session().run(wf.write_file("people.csv", "ann,30\nbob,\n"))
@@ -131,7 +131,7 @@ class SqlDataset(Dataset):
 
     Args:
       driver_name: string, shape (): "sqlite".
-      data_source_name: string, shape (): the database's file, which is only read.
+      data_source_name: string, shape (): the database file, opened read-only.
       query: string, shape ().
       output_types: a tuple of the element types of the columns: strings, numbers or bools.
     Raises (when it is iterated): NotFoundError: the file does not exist; InvalidArgumentError: the
@@ -190,8 +190,8 @@ class TFRecordWriter:
         """Return a node that writes all elements of a dataset.
 
         Args:
-          dataset: of strings, shape ().
-        Raises: InvalidTypeError: it has other elements.
+          dataset: a dataset of scalar strings.
+        Raises: InvalidTypeError: its elements are of another form.
         """
         spec = dataset._element if isinstance(dataset, Dataset) else dataset
         if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.string or spec.dims:
@@ -208,7 +208,7 @@ class TFRecordWriter:
 def parse_example_dataset(
     features: Mapping[str, Any], num_parallel_calls: Any = 1
 ) -> Callable[[Dataset], Dataset]:
-    """Parse batches of serialized examples, as by `parse_example`.
+    """Parse batches of serialized examples, as `parse_example` does.
 
     Args:
       features: the requested features, as for `parse_example`.
@@ -256,13 +256,13 @@ def make_batched_features_dataset(
     sloppy_ordering: bool = False,
     drop_final_batch: bool = False,
 ) -> Dataset:
-    """Return batches of the examples in files.
+    """Return batches of the parsed examples in files.
 
     Args:
       file_pattern: a pattern of file names, or a list of them.
       batch_size: number of examples in a batch.
       features: the requested features, as for `parse_example`.
-      reader: makes the dataset of a file: of strings, or of pairs (key, string).
+      reader: creates the dataset of a file, whose elements are strings or pairs (key, string).
       label_key: the feature to return separately, as the second item of a pair.
       reader_args: further arguments of `reader`.
       num_epochs: number of passes over the files; None for no limit.
@@ -308,7 +308,7 @@ def make_batched_features_dataset(
 
 
 def _split_label(features: Mapping[str, Any], label: str) -> Any:
-    """Split features into those without the label, and the label."""
+    """Split features into the features without the label, and the label."""
     return {key: value for key, value in features.items() if key != label}, features[label]
 
 
@@ -345,7 +345,7 @@ def make_csv_dataset(
     compression_type: str | None = None,
     ignore_errors: bool = False,
 ) -> Dataset:
-    r"""Return batches of the records of files of comma-separated values, columns by name.
+    r"""Return batches of the records of CSV files, as dictionaries of columns.
 
     Args:
       file_pattern: a pattern of file names, or a list of them.
@@ -364,7 +364,8 @@ def make_csv_dataset(
       sloppy: accepted for compatibility; files are always read in order.
       num_rows_for_inference: number of rows for type inference; None for all.
       ignore_errors: skip malformed records.
-    Returns: dicts of columns, shape (batch_size,); with `label_name` pairs of one and the label.
+    Returns: dicts of columns, shape (batch_size,); with `label_name`, pairs of such a dict and the
+      label.
     Raises: InvalidArgumentError: no file matches, or names are repeated or missing.
 
     Examples:
@@ -406,7 +407,7 @@ def make_csv_dataset(
 
 
 def _check_columns(names: Sequence[str], defaults: Sequence[Any], label_name: str | None) -> None:
-    """Refuse another number of defaults than of columns, and a label that is not a column.
+    """Check that there is one default for each column, and that the label is a column.
 
     Raises: InvalidArgumentError
     """
@@ -430,7 +431,7 @@ def _matched(file_pattern: Any) -> list[str]:
 
 
 def _select_columns(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
-    """Return the numbers of columns that are meant by numbers or by names, ascending."""
+    """Return the ascending indices of columns that are selected by index or by name."""
     if len(set(names)) != len(names):
         raise errors.InvalidArgumentError(f"Cannot have duplicate column names, got {names}")
     if select is None:
@@ -448,7 +449,7 @@ def _select_columns(names: Sequence[str], select: Sequence[Any] | None) -> list[
 
 
 class _CsvForm:
-    """The format of files of comma-separated values; also infers names and types."""
+    """The format of CSV files; also infers names and types."""
 
     def __init__(
         self, delimiter: str, quotes: bool, na_value: str, header: bool, compression: str | None
@@ -483,7 +484,7 @@ class _CsvForm:
                 yield from csv.reader(texts, delimiter=self._delimiter, quoting=quoting)
 
     def names_in(self, path: str) -> list[str]:
-        """Return the names in the first line of a file."""
+        """Return the column names in the first line of a file."""
         if not self._header:
             raise errors.InvalidArgumentError("column_names are required where header is False")
         names = next(self._rows(path), None)
@@ -494,7 +495,7 @@ class _CsvForm:
     def inferred(
         self, paths: Sequence[str], width: int, columns: Sequence[int], limit: int | None
     ) -> list[Any]:
-        """Return a default of the type of each column."""
+        """Infer the type of each column and return its default value."""
         result: dict[int, DType] = {}
         for number, row in enumerate(self._data(paths)):
             if limit is not None and number >= limit:
@@ -523,7 +524,7 @@ _INFERRED = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.
 
 
 def _type_of(text: str, minimum: DType) -> DType:
-    """Return the first type from `minimum` on that a text can be of."""
+    """Return the first type, from `minimum` on, that can represent a text."""
     for dtype in _INFERRED[_INFERRED.index(minimum) :]:
         if dtype is dtypes.string:
             break

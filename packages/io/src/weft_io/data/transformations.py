@@ -57,7 +57,7 @@ def cardinality(dataset: Dataset) -> Output:
     """Return the number of elements of a dataset, if it is known before iteration.
 
     Args:
-      dataset: any.
+      dataset: any dataset.
     Returns: int64, shape (): INFINITE_CARDINALITY for endless datasets, UNKNOWN_CARDINALITY if it
       is unknown.
 
@@ -73,9 +73,9 @@ def get_single_element(dataset: Dataset) -> Any:
     """Return the only element of a dataset.
 
     Args:
-      dataset: any.
+      dataset: any dataset.
     Returns: a structure of tensors.
-    Raises (when it runs): InvalidArgumentError: it has none, or more.
+    Raises (when it runs): InvalidArgumentError: the dataset is empty, or has several elements.
 
     Examples:
       >>> one = wf.data.Dataset.range(4).batch(4)
@@ -88,10 +88,10 @@ def get_single_element(dataset: Dataset) -> Any:
 
 
 def to_variant(dataset: Dataset | specs.NestedVariant) -> Output:
-    """Return the tensor of a dataset, or of a batch of datasets.
+    """Return the variant tensor of a dataset, or of a batch of datasets.
 
     Args:
-      dataset: any.
+      dataset: any dataset.
     Returns: variant, shape () for a dataset.
 
     Examples:
@@ -104,11 +104,11 @@ def to_variant(dataset: Dataset | specs.NestedVariant) -> Output:
 
 
 def from_variant(variant: Output, structure: Any) -> Dataset:
-    """Return the dataset of a tensor.
+    """Return the dataset of a variant tensor.
 
     Args:
       variant: variant, shape ().
-      structure: a structure of TensorSpecs, or of the like: the form of its elements.
+      structure: the form of the elements: a structure of TensorSpecs or similar specs.
 
     Examples:
       >>> variant = wf.data.experimental.to_variant(wf.data.Dataset.range(3))
@@ -128,7 +128,8 @@ def assert_cardinality(expected_cardinality: Any) -> Transformation:
     Args:
       expected_cardinality: int64, shape (), or INFINITE_CARDINALITY.
     Returns: a function for `Dataset.apply`.
-    Raises (when it is iterated): FailedPreconditionError: there are more, or fewer.
+    Raises (when it is iterated): FailedPreconditionError: the dataset has another number of
+      elements.
 
     Examples:
       >>> odd = wf.data.Dataset.range(6).filter(lambda n: wf.equal(n % 2, 1))
@@ -182,15 +183,15 @@ def map_and_batch(
     drop_remainder: Any = False,
     num_parallel_calls: Any = None,
 ) -> Transformation:
-    """Map and batch: batches of the results of a function, as `map` and `batch`.
+    """Apply a function and batch the results, like `map` followed by `batch`.
 
     Args:
       map_func: as for `Dataset.map`.
       batch_size, drop_remainder: as for `Dataset.batch`.
       num_parallel_batches: number of batches computed concurrently; 1 by default.
-      num_parallel_calls: number of concurrent calls, instead.
+      num_parallel_calls: number of concurrent calls, as an alternative.
     Returns: a function for `Dataset.apply`.
-    Raises: InvalidArgumentError: both of the last two are given.
+    Raises: InvalidArgumentError: both of the last two are set.
 
     Examples:
       >>> squares = wf.data.experimental.map_and_batch(lambda n: n * n, 3)
@@ -220,13 +221,13 @@ map_and_batch_with_legacy_function = map_and_batch
 
 
 def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformation:
-    """Append zeros to reach a number of elements, so that all batches are full.
+    """Append zero elements up to a number of elements, so that all batches are full.
 
     Args:
       cardinality: int64, shape (): the number of elements.
-      mask_key: the key of a bool that is added to elements: False for appended ones.
+      mask_key: the key of a bool added to each element, which is False for appended elements.
     Returns: a function for `Dataset.apply`, of datasets of dictionaries of tensors of known shapes.
-    Raises: InvalidArgumentError: elements are of another form, or have that key; when it is
+    Raises: InvalidArgumentError: elements are of another form, or already have that key; when it is
       iterated: the number of elements is unknown, or exceeds `cardinality`.
 
     Examples:
@@ -315,7 +316,7 @@ def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Transfo
 
 
 def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
-    """Prefetch elements; the values of a step are copied to the device that needs them.
+    """Prefetch elements; values are copied to the device that needs them in each step.
 
     Args:
       device: the name of a device.
@@ -367,7 +368,7 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) ->
 
 
 def take_while(predicate: Callable[..., Any]) -> Transformation:
-    """Return the elements before the first one for which a function is false.
+    """Return the elements before the first for which a function returns False.
 
     Args:
       predicate: as for `Dataset.take_while`.

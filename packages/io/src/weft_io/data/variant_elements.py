@@ -1,8 +1,8 @@
-"""Sparse and ragged tensors as variants, while elements are sliced and batched.
+"""Sparse and ragged tensors as variants, for slicing and batching of elements.
 
-Such a tensor has several components whose sizes differ between elements. So transformations that
-stack components or take rows get variants instead: a vector of three for a sparse tensor, one for a
-ragged tensor, and one for a row of a ragged tensor, which has no size shared by all rows.
+Such a tensor has several components, whose sizes differ between elements. Transformations that
+stack components or slice rows therefore receive variants: a vector of three for a sparse tensor,
+and a scalar for a ragged tensor or for a row of one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft_tensor import dtypes
 
 
 def any_variant(form: Any) -> bool:
-    """Return True if a tensor in elements of this structure is a dataset variant."""
+    """Return True if a form contains a dataset."""
     return any(_transport_form(spec) for spec in nest.flatten(form))
 
 
@@ -30,14 +30,14 @@ def _transport_form(spec: specs.Spec) -> bool:
 
 
 def packed(tensors: Any) -> Any:
-    """Return a structure of tensors with the rows of sparse and ragged ones as variants."""
+    """Return a structure of tensors with the rows of sparse and ragged tensors as variants."""
     return nest.map_structure(
         lambda leaf, spec: _pack(leaf, spec, True), tensors, specs.form_of(tensors)
     )
 
 
 def packed_each(dataset: Any, rows: bool = False) -> Any:
-    """Return a dataset with the sparse and ragged tensors of its elements as variants.
+    """Return a dataset whose elements have variants in place of sparse and ragged tensors.
 
     Args:
       rows: convert each row separately, along a first axis.
@@ -64,7 +64,7 @@ def unpacked_each(dataset: Any, form: Any) -> Any:
 
 
 def unpacked_windows(dataset: Any, form: Any) -> Any:
-    """Undo `packed_each` in a dataset whose elements are datasets, one per tensor of `form`."""
+    """Undo `packed_each` for a dataset of datasets, one for each tensor of `form`."""
 
     def unpack(leaf: Any, spec: specs.Spec) -> Any:
         return leaf.map(lambda parts: _unpack(parts, spec))._with_form(spec)
@@ -105,7 +105,7 @@ def _unpack_ragged(leaf: Output, spec: specs.Spec) -> Any:
 def _leaf_by_leaf(
     given: Any, form: Any, change: Callable[[Any, specs.Spec], Any]
 ) -> Callable[..., Any]:
-    """Return a function that changes each tensor of an element, by the specs of `form`."""
+    """Return a function that converts each tensor of an element according to `form`."""
 
     def changed(*parts: Output) -> Any:
         element = parts if type(given) is tuple else parts[0]

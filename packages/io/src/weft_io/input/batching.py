@@ -1,4 +1,4 @@
-"""Batches of examples: queues that threads fill one by one, or in bulk, and that steps empty."""
+"""Batches of examples, by queues that threads fill and steps empty."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Tensors = Any
 """A list of tensors, or a dict of tensors by name; they may be sparse."""
 
 MakeQueue = Callable[[list[Any], list[TensorShape]], QueueBase]
-"""From element types and shapes of the components to a queue."""
+"""A function from the element types and shapes of components to a queue."""
 
 
 class _Options:
-    """Common options of all kinds of batches."""
+    """Options shared by all functions that batch examples."""
 
     def __init__(
         self,
@@ -78,12 +78,13 @@ def batch(
       num_threads: number of threads that run `tensors`; with several, the order is not fixed.
       capacity: number of prefetched examples.
       enqueue_many: whether `tensors` have a first axis of examples.
-      shapes: shape of each tensor of an example, if it is not known.
+      shapes: shape of each tensor of an example, if it is not static.
       dynamic_pad: allow different sizes, and pad each batch with zeros to the largest.
       allow_smaller_final_batch: return the remaining examples at the end instead of dropping
         them.
       shared_name: the name the queue is shared under among sessions.
-    Returns: as `tensors`, with a first axis of `batch_size`; a list of one as that one.
+    Returns: the structure of `tensors`, with a first axis of `batch_size`; for a list of one
+      tensor, that tensor.
     Raises: InvalidArgumentError: no tensors, or a shape is not known.
     Raises (when it runs): OutOfRangeError: the examples have ended.
 
@@ -121,13 +122,13 @@ def maybe_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Like `batch`, for examples for which `keep_input` is true.
+    """Batch the examples for which `keep_input` is true, as `batch` does.
 
     Args:
-      tensors: as for `batch`, as are all arguments not listed here.
+      tensors: as for `batch`, like all arguments that are not listed here.
       keep_input: bool, shape (); with `enqueue_many` shape () for all, or (n,), one per example.
     Returns: as `batch`.
-    Raises: InvalidArgumentError: as `batch`, or the rank of `keep_input` is not known, over 1, or 1
+    Raises: InvalidArgumentError: as `batch`, or the rank of `keep_input` is unknown, over 1, or 1
       without `enqueue_many`.
     Raises (when it runs): OutOfRangeError: the examples have ended.
 
@@ -162,16 +163,16 @@ def batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batch examples, as `batch`, from several sources with a thread for each.
+    """Batch examples from several sources, with a thread for each, as `batch` does.
 
     Args:
-      tensors_list: the `tensors` of each source: as many, of the same types; of the same shapes,
-        too, unless `dynamic_pad`.
-      batch_size, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch,
+      tensors_list: the `tensors` of each source, with the same number and types; without
+        `dynamic_pad` also with the same shapes. batch_size, capacity, enqueue_many, shapes,
+        dynamic_pad, allow_smaller_final_batch,
         shared_name: as for `batch`.
     Returns: as `batch`, with the structure of the first source.
-    Raises: InvalidArgumentError: as `batch`, or sources have other numbers, names or shapes of
-      tensors; InvalidTypeError: other types, or only some are dicts.
+    Raises: InvalidArgumentError: as `batch`, or the sources differ in the number, names or shapes
+      of tensors; InvalidTypeError: they differ in types, or only some are dicts.
     Raises (when it runs): OutOfRangeError: the examples have ended.
 
     Examples:
@@ -209,11 +210,11 @@ def maybe_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Like `batch_join`, for examples for which `keep_input` is true.
+    """Batch the examples for which `keep_input` is true, as `batch_join` does.
 
     Args:
-      tensors_list: as for `batch_join`, as are all arguments not listed here.
-      keep_input: bool, shape (), or with `enqueue_many` also (n,), for each source alike.
+      tensors_list: as for `batch_join`, like all arguments that are not listed here.
+      keep_input: bool, shape (), or with `enqueue_many` also (n,); it applies to every source.
     Returns: as `batch_join`.
     Raises: InvalidArgumentError, InvalidTypeError: as `batch_join`, and as `maybe_batch`.
     Raises (when it runs): OutOfRangeError: the examples have ended.
@@ -251,14 +252,15 @@ def shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batch examples, as `batch`, in a random order.
+    """Batch examples in a random order, otherwise as `batch` does.
 
     Args:
-      tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch,
+        tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch,
         shared_name: as for `batch`.
-      capacity: examples that are made ahead, at most.
-      min_after_dequeue: examples that stay to choose from: more mix better and start later.
-      seed: seed of the choices.
+      capacity: maximum number of prefetched examples.
+      min_after_dequeue: minimum number of examples to choose from; larger values shuffle better and
+        start later.
+      seed: seed of the random order.
     Returns: as `batch`.
     Raises: InvalidArgumentError: as `batch`, or `capacity` is not above `min_after_dequeue`.
     Raises (when it runs): OutOfRangeError: the examples have ended.
@@ -299,10 +301,10 @@ def maybe_shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Like `shuffle_batch`, for examples for which `keep_input` is true.
+    """Batch the examples for which `keep_input` is true, as `shuffle_batch` does.
 
     Args:
-      tensors: as for `shuffle_batch`, as are all arguments not listed here.
+      tensors: as for `shuffle_batch`, like all arguments that are not listed here.
       keep_input: bool, shape (); with `enqueue_many` shape () for all, or (n,), one per example.
     Returns: as `batch`.
     Raises: InvalidArgumentError: as `shuffle_batch`, and as `maybe_batch`.
@@ -342,11 +344,11 @@ def shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Batch examples, as `shuffle_batch`, from several sources with a thread for each.
+    """Batch examples from several sources, with a thread for each, as `shuffle_batch` does.
 
     Args:
-      tensors_list: the `tensors` of each source: as many, of the same types and shapes.
-      batch_size, capacity, min_after_dequeue, seed, enqueue_many, shapes,
+      tensors_list: the `tensors` of each source, with the same number, types and shapes.
+        batch_size, capacity, min_after_dequeue, seed, enqueue_many, shapes,
         allow_smaller_final_batch, shared_name: as for `shuffle_batch`.
     Returns: as `batch`, with the structure of the first source.
     Raises: InvalidArgumentError, InvalidTypeError: as `shuffle_batch`, and as `batch_join`.
@@ -389,11 +391,11 @@ def maybe_shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """Like `shuffle_batch_join`, for examples for which `keep_input` is true.
+    """Batch the examples for which `keep_input` is true, as `shuffle_batch_join` does.
 
     Args:
-      tensors_list: as for `shuffle_batch_join`, as are all arguments not listed here.
-      keep_input: bool, shape (), or with `enqueue_many` also (n,), for each source alike.
+      tensors_list: as for `shuffle_batch_join`, like all arguments that are not listed here.
+      keep_input: bool, shape (), or with `enqueue_many` also (n,); it applies to every source.
     Returns: as `batch_join`.
     Raises: InvalidArgumentError, InvalidTypeError: as `shuffle_batch_join`, and as `maybe_batch`.
     Raises (when it runs): OutOfRangeError: the examples have ended.
@@ -441,10 +443,10 @@ def _batch(
     fullness: tuple[int, int],
     scope: name_scope,
 ) -> Any:
-    """Build the queue, its enqueues and the dequeue of batches.
+    """Create the queue, its enqueue operations and the dequeue of batches.
 
     Args:
-      fullness: the range of the queue's size for its summary.
+      fullness: the range of sizes for the summary of the queue's fullness.
     """
     with scope as prefix:
         keep = checked_keep_input(keep_input, options.enqueue_many)
@@ -474,7 +476,7 @@ def _enqueue(queue: QueueBase, components: Sequence[Output], is_many: bool) -> N
 def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
     """Return `keep_input` as a tensor; None if it is known to be true.
 
-    Raises: InvalidArgumentError: its rank is not known, over 1, or 1 without `enqueue_many`.
+    Raises: InvalidArgumentError: its rank is unknown, over 1, or 1 without `enqueue_many`.
     """
     keep = convert_to_tensor(keep_input, dtypes.bool_)
     rank = keep.shape.ndims
@@ -498,7 +500,7 @@ def _values(sources: Sequence[Tensors], keep_input: Any) -> list[Any]:
 
 
 def tensors_of(source: Tensors) -> list[Any]:
-    """Return the tensors of one example in order; those of a dict by sorted names.
+    """Return the tensors of one example in order; for a dict, by sorted names.
 
     Raises: InvalidTypeError: it is not a list or dict of tensors, or its keys have no order.
     """
@@ -519,7 +521,7 @@ def tensors_of(source: Tensors) -> list[Any]:
 
 
 def restore_structure(source: Tensors, components: Any) -> Any:
-    """Dequeued components in the structure of an example."""
+    """Return dequeued components in the structure of an example."""
     if isinstance(source, dict):
         items = components if isinstance(components, list) else [components]
         return dict(zip(sorted(source), items, strict=True))

@@ -46,23 +46,24 @@ def bucket(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Output, Any]:
-    """Batch examples of the same bucket.
+    """Batch examples that belong to the same bucket.
 
-    Each bucket is a queue; whenever one has a batch, the batch goes to the queue of the output.
+    Each bucket is a queue. When it has enough elements for a batch, the batch moves to the output
+    queue.
 
     Args:
       tensors: one example: a list of tensors, or a dict.
       which_bucket: int32, shape (): the example's bucket, in [0, num_buckets).
       batch_size: int32, shape (), or one per bucket.
       num_buckets: at least 1.
-      num_threads: how many threads run `tensors`.
-      capacity: batches that are made ahead, and, by default, examples in a bucket.
-      bucket_capacities: examples in each bucket.
+      num_threads: number of threads that run `tensors`.
+      capacity: maximum number of prefetched batches, and by default of examples in a bucket.
+      bucket_capacities: maximum number of examples in each bucket.
       shapes: the shape of each tensor, if not static.
-      dynamic_pad: let sizes differ, and pad each batch to the largest with zeros.
+      dynamic_pad: allow different sizes, and pad each batch with zeros to the largest.
       allow_smaller_final_batch: return the remaining elements at the end instead of dropping them.
-      keep_input: bool, shape (): whether to use the example at all.
-      shared_name: the name the queue of the output is shared under among sessions.
+      keep_input: bool, shape (): whether to keep the example.
+      shared_name: the name under which sessions share the output queue.
     Returns: the bucket of the batch, int32, shape (); and the batch, as `tensors`.
     Raises: InvalidArgumentError: no tensors, no buckets, or a list of another length than
       `num_buckets`.
@@ -118,10 +119,10 @@ def bucket_by_sequence_length(
 
     Args:
       input_length: int32 or int64, shape (): the length of the example.
-      tensors: as for `bucket`, as are all arguments not listed here.
+      tensors: as for `bucket`, like all arguments that are not listed here.
       batch_size: int32, shape (), or one per bucket; there is one more bucket than boundaries.
-      bucket_boundaries: increasing lengths. An example as long as a boundary is in the bucket above
-        it.
+      bucket_boundaries: increasing lengths. An example whose length equals a boundary belongs to
+        the bucket above it.
     Returns: the lengths in the batch, shape (batch_size,); and the batch, as `tensors`.
     Raises: InvalidArgumentError: there are no boundaries, or they do not increase; and as `bucket`.
     Raises (when it runs): OutOfRangeError: the examples have ended.
@@ -183,7 +184,7 @@ def _checked_sizes(batch_size: Any, num_buckets: int) -> list[Any]:
 
 
 def _component_shapes(example: Sequence[Any], shapes: Any) -> list[TensorShape]:
-    """Return the shape of each component; sparse tensors go through the queues as numbers."""
+    """Return the shape of each component; in the queues, sparse tensors are numbers."""
     if shapes is not None:
         return [TensorShape(shape) for shape in shapes]
     return [TensorShape([]) if isinstance(t, SparseTensor) else t.shape for t in example]
@@ -197,9 +198,10 @@ def _fill_buckets(
     capacities: Sequence[int],
     padded: bool,
 ) -> tuple[list[QueueBase], Node, Sequence[SparseInfo | None]]:
-    """Return the queues of the buckets, and the op that enqueues the example into one of them.
+    """Create the queues of the buckets, and the op that enqueues the example into one of them.
 
-    The example is a batch of one for its bucket, and of none, which never waits, for the others.
+    The op enqueues a batch of one example into its bucket, and an empty batch, which never waits,
+    into the others.
     """
     rows = as_rows(example)
     if keep is not None:
@@ -231,7 +233,7 @@ def _collect(
     smaller: bool,
     shared_name: str | None,
 ) -> tuple[QueueBase, list[Node]]:
-    """Return the queue of batches, and the ops that move a batch from each bucket into it."""
+    """Create the queue of batches, and the ops that move a batch from each bucket into it."""
     batches = []
     for queue, size in zip(queues, sizes, strict=True):
         dequeue_up = queue.dequeue_up_to(size) if smaller else queue.dequeue_many(size)

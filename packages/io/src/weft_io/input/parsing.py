@@ -1,4 +1,4 @@
-"""Serialized examples to tensors, by a dictionary of the features that are wanted."""
+"""Parsing of serialized examples to tensors, by a dictionary of the requested features."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from weft_tensor.shape import Dims, as_dims, format_dims
 
 
 class VarLenFeature(NamedTuple):
-    """A feature of any length, as a SparseTensor.
+    """A feature of variable length, parsed to a SparseTensor.
 
     Attributes:
       dtype: float32, int64 or string.
@@ -53,7 +53,7 @@ class VarLenFeature(NamedTuple):
 
 
 class SparseFeature(NamedTuple):
-    """A SparseTensor from one feature of values and others of indices.
+    """A SparseTensor from a feature of values and features of indices.
 
     Attributes:
       index_key: name of the int64 feature of indices, or of several, one per axis.
@@ -87,17 +87,17 @@ class SparseFeature(NamedTuple):
 
 
 class FixedLenFeature(NamedTuple):
-    """A feature of a fixed shape, as a dense tensor.
+    """A feature of fixed shape, parsed to a dense tensor.
 
     Attributes:
       shape: shape of the value of one example.
       dtype: float32, int64 or string.
-      default_value: of that shape, for examples without the feature; None: it is required.
+      default_value: value for examples without the feature; None if the feature is required.
 
     Args:
       shape: shape of the values of one example.
       dtype: float32, int64 or string.
-      default_value: for examples that lack the feature; without it that is an error.
+      default_value: value for examples without the feature; None if the feature is required.
 
     Examples:
       >>> wf.FixedLenFeature([2], wf.float32)
@@ -110,7 +110,7 @@ class FixedLenFeature(NamedTuple):
 
 
 class FixedLenSequenceFeature(NamedTuple):
-    """A feature with any number of values of a fixed shape, as a dense tensor, padded.
+    """A sequence of values of fixed shape, parsed to a padded dense tensor.
 
     Attributes:
       shape: shape of one value.
@@ -145,11 +145,11 @@ FeatureSpec = (
 )
 Features = Mapping[str, FeatureSpec]
 Parsed = dict[str, Any]
-"""Name to Tensor, SparseTensor or RaggedTensor."""
+"""Parsed features: name to Tensor, SparseTensor or RaggedTensor."""
 
 
 class _Plan:
-    """The features requested from an op: sparse and dense ones by name, in order.
+    """The requested features of an op: sparse and dense ones by name, in order.
 
     Attributes:
       sparse: name to element type.
@@ -161,7 +161,7 @@ class _Plan:
         self.dense: dict[str, tuple[DType, Dims, Any]] = {}
 
     def add_sparse(self, key: str, dtype: Any) -> None:
-        """Request a feature of any length; repeated requests must have the same type."""
+        """Request a feature of variable length; repeated requests must have the same type."""
         element = _element(key, dtype)
         if self.sparse.setdefault(key, element) is not element:
             raise errors.InvalidArgumentError(
@@ -169,7 +169,7 @@ class _Plan:
             )
 
     def check(self) -> None:
-        """Refuse features that are both sparse and dense."""
+        """Check that no feature is both sparse and dense."""
         both = sorted(set(self.sparse) & set(self.dense))
         if both:
             raise errors.InvalidArgumentError(
@@ -189,7 +189,7 @@ def _element(key: str, dtype: Any) -> DType:
 
 
 def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) -> _Plan:
-    """Return the plan of a dictionary of features; `lists`: of feature lists."""
+    """Return the plan for a dictionary of features; with `lists`, of feature lists."""
     plan = _Plan()
     for key in sorted(_checked(features)):
         feature = features[key]
@@ -216,7 +216,7 @@ def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) ->
 
 
 def _checked(features: Any) -> Features:
-    """Check that features are a dictionary whose keys are names."""
+    """Check that features are a dictionary with names as keys."""
     if not isinstance(features, Mapping):
         raise errors.InvalidTypeError(
             f"features must be a dict from names to features, got {features!r}"
@@ -299,7 +299,7 @@ def _sequence_feature(
 
 
 def _defaults(plan: _Plan) -> list[Output]:
-    """Return the default of each dense feature as a tensor; empty if it is required."""
+    """Return the default of each dense feature as a tensor; an empty tensor if it is required."""
     return [_default(key, *parts) for key, parts in plan.dense.items()]
 
 
@@ -342,7 +342,7 @@ def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequ
 
 
 def _assemble_features(parsed: Parsed, features: Features | None) -> Parsed:
-    """Return the results with composite features assembled, without their components."""
+    """Assemble composite features from their components, which are dropped."""
     result: Parsed = {}
     for key, feature in sorted((features or {}).items()):
         if isinstance(feature, SparseFeature):
@@ -393,7 +393,7 @@ _OF_ONE_LIST = (*_OF_LISTS, RaggedFeature)
 def parse_example(
     serialized: Any, features: Features, name: str | None = None, example_names: Any = None
 ) -> Parsed:
-    """Parse a batch of serialized `Example`s.
+    """Parse a batch of serialized `Example`s; unrequested features are ignored.
 
     Other features are ignored.
 
@@ -477,7 +477,7 @@ def parse_single_example(
 
 
 def _parse_named(value: Output, example_names: Any, plan: _Plan) -> Parsed:
-    """Parse one example by the op for batches, which accepts names."""
+    """Parse one example by the op for batches, which supports names."""
     names = convert_to_tensor(example_names, dtypes.string)
     parsed = _parse_example(expand_dims(value, 0), expand_dims(names, 0), plan, None)
     return {key: _unbatched(tensor) for key, tensor in parsed.items()}
@@ -542,7 +542,7 @@ def parse_sequence_example(
     Returns: context features as those of `parse_example`; feature lists: (n, most steps, *shape),
       padded, or a SparseTensor of shape (n, most steps, most values); the number of steps of each
       dense feature list, int64, shape (n,).
-    Raises: as `parse_example`; InvalidArgumentError: neither kind of features is given.
+    Raises: as `parse_example`; InvalidArgumentError: both kinds of features are empty.
 
     Examples:
       >>> one, two = (

@@ -1,4 +1,4 @@
-"""Producers of files, numbers and slices: queues that epochs of something go through."""
+"""Producers of file names, numbers and slices: queues that are filled epoch by epoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from weft_tensor.shape import TensorShape
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
-    """Return the files that match a pattern, looked up once: when local variables are initialized.
+    """Return the files that match a pattern; the variable's initializer lists them once.
 
     Args:
       pattern: string, shape () or (n,): names with * and ?.
@@ -64,7 +64,7 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
 
     Args:
       tensor: any type, any shape.
-      num_epochs: how often; None for no limit.
+      num_epochs: number of repetitions; None for no limit.
     Returns: type and shape of `tensor`.
     Raises:
       InvalidArgumentError: `num_epochs` is not positive.
@@ -116,13 +116,14 @@ def input_producer(
     Args:
       input_tensor: any type, shape (n, S).
       element_shape: S, if it is not static.
-      num_epochs: how often each row comes; None for no limit. Needs local variables initialized.
-      shuffle: put the rows of each epoch in a random order.
+      num_epochs: number of epochs; None for no limit. A number requires that local variables are
+        initialized.
+      shuffle: shuffle the rows of each epoch.
       seed: seed of the order.
       capacity: capacity of the queue.
       shared_name: the name the queue is shared under among sessions.
-      summary_name: name of a summary of how full the queue is.
-      cancel_op: of the queue runner.
+      summary_name: name of the summary of the queue's fullness.
+      cancel_op: the `cancel_op` of the queue runner.
     Returns: a queue of elements of the type of `input_tensor`, shape S.
     Raises: InvalidArgumentError: S is not fully known, or is not `element_shape`; or `num_epochs`
       is not positive.
@@ -162,7 +163,7 @@ def input_producer(
 
 
 def summarize_fullness(name: str, queue: QueueBase, minimum: int, capacity: int) -> None:
-    """Add a summary of the part of a queue's capacity above `minimum` that is used.
+    """Add a summary of the used fraction of a queue's capacity above `minimum`.
 
     Raises: InvalidArgumentError: the capacity is not above `minimum`.
     """
@@ -273,7 +274,7 @@ def slice_input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> list[Output]:
-    """Return rows with the same index of several tensors, epoch after epoch.
+    """Return the rows of several tensors at the same index, epoch after epoch.
 
     Args:
       tensor_list: any types, shapes (n, S), with n the same for all.

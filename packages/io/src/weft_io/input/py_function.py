@@ -1,7 +1,7 @@
-"""Python functions of tensors with values, called by a node when it runs.
+"""Python functions that a node calls at run time with tensors that have values.
 
-A call has its own graph, in which its arguments are constants. The function builds nodes there,
-which are evaluated when Python reads a value, or at the end.
+A call has its own graph, in which its arguments are constants. The function adds nodes to it, which
+are evaluated when Python reads a value, or at the end.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from weft_tensor.values import to_array
 
 
 class EagerTensor(Output):
-    """A tensor of a call whose value Python can read."""
+    """A tensor of a call, whose value Python can read."""
 
     __slots__ = ()
 
     def numpy(self) -> Any:
-        """Return the value, which must not be written to."""
+        """Return the value as a read-only array."""
         graph = self.graph
         assert isinstance(graph, CallGraph)
         return graph.value(self)
 
     @property
     def shape(self) -> TensorShape:
-        """The fully known shape."""
+        """The static shape, which is fully known."""
         return TensorShape(np.shape(self.numpy()))
 
     def get_shape(self) -> TensorShape:
-        """Like `shape`."""
+        """Return the static shape."""
         return self.shape
 
     @property
@@ -91,7 +91,7 @@ class EagerTensor(Output):
 
 
 class CallGraph(Graph):
-    """The graph of one call; it caches computed values for later nodes."""
+    """The graph of one call, which caches computed values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,13 +100,13 @@ class CallGraph(Graph):
         self._session: Session | None = None
 
     def add_node(self, *args: Any, **kwargs: Any) -> Node:
-        """See the base class; outputs are `EagerTensor`s."""
+        """Add a node; its outputs are `EagerTensor`s."""
         node = super().add_node(*args, **kwargs)
         node.outputs = tuple(EagerTensor(node, o.index, o.dtype, o.dims) for o in node.outputs)
         return node
 
     def argument(self, value: Any, dtype: DType) -> Output:
-        """Return a tensor with a value."""
+        """Return a tensor with the value of an argument."""
         tensor = convert_to_tensor(value, dtype)
         self._values[tensor] = value
         return tensor
@@ -116,7 +116,7 @@ class CallGraph(Graph):
         return self.evaluate([output])[0]
 
     def evaluate(self, outputs: Sequence[Output]) -> list[Any]:
-        """Return the values of some outputs, and the effects of all nodes so far, each once."""
+        """Return the values of some outputs, and run each new node with side effects once."""
         values = self._values
         expected = [output for output in dict.fromkeys(outputs) if output not in values]
         pending = self._effects()
@@ -134,7 +134,7 @@ class CallGraph(Graph):
         return [values[output] for output in outputs]
 
     def _effects(self) -> list[Node]:
-        """Return nodes with effects, or that draw random numbers, which have not run."""
+        """Return the nodes with side effects or random numbers that have not run."""
         new, self._done = self.nodes[self._done :], len(self.nodes)
         return [
             node
@@ -150,10 +150,10 @@ class CallGraph(Graph):
 
 
 class EagerCall:
-    """Adapts a Python function of tensors to one of arrays.
+    """An adapter from a Python function of tensors to a function of arrays.
 
     Args:
-      function: takes tensors and returns values that convert to tensors.
+      function: function from tensors to values that can be converted to tensors.
       inputs, outputs: their element types.
     """
 
@@ -165,7 +165,7 @@ class EagerCall:
         self.outputs = tuple(outputs)
 
     def __call__(self, *values: Any) -> Any:
-        """Return the results, as arrays."""
+        """Call the function and return its results as arrays."""
         graph = CallGraph()
         try:
             with graph.as_default():
@@ -195,11 +195,10 @@ class EagerCall:
         return [_result(v, t, i) for i, (v, t) in enumerate(zip(values, self.outputs, strict=True))]
 
     def backward(self, *values: Any) -> list[Any]:
-        """Return the gradients with respect to the inputs that can have one.
+        """Return the gradients with respect to the differentiable inputs.
 
         Args:
-          values: tensors of a call: the inputs, then the gradients of the outputs that can have
-            one.
+          values: tensors of a call: the inputs, then the gradients of the differentiable outputs.
         """
         count = len(self.inputs)
         inputs, grads = values[:count], iter(values[count:])
@@ -213,7 +212,7 @@ class EagerCall:
         ]
 
     def gradient(self, node: Node, grads: Sequence[Output]) -> list[Output | None]:
-        """Add the nodes of the gradient of a call."""
+        """Add the gradient nodes of a call."""
         output_grads = [g for g, t in zip(grads, self.outputs, strict=True) if can(t)]
         varied = [x for x in node.inputs if can(x.dtype)]
         if not output_grads or not varied:
@@ -229,7 +228,7 @@ class EagerCall:
 
 
 def can(dtype: DType) -> bool:
-    """Return True if values of a type can have gradients."""
+    """Return True if values of a type are differentiable."""
     return dtype.is_floating or dtype.is_complex
 
 
@@ -263,7 +262,8 @@ def py_function(
     have gradients, for which the function is called once more.
 
     Args:
-      func: takes one tensor per input, and returns tensors, arrays or values of the types `Tout`.
+      func: function of one tensor per input that returns tensors, arrays or values of the types
+        `Tout`.
       inp: tensors.
       Tout: element type, or a list of element types; empty if nothing is returned.
     Returns: an output of unknown shape, or a list of them; the node if `Tout` is empty.

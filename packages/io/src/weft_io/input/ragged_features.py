@@ -1,4 +1,4 @@
-"""Features of examples as ragged tensors: values, and further features that cut them into rows."""
+"""Features parsed to ragged tensors: values, and further features that partition them into rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from weft_tensor.dtypes import DType
 
 
 class RowSplits(NamedTuple):
-    """Rows by the splits between them: a feature of one number more than there are rows."""
+    """Row partition by splits: a feature with one number more than there are rows."""
 
     key: str
 
@@ -39,13 +39,13 @@ class RowLengths(NamedTuple):
 
 
 class RowStarts(NamedTuple):
-    """Rows by their start offsets: a feature with one number for each row."""
+    """Row partition by start offsets: a feature with one number per row."""
 
     key: str
 
 
 class RowLimits(NamedTuple):
-    """Rows by their end offsets: a feature with one number for each row."""
+    """Row partition by end offsets: a feature with one number per row."""
 
     key: str
 
@@ -57,7 +57,7 @@ class ValueRowIds(NamedTuple):
 
 
 class UniformRowLength(NamedTuple):
-    """Rows of one length, which is not a feature but a number."""
+    """Row partition into rows of the same length, which is a constant instead of a feature."""
 
     length: int
 
@@ -74,11 +74,10 @@ class _Fields(NamedTuple):
 
 
 class RaggedFeature(_Fields):
-    """A feature of any length as a RaggedTensor, optionally partitioned into rows.
+    """A feature of variable length parsed to a RaggedTensor, optionally partitioned into rows.
 
-    The first axis of a batch is that of the examples. A single example has no such axis, so without
-    partitions it is a dense tensor. Innermost partitions of uniform length make a dense axis
-    instead of a ragged one.
+    In a batch, the first axis is that of the examples. A single example without partitions is a
+    dense tensor. Innermost partitions of uniform length become dense axes.
 
     Attributes:
       dtype: float32, int64 or string.
@@ -128,7 +127,7 @@ class RaggedFeature(_Fields):
         row_splits_dtype: Any = dtypes.int32,
         validate: bool = False,
     ) -> RaggedFeature:
-        """Return the feature, checked."""
+        """Create the feature after checking the arguments."""
         splits = dtypes.as_dtype(row_splits_dtype)
         if splits not in (dtypes.int32, dtypes.int64):
             raise errors.InvalidTypeError(
@@ -152,7 +151,7 @@ class RaggedFeature(_Fields):
 
     @property
     def partition_keys(self) -> list[str]:
-        """The names of the features that cut the values into rows."""
+        """The names of the features that partition the values into rows."""
         return [
             partition.key
             for partition in self.partitions
@@ -211,7 +210,7 @@ def _rows_of(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
 
 
 def _uniform(ragged_tensor: RaggedTensor, length: int, key: str, validate: bool) -> RaggedTensor:
-    """Return the items of each example in rows of one length."""
+    """Partition the items of each example into rows of the same length."""
     values, splits = ragged_tensor.values, ragged_tensor.row_splits
     if validate:
         label = f"the values of feature {key} of each example must be a multiple of {length}"
@@ -233,7 +232,7 @@ def _cut(
 
     Args:
       ragged_tensor: the items, shape (n, (items), ...).
-      partition: the kind of `given`.
+      partition: the kind of the row partition.
       given: integers, shape (n, (rows)), for each example separately.
       check: whether the rows are checked.
     """

@@ -1,4 +1,4 @@
-"""Readers: records of files whose names come from a queue."""
+"""Readers: ops that read records of files whose names come from a queue."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from weft_tensor.arguments import integer
 class ReaderBase:
     r"""Reads records of files, one file after the other.
 
-    At the end of a file it dequeues the next name from the queue passed to `read`, and waits for
-    one without holding a thread. If a file cannot be read, that `read` fails, and the next one
-    continues after the damaged record or with the next file.
+    At the end of a file it dequeues the next name from the queue passed to `read`, waiting if
+    necessary without blocking a thread. If a file cannot be read, that `read` fails, and the next
+    one continues after the damaged record or with the next file.
 
     Args:
-      reader_ref: the handle, resource, shape ().
-      supports_serialize: whether its state can be serialized; all readers here can.
+      reader_ref: the reader's handle, resource, shape ().
+      supports_serialize: whether the state can be serialized; True for all readers here.
 
     Examples:
       >>> wf.Session().run(wf.write_file("ab.txt", "a\nb\n"))
@@ -64,8 +64,8 @@ class ReaderBase:
         """Return the next record.
 
         Args:
-          queue: a queue of strings of shape (), or its handle: the names of files.
-        Returns: (key, value), strings of shape (); the key says file and place.
+          queue: a queue of strings of shape (), or its handle: the file names.
+        Returns: (key, value), strings of shape (); the key contains the file and the position.
         Raises: InvalidTypeError: it is not a queue of one string.
         Raises (when it runs): OutOfRangeError: the queue is closed and empty; NotFoundError,
           DataLossError, ...: the file cannot be read.
@@ -75,7 +75,7 @@ class ReaderBase:
     def read_up_to(
         self, queue: Any, num_records: Any, name: str | None = None
     ) -> tuple[Output, ...]:
-        """Return the next records of one file; fewer than asked for at its end.
+        """Return the next records of one file; fewer than `num_records` at its end.
 
         Args:
           queue: as for `read`.
@@ -100,13 +100,13 @@ class ReaderBase:
     def restore_state(self, state: Any, name: str | None = None) -> Node:
         """Continue after the last record that the serialized reader had read.
 
-        Given several or no states, it reads what all of those readers had left, file by file. So a
-        program can continue with another number of readers.
+        With several states, the reader reads the remaining records of all those readers, file by
+        file. A program can therefore continue with another number of readers.
 
         Args:
-          state: string, shape () or (n,): of readers of the same kind and settings.
+          state: string, shape () or (n,): states of readers of the same kind and settings.
         Raises (when it runs): InvalidArgumentError, DataLossError: it is not a state of such a
-        reader, or is damaged.
+          reader, or is damaged.
         """
         return ops.reader_restore_state(self._reader_ref, state, name)
 
@@ -132,7 +132,7 @@ def _handle(queue: Any) -> Any:
 
 
 class WholeFileReader(ReaderBase):
-    """Records are whole files, with their names as keys.
+    """A reader whose records are whole files, with file names as keys.
 
     Examples:
       >>> wf.Session().run(wf.write_file("whole.txt", "all of it"))
@@ -149,7 +149,7 @@ class WholeFileReader(ReaderBase):
 
 
 class IdentityReader(ReaderBase):
-    """Records are the names it is given, as keys and values.
+    """A reader whose keys and values are the names from the queue.
 
     Examples:
       >>> work = wf.FIFOQueue(1, [wf.string], shapes=[[]])
@@ -165,7 +165,7 @@ class IdentityReader(ReaderBase):
 
 
 class TextLineReader(ReaderBase):
-    r"""Reader of text files, one record per line.
+    r"""A reader of text files, one record per line.
 
     Records exclude "\n" and "\r\n". A key is `file:number`, counted from 1.
 
@@ -195,15 +195,15 @@ class TextLineReader(ReaderBase):
 
 
 class FixedLengthRecordReader(ReaderBase):
-    """Records have one length; a key is `file:number`, from 0 on.
+    """A reader of fixed-length records; a key is `file:number`, counted from 0.
 
     Args:
       record_bytes: length of a record.
       header_bytes, footer_bytes: bytes to skip at both ends of each file.
       hop_bytes: distance between the starts of records; `record_bytes` by default.
       encoding: "", "ZLIB" or "GZIP".
-    Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or it
-      is another encoding.
+    Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or the
+      encoding is unknown.
 
     Examples:
       >>> wf.Session().run(wf.write_file("pairs", "[aabb]"))
@@ -236,11 +236,11 @@ class FixedLengthRecordReader(ReaderBase):
 
 
 class TFRecordReader(ReaderBase):
-    """Records are those of TFRecord files, checked; a key is `file:offset`.
+    """A reader of TFRecord files with verified checksums; a key is `file:offset`.
 
     Args:
       options: TFRecordOptions, or a compression.
-    Raises: InvalidArgumentError: another compression.
+    Raises: InvalidArgumentError: the compression is unknown.
 
     Examples:
       >>> with wf.python_io.TFRecordWriter("read.tfrecord") as writer:
@@ -259,15 +259,15 @@ class TFRecordReader(ReaderBase):
 
 
 class ParquetReader(ReaderBase):
-    """Records are rows of Parquet files, as serialized `Example`s; a key is `file:row`.
+    """A reader of Parquet files; records are rows as serialized `Example`s, keys are `file:row`.
 
-    `parse_example` takes a batch of them apart. Integers and booleans become int64 features, floats
-    float features, strings and binaries bytes features, lists of these several values; a null is a
-    missing feature. Requires the extra `parquet`.
+    `parse_example` parses a batch of them. Integers and booleans become int64 features, floats
+    become float features, strings and binaries become bytes features. A list becomes a feature of
+    several values, and a null a missing feature. Requires the extra `parquet`.
 
     Args:
-      columns: names of those to read, all by default; `a.b` is a field of a nested column.
-    Raises: InvalidArgumentError: `columns` are not names; when it runs: there is no such column.
+      columns: names of the columns to read; all by default. `a.b` is a field of a nested column.
+    Raises: InvalidArgumentError: `columns` are not names; when it runs: a column does not exist.
 
     Examples:
       >>> from pyarrow import parquet, table

@@ -1,4 +1,4 @@
-"""Tensors in queues: sparse ones are stored under numbers, and unused rows are dropped."""
+"""Tensors in queues: sparse tensors are stored in a map under numbers, and dropped rows removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensor = Output | SparseTensor
 
 
 class SparseInfo(NamedTuple):
-    """The information to restore a sparse tensor from a component that is a number."""
+    """The information to restore a sparse tensor from its number in the map."""
 
     map_op: Node
     dtype: DType
@@ -24,12 +24,12 @@ class SparseInfo(NamedTuple):
 
 
 def converted(tensors: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors of one example, leaving sparse ones unchanged."""
+    """Convert the components of one example to tensors, leaving sparse tensors unchanged."""
     return [convert_to_tensor_or_sparse_tensor(tensor) for tensor in tensors]
 
 
 def as_rows(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return one example as a batch of one."""
+    """Convert one example to a batch of one."""
     return [
         _sparse_row(t) if isinstance(t, SparseTensor) else shapes.expand_dims(t, 0) for t in tensors
     ]
@@ -47,10 +47,10 @@ def _sparse_row(tensor: SparseTensor) -> SparseTensor:
 
 
 def select_rows(tensors: Sequence[Tensor], keep: Output) -> list[Tensor]:
-    """Return the rows of a batch that `keep` names.
+    """Select rows of a batch by a mask.
 
     Args:
-      keep: bool, shape () for all or none, or one per row.
+      keep: bool: shape () for all rows, or one element per row.
     """
     if keep.shape.ndims == 0:
         keep = array.fill(_row_count(tensors[0]), keep)
@@ -86,11 +86,11 @@ def _select_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
 def stored(
     tensors: Sequence[Tensor], rows: bool, shared: Sequence[SparseInfo | None] | None = None
 ) -> tuple[list[Output], list[SparseInfo | None]]:
-    """Replace each sparse tensor by its number in the map, or by numbers of its rows with `rows`.
+    """Replace each sparse tensor by its number in the map, or with `rows` by a number per row.
 
     Args:
-      shared: infos of the example whose numbers were enqueued before.
-    Returns: the components, and for each how to restore it.
+      shared: infos of the sources whose numbers go to the same queue.
+    Returns: the components, and the info to restore each of them.
     """
     components: list[Output] = []
     infos: list[SparseInfo | None] = []

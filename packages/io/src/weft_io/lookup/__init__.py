@@ -1,7 +1,6 @@
 """Public lookup tables; their kernels use `weft_io.resources.table`.
 
-- `initializers.py` says where static tables have their content from.
-- `tables.py` has the tables, `vocabulary.py` those that give ids to all words.
-- `functions.py` has the functions that make tables of files and lists.
-- `former.py` has all of it under the names of `tf.contrib.lookup`.
+- `initializers.py` has the sources of the content of static tables. - `tables.py` has the tables,
+`vocabulary.py` the tables that map all words to ids. - `functions.py` has functions that create
+tables from files and lists. - `former.py` has the names of `tf.contrib.lookup`.
 """

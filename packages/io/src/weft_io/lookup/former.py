@@ -46,7 +46,7 @@ from weft_tensor import dtypes
 
 
 class HashTable(StaticHashTable):
-    """A `StaticHashTable` that may be shared.
+    """A `StaticHashTable` that sessions can share.
 
     Args:
       initializer, default_value, name: as for `StaticHashTable`.
@@ -64,10 +64,10 @@ class HashTable(StaticHashTable):
 
 
 class MutableHashTable(tables.MutableHashTable):
-    """A `lookup.experimental.MutableHashTable` that may be shared.
+    """A `lookup.experimental.MutableHashTable` that sessions can share.
 
     Args:
-      key_dtype, value_dtype, default_value, name, checkpoint: as of that.
+      key_dtype, value_dtype, default_value, name, checkpoint: as for that class.
       shared_name: the name it is shared under among sessions.
     """
 
@@ -86,11 +86,11 @@ class MutableHashTable(tables.MutableHashTable):
 
 
 class MutableDenseHashTable(tables.DenseHashTable):
-    """A `lookup.experimental.DenseHashTable` that may be shared.
+    """A `lookup.experimental.DenseHashTable` that sessions can share.
 
     Args:
-      key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name,
-        checkpoint: as of that.
+        key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name,
+        checkpoint: as for that class.
       shared_name: the name it is shared under among sessions.
     """
 
@@ -127,11 +127,11 @@ def index_table_from_tensor(
     dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """Return a table from words to their positions in a list; as in `lookup.functions`.
+    """Return a table from words to their indices in a list; see `lookup.functions`.
 
     Args:
       mapping: string or integers, shape (n,).
-      num_oov_buckets, default_value, hasher_spec, dtype, name: as of the other.
+      num_oov_buckets, default_value, hasher_spec, dtype, name: as for the function there.
     """
     return functions.index_table_from_tensor(
         mapping, num_oov_buckets, default_value, hasher_spec, dtype, name
@@ -141,10 +141,10 @@ def index_table_from_tensor(
 def index_to_string_table_from_tensor(
     mapping: Any, default_value: Any = "UNK", name: str | None = None
 ) -> StaticHashTable:
-    """Return a table from positions in a list to the words there; as in `lookup.functions`.
+    """Return a table from indices in a list to its words; see `lookup.functions`.
 
     Args:
       mapping: string, shape (n,).
-      default_value, name: as of the other.
+      default_value, name: as for the function there.
     """
     return functions.index_to_string_table_from_tensor(mapping, default_value, name)

@@ -1,4 +1,4 @@
-"""Tables of files, of lists and of datasets, as `tf.contrib.lookup` made them."""
+"""Tables from files and lists, as in `tf.contrib.lookup`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _check_file(vocabulary_file: Any, vocab_size: int | None) -> None:
 
 
 def _ids_of(dtype: Any) -> Any:
-    """Return the type of a table's keys: int64 for all integers."""
+    """Return the key type of a table: int64 for all integers."""
     requested_dtype = dtypes.as_dtype(dtype)
     if not requested_dtype.is_integer and requested_dtype is not dtypes.string:
         raise errors.InvalidTypeError(
@@ -70,10 +70,10 @@ def index_table_from_file(
 
     Args:
       vocabulary_file: string, shape ().
-      num_oov_buckets: how many buckets for words that are not there; 0 for `default_value`.
-      vocab_size: how many lines to take; None for all.
-      default_value: for words that are not there.
-      hasher_spec: how words are put into buckets.
+      num_oov_buckets: number of buckets for unknown words; 0 to return `default_value` for them.
+      vocab_size: number of lines to read; None for all.
+      default_value: the value of unknown words.
+      hasher_spec: the hash function that assigns words to buckets.
       key_dtype: element type of the words: string or an integer.
       name: name of the nodes.
       key_column_index, value_column_index, delimiter: as for `TextFileInitializer`.
@@ -101,7 +101,7 @@ def index_table_from_tensor(
     dtype: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Return a table from words to their places in a list.
+    """Return a table from words to their indices in a list.
 
     Args:
       vocabulary_list: string or integers, shape (n,).
@@ -133,12 +133,12 @@ def index_to_string_table_from_file(
     value_column_index: int = TextFileIndex.WHOLE_LINE,
     delimiter: str = "\t",
 ) -> StaticHashTable:
-    """Return a table from the numbers of lines to their texts.
+    """Return a table from line numbers to the lines of a file.
 
     Args:
       vocabulary_file: string, shape ().
-      vocab_size: how many lines to take; None for all.
-      default_value: for numbers that are not there.
+      vocab_size: number of lines to read; None for all.
+      default_value: the value of unknown numbers.
       name: name of the nodes.
       key_column_index, value_column_index, delimiter: as for `TextFileInitializer`.
     Returns: a table with `lookup`, from int64 to string.
@@ -153,11 +153,11 @@ def index_to_string_table_from_file(
 def index_to_string_table_from_tensor(
     vocabulary_list: Any, default_value: Any = "UNK", name: str | None = None
 ) -> StaticHashTable:
-    """Return a table from places in a list to the words there.
+    """Return a table from indices in a list to its words.
 
     Args:
       vocabulary_list: string, shape (n,).
-      default_value: for numbers that are not there.
+      default_value: the value of unknown indices.
       name: name of the nodes.
     Returns: a table with `lookup`, from int64 to string.
     """

@@ -72,11 +72,11 @@ class TableInitializerBase:
         return self._value_dtype
 
     def initialize(self, table: InitializedTable) -> Node:
-        """Add the node that initializes a table, also to TABLE_INITIALIZERS.
+        """Add the node that initializes a table, and record it in TABLE_INITIALIZERS.
 
         Args:
-          table: of the same types.
-        Raises: InvalidTypeError: it has others.
+          table: a table with the same key and value types.
+        Raises: InvalidTypeError: the types differ.
         """
         mine, its = (self.key_dtype, self.value_dtype), (table.key_dtype, table.value_dtype)
         if mine != its:
@@ -93,15 +93,15 @@ class TableInitializerBase:
 
 
 class KeyValueTensorInitializer(TableInitializerBase):
-    """The pairs of two tensors.
+    """An initializer with the keys and values in two tensors.
 
     Args:
       keys: any type that keys can have, shape (n,).
       values: any type, shape (n,).
       key_dtype, value_dtype: element types, if `keys` and `values` do not have them.
       name: name of the node.
-    Raises: InvalidTypeError: they are tensors of other types; InvalidArgumentError: the shapes do
-      not fit; when it runs: FailedPreconditionError: a key has two values.
+    Raises: InvalidTypeError: the tensors have other types; InvalidArgumentError: the shapes differ;
+      when it runs: FailedPreconditionError: a key has two values.
 
     Examples:
       >>> pairs = wf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2], value_dtype=wf.int64)
@@ -131,11 +131,11 @@ class KeyValueTensorInitializer(TableInitializerBase):
 
 
 class TextFileIndex:
-    """Parts of a line other than columns that can be keys or values.
+    """Parts of a line, other than columns, that can be keys or values.
 
     Attributes:
-      WHOLE_LINE: the line: any type.
-      LINE_NUMBER: its number from 0 on: int64.
+      WHOLE_LINE: the whole line: any type.
+      LINE_NUMBER: the line number, counted from 0: int64.
 
     Examples:
       >>> wf.lookup.TextFileIndex.WHOLE_LINE, wf.lookup.TextFileIndex.LINE_NUMBER
@@ -147,9 +147,9 @@ class TextFileIndex:
 
 
 class TextFileInitializer(TableInitializerBase):
-    r"""The pairs in a text file: of each line one.
+    r"""An initializer with the pairs in a text file, one per line.
 
-    The file is among the assets of SavedModels: its name is in the collection ASSET_FILEPATHS.
+    SavedModels include the file as an asset, because its name is in the collection ASSET_FILEPATHS.
 
     Args:
       filename: string, shape (); a path, or a URL that fsspec knows.
@@ -159,9 +159,10 @@ class TextFileInitializer(TableInitializerBase):
       delimiter: one byte, between columns.
       name: name of the node.
       value_index_offset: added to the number of a line.
-    Raises: InvalidArgumentError: an argument is out of its range; when it runs: NotFoundError: no
-      such file; InvalidArgumentError: a line is empty, lacks a column or has no number there, or
-      there are fewer lines than `vocab_size`; FailedPreconditionError: a key has two values.
+    Raises: InvalidArgumentError: an argument is out of range; when it runs: NotFoundError: the file
+      does not exist; InvalidArgumentError: a line is empty, or a column is missing or is not a
+      number, or there are fewer lines than `vocab_size`; FailedPreconditionError: a key has two
+      values.
 
     Examples:
       >>> wf.Session().run(wf.write_file("ages.tsv", "ann\t30\nbob\t25\n"))
@@ -220,7 +221,7 @@ class TextFileInitializer(TableInitializerBase):
 
 
 class TextFileStringTableInitializer(TextFileInitializer):
-    r"""The lines of a file by their numbers: int64 to string.
+    r"""An initializer from line numbers to the lines of a file: int64 to string.
 
     Args:
       filename: string, shape ().
@@ -250,13 +251,13 @@ class TextFileStringTableInitializer(TextFileInitializer):
 
 
 class TextFileIdTableInitializer(TextFileInitializer):
-    r"""The numbers of a file's lines by their texts: string to int64.
+    r"""An initializer from the lines of a file to their numbers: string to int64.
 
     Args:
       filename: string, shape ().
       key_column_index, value_column_index: as for `TextFileInitializer`.
       vocab_size, delimiter, name: as for `TextFileInitializer`.
-      key_dtype: string, or an integer that the texts are parsed as.
+      key_dtype: string, or an integer type to parse the texts as.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from weft_tensor.dtypes import DType
 
 
 class LookupInterface:
-    """A table: keys of one type and shape, each with a value.
+    """A table that maps keys of one type and shape to values.
 
     Args:
       key_dtype, value_dtype: element types.
@@ -64,10 +64,10 @@ def apply_to_values(keys: Any, lookup: Any) -> Any:
 
 
 class _ResourceTable(LookupInterface):
-    """A table behind a handle.
+    """A table with a resource handle.
 
     Args:
-      default_value: for keys that are not there.
+      default_value: the value of missing keys.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class _ResourceTable(LookupInterface):
 
     @property
     def name(self) -> str:
-        """The last part of the name of its node."""
+        """The last component of the name of the table's node."""
         return self._resource_handle.op.name.rpartition("/")[2]
 
     def size(self, name: str | None = None) -> Output:
@@ -110,7 +110,7 @@ class _ResourceTable(LookupInterface):
         return out("LookupTableSizeV2", [self._resource_handle], name=self._named(name, "Size"))
 
     def export(self, name: str | None = None) -> tuple[Output, Output]:
-        """Return all keys, shape (n, K), and their values, shape (n, V), in no certain order.
+        """Return all keys, shape (n, K), and their values, shape (n, V), in unspecified order.
 
         Args:
           name: name of the node.
@@ -144,8 +144,8 @@ class StaticHashTable(_ResourceTable):
       initializer: the source of the content, such as a `KeyValueTensorInitializer`.
       default_value: the value of missing keys: the type of the values, shape ().
       name: name of its node.
-    Raises: InvalidTypeError: `initializer` is none; when it is used: FailedPreconditionError: it
-      was not initialized.
+    Raises: InvalidTypeError: `initializer` is not an initializer; when it is used:
+      FailedPreconditionError: it was not initialized.
 
     Examples:
       >>> colours = wf.lookup.KeyValueTensorInitializer([1, 2], ["red", "green"])
@@ -186,7 +186,7 @@ class StaticHashTable(_ResourceTable):
 
     @property
     def default_value(self) -> Output:
-        """For keys that are not there."""
+        """The value of missing keys."""
         return self._default_value
 
     @property
@@ -196,7 +196,7 @@ class StaticHashTable(_ResourceTable):
 
     @property
     def init(self) -> Node:
-        """The initializer, by its deprecated name."""
+        """The initializer, under its deprecated name."""
         return self._initializer
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
@@ -205,7 +205,7 @@ class StaticHashTable(_ResourceTable):
         Args:
           keys: keys of the table's type, any shape; or a sparse tensor.
           name: name of the node.
-        Returns: the values, shape of `keys`; sparse if they are.
+        Returns: the values, shape of `keys`; sparse if `keys` is.
         Raises: InvalidTypeError: the keys are of another type.
         """
         return apply_to_values(keys, lambda dense: self._find(dense, self._default_value, name))
@@ -218,7 +218,7 @@ class StaticHashTable(_ResourceTable):
 
 
 class _TableSaveable(SaveableObject):
-    """The keys and the values of a table, `<name>-keys` and `<name>-values` in checkpoints."""
+    """Saves and restores the keys and values of a table as `<name>-keys` and `<name>-values`."""
 
     def __init__(self, table: _MutableTable, name: str) -> None:
         handle = table.resource_handle
@@ -243,7 +243,7 @@ class _TableSaveable(SaveableObject):
 
 
 class _MutableTable(_ResourceTable, Saved):
-    """A table that can be changed."""
+    """A table that can be modified."""
 
     def _keep_in_checkpoints(self, checkpoint: bool, name: str) -> None:
         graph = self._resource_handle.graph
@@ -253,7 +253,7 @@ class _MutableTable(_ResourceTable, Saved):
             graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self.saveable())
 
     def saveable(self, name: str | None = None) -> SaveableObject:
-        """Return the saveable of all keys and values, under a name or the table's own."""
+        """Return an object that saves all keys and values, under `name` or the table's name."""
         return _TableSaveable(self, name or self._saved_name)
 
     def lookup(self, keys: Any, dynamic_default_values: Any = None, name: str | None = None) -> Any:
@@ -262,12 +262,12 @@ class _MutableTable(_ResourceTable, Saved):
         Args:
           keys: keys of the table's type, shape (S, K), K being the shape of a key; or a sparse
             tensor.
-          dynamic_default_values: for keys that are not there, instead of the table's default: one
+          dynamic_default_values: the value of missing keys, instead of the table's default: one
             value, shape (V), or one for each key, shape (S, V).
           name: name of the node.
         Returns: the values, shape (S, V).
-        Raises: InvalidTypeError: the keys are of another type; InvalidArgumentError: a shape does
-          not fit.
+        Raises: InvalidTypeError: the keys are of another type; InvalidArgumentError: a shape is
+          incompatible.
         """
         if isinstance(dynamic_default_values, str):  # 1.15: the name is second
             dynamic_default_values, name = None, dynamic_default_values
@@ -292,7 +292,7 @@ class _MutableTable(_ResourceTable, Saved):
         return create("LookupTableInsertV2", [self._resource_handle, *pairs], name=result)
 
     def insert_or_assign(self, keys: Any, values: Any, name: str | None = None) -> Node:
-        """Insert items; another name of `insert`."""
+        """Insert keys and values; an alias of `insert`."""
         return self.insert(keys, values, name)
 
     def remove(self, keys: Any, name: str | None = None) -> Node:
@@ -306,16 +306,16 @@ class _MutableTable(_ResourceTable, Saved):
         return create("LookupTableRemoveV2", inputs, name=self._named(name, "Remove"))
 
     def erase(self, keys: Any, name: str | None = None) -> Node:
-        """Remove keys; another name of `remove`."""
+        """Remove keys; an alias of `remove`."""
         return self.remove(keys, name)
 
 
 class MutableHashTable(_MutableTable):
-    """A table that can be changed; its content is saved in checkpoints.
+    """A mutable table, whose content is saved in checkpoints.
 
     Args:
       key_dtype, value_dtype: element types.
-      default_value: for keys that are not there; its shape is that of all values.
+      default_value: the value of missing keys; all values have its shape.
       name: name of its node, and of its content in checkpoints.
       checkpoint: whether Savers save it.
 
@@ -349,12 +349,12 @@ class MutableHashTable(_MutableTable):
 
 
 class DenseHashTable(_MutableTable):
-    """A mutable table with two reserved keys.
+    """A mutable table with open addressing and two reserved keys.
 
     Args:
       key_dtype, value_dtype: element types.
-      default_value: for keys that are not there; its shape is that of all values.
-      empty_key, deleted_key: two keys that are never used: shape () or (k,), that of all keys.
+      default_value: the value of missing keys; all values have its shape.
+      empty_key, deleted_key: two keys that are never used: shape () or (k,), like all keys.
       initial_num_buckets: initial capacity, a power of 2.
       name: name of its node, and of its content in checkpoints.
       checkpoint: whether Savers save it.

@@ -32,7 +32,7 @@ class HasherSpec(NamedTuple):
 
     Attributes:
       hasher: "fasthash" or "stronghash".
-      key: of a strong one, two integers.
+      key: two integers, for "stronghash".
     """
 
     hasher: str
@@ -40,7 +40,7 @@ class HasherSpec(NamedTuple):
 
 
 FastHashSpec = HasherSpec("fasthash")
-"""Quick, and the same everywhere."""
+"""A fast hash, equal on all machines."""
 
 
 class StrongHashSpec(HasherSpec):
@@ -48,7 +48,7 @@ class StrongHashSpec(HasherSpec):
 
     Args:
       key: two non-negative integers.
-    Raises: InvalidArgumentError: it is something else.
+    Raises: InvalidArgumentError: `key` is not a pair of non-negative integers.
     """
 
     def __new__(cls, key: Sequence[int]) -> StrongHashSpec:
@@ -69,8 +69,8 @@ class IdTableWithHashBuckets(LookupInterface):
       hasher_spec: the hash function of the buckets.
       name: name of the nodes.
       key_dtype: element type of the words, string or an integer; that of the table by default.
-    Raises: InvalidTypeError: types do not match; InvalidArgumentError: there are neither words nor
-    buckets.
+    Raises: InvalidTypeError: types do not match; InvalidArgumentError: there is neither a table nor
+      a bucket.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class IdTableWithHashBuckets(LookupInterface):
 
     @property
     def init(self) -> Node:
-        """The initializer, by its deprecated name."""
+        """The initializer, under its deprecated name."""
         return self.initializer
 
     @property
@@ -145,7 +145,7 @@ class IdTableWithHashBuckets(LookupInterface):
         Args:
           keys: keys of the table's type, any shape; or a sparse tensor.
           name: name of the nodes.
-        Returns: int64, shape of `keys`; sparse if they are.
+        Returns: int64, shape of `keys`; sparse if `keys` is.
         Raises: InvalidTypeError: the keys are of another type.
         """
         return apply_to_values(keys, lambda dense: self._ids(self._key_tensor(dense)))
@@ -187,7 +187,8 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
       lookup_key_dtype: type of the keys of `lookup`: string or an integer; that of the words by
         default.
       name: name of the nodes.
-    Raises: InvalidTypeError: types do not fit; InvalidArgumentError: there are no buckets.
+    Raises: InvalidTypeError: types do not match; InvalidArgumentError: `num_oov_buckets` is below
+      1.
 
     Examples:
       >>> words = wf.lookup.KeyValueTensorInitializer(["to", "be"], [0, 1], value_dtype=wf.int64)

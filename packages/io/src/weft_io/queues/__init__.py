@@ -1,1 +1,1 @@
-"""Queues, accumulators, barriers and staging areas, as programs use them."""
+"""The public classes of queues, accumulators, barriers and staging areas."""

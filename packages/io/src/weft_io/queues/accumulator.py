@@ -1,4 +1,4 @@
-"""Accumulators of gradients as programs use them."""
+"""The public classes of gradient accumulators."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from weft_tensor.shape import TensorShape
 class ConditionalAccumulatorBase:
     """Base class of accumulators.
 
-    Each gradient has the number of the step in which it was computed. The accumulator has such a
-    number too, which grows by one with each result, and drops gradients of lower numbers.
+    Each gradient has the number of the step in which it was computed. The accumulator also has a
+    step number, which increases by one with each result. Gradients with lower numbers are dropped.
 
     Args:
       dtype: element type of the gradients.
@@ -66,7 +66,7 @@ class ConditionalAccumulatorBase:
         return ops.num_accumulated(self._accumulator_ref, name or f"{self._name}_NumAccumulated")
 
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Node:
-        """Set the accumulator's step; a warning is logged when that makes it smaller.
+        """Set the accumulator's step; a decrease is logged as a warning.
 
         Args:
           new_global_step: an integer, shape ().
@@ -93,7 +93,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
       reduction_type: "MEAN" or "SUM".
     Raises:
       InvalidTypeError: `dtype` is not a number.
-      InvalidArgumentError: another `reduction_type`.
+      InvalidArgumentError: `reduction_type` is unknown.
 
     Examples:
       >>> accumulator = wf.ConditionalAccumulator(wf.float32, shape=[])
@@ -124,8 +124,9 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
         Args:
           grad: a tensor of the accumulator's type and shape.
-          local_step: an integer, shape (): the step it was computed in.
-        Raises: InvalidArgumentError: the shape does not fit.
+          local_step: an integer, shape (): the step in which it was computed.
+        Raises:
+          InvalidArgumentError: the shape is incompatible.
         """
         value = convert_to_tensor(grad, self._dtype)
         value.shape.assert_is_compatible_with(self._shape)
@@ -134,7 +135,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
     def take_grad(self, num_required: Any, name: str | None = None) -> Output:
         """Wait for `num_required` gradients, then remove and return their mean or sum.
 
-        The accumulator is reset, with the next step's number.
+        The accumulator is reset, and its step number increases by one.
 
         Args:
           num_required: int32, shape (), positive.
@@ -200,7 +201,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     def apply_indexed_slices_grad(
         self, grad: IndexedSlices, local_step: Any = 0, name: str | None = None
     ) -> Node:
-        """Add a gradient given as IndexedSlices; as `apply_grad`."""
+        """Add a gradient in the form of IndexedSlices; see `apply_grad`."""
         return self.apply_grad(grad.indices, grad.values, grad.dense_shape, local_step, name)
 
     def apply_grad(
@@ -214,11 +215,12 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         """Add a gradient, unless it is stale.
 
         Args:
-          grad_indices: integers, shape (n,), in any order; rows of equal index add up.
+          grad_indices: integers, shape (n,), in any order; rows with equal indices are added.
           grad_values: shape (n, S).
-          grad_shape: shape of the whole gradient, where it is known.
-          local_step: an integer, shape (): the step it was computed in.
-        Raises (when it runs): InvalidArgumentError: shapes do not fit, an index is out of range.
+          grad_shape: shape of the whole gradient, if it is known.
+          local_step: an integer, shape (): the step in which it was computed.
+        Raises (when it runs): InvalidArgumentError: shapes are incompatible, or an index is out of
+          range.
         """
         shape = None if grad_shape is None else _step(grad_shape)
         return ops.apply_sparse_gradient(
@@ -233,7 +235,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     def take_grad(self, num_required: Any, name: str | None = None) -> SparseGradient:
         """Wait for `num_required` gradients, then remove and return their mean or sum.
 
-        The accumulator is reset, with the next step's number.
+        The accumulator is reset, and its step number increases by one.
 
         Args:
           num_required: int32, shape (), positive.

@@ -1,4 +1,4 @@
-"""Barriers as programs use them."""
+"""The public class of barriers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BarrierTaken(NamedTuple):
     """The result of `Barrier.take_many`."""
 
     indices: Output
-    """int64, shape (n,): the number of the batch that brought the key, from -2⁶³ on."""
+    """int64, shape (n,): the number of the batch that inserted the key, counted from -2⁶³."""
     keys: Output
     """string, shape (n,)."""
     values: list[Output]
@@ -29,12 +29,13 @@ class Barrier:
     """Elements by key: components are inserted one by one, and complete elements can be taken.
 
     Args:
-      types: element type of each component, or the one of the only component.
-      shapes: static shape of each component; None for any, but the elements that one `take_many`
-        takes must have equal shapes.
+      types: element type of each component, or of the only component.
+      shapes: static shape of each component; None for any, but all elements of one `take_many` must
+        have equal shapes.
       shared_name: the name it is shared under among sessions.
       name: name of its node.
-    Raises: InvalidArgumentError: there are not as many shapes as types, or one is not known whole.
+    Raises: InvalidArgumentError: the numbers of shapes and types differ, or a shape is not fully
+      known.
 
     Examples:
       >>> barrier = wf.queue.Barrier([wf.float32, wf.int32], shapes=[[], []])
@@ -87,15 +88,16 @@ class Barrier:
     def insert_many(
         self, component_index: int, keys: Any, values: Any, name: str | None = None
     ) -> Node:
-        """Insert one component of elements; unknown keys begin a new element.
+        """Insert one component of several elements; an unknown key begins a new element.
 
         Args:
           component_index: the number of the component.
           keys: string, shape (n,).
           values: values of the component's type and shape, with a first axis of n.
-        Raises: InvalidArgumentError: the component does not exist, or the shapes do not match.
-        Raises (when it runs), and nothing was inserted:
-          InvalidArgumentError: an element has the component already.
+        Raises:
+          InvalidArgumentError: the component does not exist, or the shapes do not match.
+        Raises (when it runs, inserting nothing): InvalidArgumentError: an element already has the
+          component.
           CancelledError: the barrier is closed, and a key is unknown.
         """
         if not 0 <= component_index < len(self._types):
@@ -121,7 +123,7 @@ class Barrier:
           num_elements: int32, shape ().
           allow_small_batch: let a closed barrier return fewer elements, but at least one, without
             waiting for incomplete ones.
-          timeout: in milliseconds.
+          timeout: maximum wait in milliseconds.
         Raises (when it runs):
           OutOfRangeError: the barrier is closed and has too few elements.
           DeadlineExceededError: it waited longer than `timeout`.
@@ -137,12 +139,12 @@ class Barrier:
         return BarrierTaken(outputs[0], outputs[1], list(outputs[2:]))
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
-        """Accept no new keys; elements may still be completed.
+        """Close the barrier: reject new keys; elements may still be completed.
 
         Args:
           cancel_pending_enqueues: drop incomplete elements.
-        Raises (when it runs): CancelledError: it is closed already, and `cancel_pending_enqueues`
-          is false, or was true before.
+        Raises (when it runs): CancelledError: it is already closed, and `cancel_pending_enqueues`
+          is false now or was true before.
         """
         name = name or f"{self._name}_BarrierClose"
         return ops.barrier_close(self._barrier_ref, cancel_pending_enqueues, name)

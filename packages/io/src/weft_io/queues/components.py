@@ -7,7 +7,7 @@ from weft_tensor.shape import TensorShape
 
 
 class HasComponents:
-    """Base of resources whose elements have named or numbered components."""
+    """Base class of resources whose elements have named or numbered components."""
 
     _name: str
     _dtypes: list[DType]
@@ -16,7 +16,7 @@ class HasComponents:
 
     @property
     def name(self) -> str:
-        """Its own name, without scopes."""
+        """The resource's own name, without scopes."""
         return self._name
 
     @property

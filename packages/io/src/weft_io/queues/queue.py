@@ -1,4 +1,4 @@
-"""Queues as programs use them (paper, section 4.6)."""
+"""The public classes of queues (paper, section 4.6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dimension, TensorShape
 
 Components = Any
-"""One tensor, a list of tensors, or, for queues with names, a dict of tensors."""
+"""A tensor, a list of tensors, or, for queues with names, a dict of tensors."""
 
 
 class QueueBase(HasComponents):
@@ -30,12 +30,12 @@ class QueueBase(HasComponents):
 
     Operations block until other steps let them proceed: `enqueue` waits for space, `dequeue` for
     elements. A waiting operation ends with its step: by a timeout, a failure elsewhere in the
-    step, or the end of the session. No element is lost or taken twice by that.
+    step, or the end of the session. In that case no element is lost or dequeued twice.
 
     Args:
       dtypes: element type of each component.
-      shapes: static shape of each component, or None when elements may have any.
-      names: name of each component; elements are dicts then.
+      shapes: static shape of each component, or None if they may have any shape.
+      names: name of each component; elements are then dicts.
       queue_ref: the handle, resource, shape ().
     Raises: InvalidArgumentError: the lists have different lengths.
 
@@ -76,12 +76,13 @@ class QueueBase(HasComponents):
 
     @staticmethod
     def from_list(index: Any, queues: Sequence[QueueBase]) -> QueueBase:
-        """Return the queue among `queues` that `index` chooses when it runs.
+        """Return the queue that `index` selects among `queues` at run time.
 
         Args:
           index: int32 or int64, shape ().
-          queues: of equal element types and names.
-        Raises: InvalidTypeError: no list of queues, or they differ in types or names.
+          queues: queues with equal element types and names.
+        Raises: InvalidTypeError: `queues` is not a list of queues, or they differ in types or
+          names.
         """
         if (
             not isinstance(queues, list)
@@ -111,11 +112,12 @@ class QueueBase(HasComponents):
     # ------------------------------------------------------------------ putting in
 
     def enqueue(self, vals: Components, name: str | None = None) -> Node:
-        """Enqueue one element; waits while the queue is full.
+        """Enqueue one element; wait while the queue is full.
 
         Args:
-          vals: a tensor, a list of a tensor per component, or a dict by name.
-        Raises: InvalidArgumentError: it does not fit the components.
+          vals: a tensor, a list of one tensor per component, or a dict by name.
+        Raises:
+          InvalidArgumentError: `vals` does not match the components.
         Raises (when it runs): CancelledError: the queue is closed.
         """
         with name_scope(name, f"{self._name}_enqueue", _outputs_in(vals)) as scope:
@@ -125,11 +127,11 @@ class QueueBase(HasComponents):
             return ops.queue_enqueue(self._queue_ref, tensors, name=scope)
 
     def enqueue_many(self, vals: Components, name: str | None = None) -> Node:
-        """Enqueue the rows of a batch; waits while the queue is full, possibly between rows.
+        """Enqueue the rows of a batch; wait while the queue is full, possibly between rows.
 
         Args:
           vals: as for `enqueue`, with a first axis of one size for all components.
-        Raises: InvalidArgumentError: it does not fit the components.
+        Raises: InvalidArgumentError: `vals` does not match the components.
         Raises (when it runs): CancelledError: the queue is closed.
         """
         with name_scope(name, f"{self._name}_EnqueueMany", _outputs_in(vals)) as scope:
@@ -169,9 +171,9 @@ class QueueBase(HasComponents):
     # ------------------------------------------------------------------ taking out
 
     def dequeue(self, name: str | None = None) -> Any:
-        """Dequeue one element; waits while the queue is empty.
+        """Dequeue one element; wait while the queue is empty.
 
-        Returns: a tensor, a list of a tensor per component, or a dict by name.
+        Returns: a tensor, a list of one tensor per component, or a dict by name.
         Raises (when it runs): OutOfRangeError: the queue is closed and empty.
         """
         outputs = ops.queue_dequeue(
@@ -182,13 +184,13 @@ class QueueBase(HasComponents):
         return self._structured(outputs)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
-        """Dequeue `n` elements together; waits until that many are available.
+        """Dequeue `n` elements as a batch; wait until that many are available.
 
         Args:
           n: int32, shape ().
         Returns: as `dequeue`, with a first axis of size n.
         Raises (when it runs):
-          OutOfRangeError: the queue is closed and has fewer than n, which stay in it.
+          OutOfRangeError: the queue is closed and has fewer than n elements, which remain in it.
           InvalidArgumentError: the queue has no shapes, or n is negative.
         """
         return self._batch(n, name or f"{self._name}_DequeueMany", up_to=False)
@@ -198,7 +200,7 @@ class QueueBase(HasComponents):
 
         Args:
           n: int32, shape ().
-        Returns: as `dequeue`, with a first axis whose size is not known statically.
+        Returns: as `dequeue`, with a first axis of unknown static size.
         Raises (when it runs):
           OutOfRangeError: the queue is closed and empty.
           InvalidArgumentError: the queue has no shapes, or n is negative.
@@ -220,11 +222,12 @@ class QueueBase(HasComponents):
     # ------------------------------------------------------------------ the rest
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
-        """Accept no more elements; elements in the queue can still be dequeued.
+        """Close the queue: reject new elements; existing ones can still be dequeued.
 
         Args:
-          cancel_pending_enqueues: let waiting enqueues fail; by default closing waits for them.
-        Raises (when it runs): CancelledError: it is closed already, and nothing is to be canceled.
+          cancel_pending_enqueues: make waiting enqueues fail; by default closing waits for them.
+        Raises (when it runs): CancelledError: the queue is already closed, and
+          `cancel_pending_enqueues` is false.
         """
         name = name or f"{self._name}_Close"
         return ops.queue_close(self._queue_ref, cancel_pending_enqueues, name)
@@ -246,10 +249,10 @@ class FIFOQueue(QueueBase):
 
     Args:
       capacity: maximum number of elements; unbounded if negative.
-      dtypes: element type of each component, or the one of the only component.
-      shapes: fully known shape of each component; None when elements may have any, but then they
-        cannot leave in batches.
-      names: name of each component; elements are dicts then.
+      dtypes: element type of each component, or of the only component.
+      shapes: fully known shape of each component; None for any shape, which excludes
+        `dequeue_many`.
+      names: name of each component; elements are then dicts.
       shared_name: the name it is shared under among sessions.
       name: name of its node.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
@@ -283,9 +286,9 @@ class RandomShuffleQueue(QueueBase):
 
     Args:
       capacity: maximum number of elements; unbounded if negative.
-      min_after_dequeue: number of elements that stay in an open queue for randomness.
+      min_after_dequeue: number of elements that stay in an open queue to keep the order random.
       dtypes, shapes, names, shared_name, name: as for `FIFOQueue`.
-      seed: seed of the choices; it and the graph's seed work together as for random operations.
+      seed: seed of the order; it is combined with the graph's seed as for random operations.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
 
     Examples:
@@ -323,11 +326,11 @@ class RandomShuffleQueue(QueueBase):
 class PaddingFIFOQueue(QueueBase):
     """A FIFO queue for elements of different sizes, padded to the largest in a batch.
 
-    Numbers are padded with zeros, strings with empty ones, at the end of each axis.
+    Numbers are padded with zeros, strings with empty strings, at the end of each axis.
 
     Args:
       capacity: maximum number of elements; unbounded if negative.
-      dtypes: element type of each component, or the one of the only component.
+      dtypes: element type of each component, or of the only component.
       shapes: shape of each component, of known rank; sizes may be None.
       names, shared_name, name: as for `FIFOQueue`.
     Raises: InvalidArgumentError: the lists differ in length, or a rank is not known.
@@ -361,14 +364,14 @@ class PaddingFIFOQueue(QueueBase):
 class PriorityQueue(QueueBase):
     """A queue that returns the element with the lowest priority number first.
 
-    The number, int64 of shape (), is the first component of an element. Elements of one number
-    leave in the order they came in.
+    The number, int64 of shape (), is the first component of an element. Elements with equal numbers
+    are returned in first-in-first-out order.
 
     Args:
       capacity: maximum number of elements; unbounded if negative.
       types: element type of each component except the priority.
-      shapes: fully known shape of each; None when elements may have any.
-      names: name of each component, that of the priority first.
+      shapes: fully known shape of each component; None for any shape.
+      names: name of each component, starting with the priority.
       shared_name, name: as for `FIFOQueue`.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
 
@@ -449,7 +452,7 @@ def _shape_list(shapes: Any, types: Sequence[DType], partly: bool) -> list[Tenso
 
 
 def is_one_shape(shapes: Sequence[Any]) -> bool:
-    """Return True for the sizes of one shape, as opposed to a list of shapes."""
+    """Return True if the argument is a single shape, not a list of shapes."""
     return all(size is None or isinstance(size, int | Dimension) for size in shapes)
 
 
@@ -462,7 +465,7 @@ def _check_length(label: str, items: Sequence[Any], types: Sequence[DType]) -> N
 
 
 def _shared_seeds(seed: int | None, shared_name: str | None) -> tuple[int, int]:
-    """Return the two seeds of a queue; with a graph-level seed they are the same for all users."""
+    """Return the two seeds of a queue; with a graph-level seed they are equal in all sessions."""
     first, second = get_seed(seed)
     if first is None or second is None:
         return 0, 0

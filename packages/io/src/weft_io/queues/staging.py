@@ -1,4 +1,4 @@
-"""Staging areas: one step stores tensors for a later one."""
+"""The public classes of staging areas, which store tensors of one step for a later one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BaseStagingArea(HasComponents):
     Args:
       dtypes: element type of each component.
       shapes: static shape of each component; None for any.
-      names: name of each component; tuples are dicts then.
+      names: name of each component; tuples are then dicts.
       shared_name: the name it is shared under among sessions.
       capacity: maximum number of tuples; 0 for no limit.
       memory_limit: maximum number of bytes; 0 for no limit.
@@ -120,15 +120,15 @@ class BaseStagingArea(HasComponents):
 
 
 class StagingArea(BaseStagingArea):
-    """FIFO of tensor tuples that one step stores for a later one.
+    """A FIFO of tensor tuples that one step stores for a later one.
 
     Args:
       dtypes: element type of each component.
       shapes: static shape of each component; None for any.
-      names: name of each component; tuples are dicts then.
+      names: name of each component; tuples are then dicts.
       shared_name: the name it is shared under among sessions.
-      capacity: how many tuples fit; 0 for any number.
-      memory_limit: how many bytes fit; 0 for any number.
+      capacity: maximum number of tuples; 0 for no limit.
+      memory_limit: maximum number of bytes; 0 for no limit.
     Raises:
       InvalidArgumentError: the lists differ in length, or a limit is negative.
       InvalidTypeError: `shared_name` is not a string.
@@ -144,12 +144,13 @@ class StagingArea(BaseStagingArea):
     """
 
     def put(self, values: Any, name: str | None = None) -> Node:
-        """Add a tuple; waits for space.
+        """Add a tuple; wait for space.
 
         Args:
-          values: a tensor, a list of a tensor per component, or a dict by name.
-        Raises: InvalidArgumentError: it does not fit the components.
-        Raises (when it runs): ResourceExhaustedError: it is larger than the memory limit.
+          values: a tensor, a list of one tensor per component, or a dict by name.
+        Raises:
+          InvalidArgumentError: `values` does not match the components.
+        Raises (when it runs): ResourceExhaustedError: the tuple is larger than the memory limit.
         """
         with name_scope(name, f"{self._name}_put", []) as scope:
             tensors, where = self._checked(values, None)
@@ -160,15 +161,15 @@ class StagingArea(BaseStagingArea):
             return ops.stage(tensors, self._area, scope)
 
     def get(self, name: str | None = None) -> Any:
-        """Remove and return the first tuple; waits for one.
+        """Remove and return the first tuple; wait for one.
 
-        Returns: a list of a tensor per component, or a dict by name.
+        Returns: a list of one tensor per component, or a dict by name.
         """
         outputs = ops.unstage(self._area, name or f"{self._name}_get")
         return self._structured(outputs, range(len(outputs)))
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """Return the tuple at a place, which stays; waits for it.
+        """Return the tuple at an index without removing it; wait for it.
 
         Args:
           index: int32, shape ().
@@ -182,7 +183,7 @@ class StagingArea(BaseStagingArea):
         return ops.area_size("StageSize", self._area, name or f"{self._name}_size")
 
     def clear(self, name: str | None = None) -> Node:
-        """Remove everything."""
+        """Remove all tuples."""
         return ops.area_clear("StageClear", self._area, name or f"{self._name}_clear")
 
 
@@ -191,8 +192,9 @@ class MapStagingArea(BaseStagingArea):
 
     Args:
       dtypes, shapes, names, shared_name, capacity, memory_limit: as for `StagingArea`; incomplete
-        tuples count for the memory limit alone.
-      ordered: let `get` without a key return the smallest key, not the one completed first.
+        tuples count only towards the memory limit.
+      ordered: `get` without a key returns the smallest key instead of the one that was completed
+        first.
     Raises: as `StagingArea`.
 
     Examples:
@@ -226,15 +228,15 @@ class MapStagingArea(BaseStagingArea):
         indices: Sequence[int] | None = None,
         name: str | None = None,
     ) -> Node:
-        """Add components of a key; waits for space.
+        """Add components to a key; wait for space.
 
         Args:
           key: int64, shape ().
-          vals: tensors, or a dict of some by name.
-          indices: which components they are; all by default.
-        Raises: InvalidArgumentError: they do not fit the components.
+          vals: a list of tensors, or a dict of tensors by name.
+          indices: indices of the components; all by default.
+        Raises: InvalidArgumentError: the tensors do not match the components.
         Raises (when it runs):
-          InvalidArgumentError: the key has one of them, or is complete.
+          InvalidArgumentError: the key already has one of them, or is complete.
           ResourceExhaustedError: they are larger than the memory limit.
         """
         with name_scope(name, f"{self._name}_put", []) as scope:
@@ -245,11 +247,11 @@ class MapStagingArea(BaseStagingArea):
     def get(
         self, key: Any = None, indices: Sequence[int | str] | None = None, name: str | None = None
     ) -> tuple[Any, Any]:
-        """Remove and return components of a key; waits for it.
+        """Remove and return components of a key; wait for it.
 
         Args:
-          key: int64, shape (); None for the first.
-          indices: numbers or names of the components; all by default.
+          key: int64, shape (); None for the first key.
+          indices: indices or names of the components; all by default.
         Returns: the key, and a list of tensors or a dict by name.
         """
         name = name or f"{self._name}_get"
@@ -272,7 +274,7 @@ class MapStagingArea(BaseStagingArea):
 
         Args:
           key: int64, shape ().
-          indices: which components, by numbers or names; all by default.
+          indices: indices or names of the components; all by default.
         Returns: a list of tensors, or a dict by name.
         """
         where = self._indices(indices)
@@ -304,5 +306,5 @@ class MapStagingArea(BaseStagingArea):
         return ops.area_size(f"{self._prefix}IncompleteSize", self._area, name)
 
     def clear(self, name: str | None = None) -> Node:
-        """Remove everything."""
+        """Remove all keys."""
         return ops.area_clear(f"{self._prefix}Clear", self._area, name or f"{self._name}_clear")

@@ -1,4 +1,4 @@
-"""Accumulators of gradients: sums that steps add to, until enough of them have."""
+"""Accumulators, which sum gradients of steps until they have enough."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _log = logging.getLogger("weft")
 class _Accumulator(Resource):
     """Counts gradients, drops stale ones, and passes the result to waiters.
 
-    A gradient is stale if it was computed in a step before the accumulator's own, which advances
-    with each result.
+    A gradient is stale if its step is lower than the accumulator's step, which increases with each
+    result.
 
     Args:
-      name: for messages.
+      name: name in messages.
       dtype: element type.
       dims: static shape of a gradient.
       mean: True to return the mean, False to return the sum.
@@ -59,7 +59,7 @@ class _Accumulator(Resource):
             self.step = step
 
     def _accepted(self, step: int) -> bool:
-        """Record a gradient of a step; false when it is stale. With the lock held."""
+        """Count a gradient; return False if its step is stale. Requires the lock."""
         if step < self.step:
             return False
         self.count += 1
@@ -94,7 +94,7 @@ class _Accumulator(Resource):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Fail all waiters: the accumulator was deleted."""
+        """Fail all waiters, because the accumulator was deleted."""
         super().close()
         self._take_waiters.close(
             errors.CancelledError(f"the accumulator {self.name!r} was deleted")
@@ -109,7 +109,7 @@ class _Accumulator(Resource):
 
 
 class DenseAccumulator(_Accumulator):
-    """Adds up whole tensors."""
+    """An accumulator of whole tensors."""
 
     kind = "accumulator"
 
@@ -122,8 +122,8 @@ class DenseAccumulator(_Accumulator):
         """Add a gradient of a step, unless it is stale.
 
         Args:
-          gradient: the accumulator keeps it.
-        Raises: InvalidArgumentError: the shape is another one.
+          gradient: the gradient, which the accumulator keeps.
+        Raises: InvalidArgumentError: its shape differs from the accumulator's.
         """
         shape = gradient.shape
         with self._lock:
@@ -154,21 +154,21 @@ class DenseAccumulator(_Accumulator):
         return result[()] if result.ndim == 0 else result
 
     def close(self) -> None:
-        """Fail all waiters: the accumulator was deleted."""
+        """Fail all waiters, because the accumulator was deleted."""
         super().close()
         with self._lock:
             self._total = None
 
 
 _FEWEST_ROWS = 1024
-"""Rows that are kept as they came, before equal ones are added up."""
+"""Minimum number of rows to collect before equal rows are added."""
 
 Rows = tuple[Array, Array, Array]
-"""Indices (n,), values (n, S), and of how many gradients each row is a sum (n,)."""
+"""Indices (n,), values (n, S), and the number of gradients summed in each row (n,)."""
 
 
 class SparseAccumulator(_Accumulator):
-    """Adds up rows of a tensor. The mean of a row is over the gradients that have the row."""
+    """An accumulator of rows of a tensor."""
 
     kind = "sparse accumulator"
 
@@ -182,10 +182,11 @@ class SparseAccumulator(_Accumulator):
         """Add a gradient of a step, unless it is stale.
 
         Args:
-          indices: int64, shape (n,), in any order; rows of equal index add up.
+          indices: int64, shape (n,), in any order; rows with equal indices are added.
           values: shape (n, S).
-          shape: int64, of the whole tensor, if it is known.
-        Raises: InvalidArgumentError: shapes do not fit, or an index is out of range.
+          shape: int64: shape of the whole tensor, if it is known.
+        Raises:
+          InvalidArgumentError: shapes are incompatible, or an index is out of range.
         """
         self._check(indices, values, shape)
         rows = _added_up(indices, values.astype(self._wide, copy=False), None)
@@ -253,14 +254,14 @@ class SparseAccumulator(_Accumulator):
         return indices, values.astype(self.dtype.numpy, copy=False), np.array(shape, np.int64)
 
     def close(self) -> None:
-        """Fail all waiters: the accumulator was deleted."""
+        """Fail all waiters, because the accumulator was deleted."""
         super().close()
         with self._lock:
             self._parts = []
 
 
 def _added_up(indices: Array, values: Array, counts: Array | None) -> Rows:
-    """Return rows with increasing indices; without `counts` all come from one gradient."""
+    """Add rows with equal indices, and sort them; without `counts` they are of one gradient."""
     if not len(indices):
         return indices, values, np.zeros(0, np.int64)
     steps = np.diff(indices)

@@ -1,4 +1,4 @@
-"""A barrier: components of an element are inserted one by one; complete elements can be taken."""
+"""Barriers: components of elements are inserted one by one; complete elements can be taken."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Barrier(Resource):
     """Elements by key, complete or not.
 
     Args:
-      name: for messages.
+      name: name in messages.
       types: element type of each component.
       shapes: static shape of each component; empty for any.
     Attributes:
@@ -73,14 +73,13 @@ class Barrier(Resource):
     # ------------------------------------------------------------------ putting in
 
     def insert_many(self, component: int, keys: Sequence[bytes], values: Array) -> None:
-        """Insert one component of elements.
+        """Insert one component of several elements.
 
         Args:
           keys: the keys of the elements. An unknown key begins a new element, as does any key
             if the barrier has a single component.
-          values: a row per key; the barrier keeps them.
-        Raises (and nothing was inserted):
-          InvalidArgumentError: shapes do not match, or an element has the component already.
+          values: one row per key; the barrier keeps them. Raises (inserting nothing):
+          InvalidArgumentError: shapes do not match, or an element already has the component.
           CancelledError: the barrier is closed, and a key is unknown.
         """
         self._check_rows(component, keys, values)
@@ -120,7 +119,7 @@ class Barrier(Resource):
             )
 
     def _count_new(self, component: int, keys: Sequence[bytes]) -> int:
-        """Return the number of elements that the keys begin; raise if one is not allowed."""
+        """Return the number of elements that the keys begin; raise if a key is not allowed."""
         new = 0
         missing: dict[bytes, int] = {}  # missing components after the previous rows
         for key in keys:
@@ -155,13 +154,13 @@ class Barrier(Resource):
 
         Args:
           count: number of elements.
-          small: True to return fewer elements, but at least one, if the barrier is closed. Such an
-            operation does not wait.
+          small: True if a closed barrier may return fewer elements, but at least one, without
+            waiting.
           empty: allocator of the arrays.
-        Answers: indices (n,), keys (n,), and a batch per component.
+        Completes with: indices (n,), keys (n,), and a batch per component.
         Raises: InvalidArgumentError: `count` is negative.
-        Fails with: OutOfRangeError: the barrier is closed and has too few, with the incomplete ones
-        unless `small`.
+        Fails with: OutOfRangeError: the barrier is closed and has too few elements; without
+          `small`, incomplete ones count as well.
         """
         if count < 0:
             raise errors.InvalidArgumentError(
@@ -213,11 +212,11 @@ class Barrier(Resource):
     # ------------------------------------------------------------------ the end
 
     def close_barrier(self, cancel_pending: bool) -> None:
-        """Accept no new keys; incomplete elements may still be completed.
+        """Close the barrier: reject new keys; incomplete elements may still be completed.
 
         Args:
-          cancel_pending: drop the incomplete ones.
-        Raises: CancelledError: it is closed already, and there is nothing more to drop.
+          cancel_pending: drop the incomplete elements.
+        Raises: CancelledError: it is already closed, and there is nothing more to drop.
         """
         with self._lock:
             if self.is_closed and (self._dropped or not cancel_pending):
@@ -229,7 +228,7 @@ class Barrier(Resource):
         self._take_waiters.wake()
 
     def close(self) -> None:
-        """Fail all waiters and drop the elements: the barrier was deleted."""
+        """Fail all waiters and drop the elements, because the barrier was deleted."""
         super().close()
         self._take_waiters.close(errors.CancelledError(f"the barrier {self.name!r} was deleted"))
         with self._lock:
@@ -242,5 +241,5 @@ def _has(element: _Element | None, component: int) -> bool:
 
 
 def _alone(row: Any) -> Any:
-    """Return a row that does not keep its batch alive."""
+    """Return a copy of a row unless it owns its memory, so that its batch is not kept alive."""
     return row.copy() if isinstance(row, np.ndarray) else row

@@ -1,9 +1,9 @@
-"""Memory of batches that is lent to the kernels which compute their elements.
+"""Memory of batches in which kernels compute elements in place.
 
-A batch is a copy of its elements, unless these were computed in its memory. The calls of a map
-whose elements go into batches are numbered, so each has its row in the array of its batch. A kernel
-that allocates its result by `lending` may take that row. If each element of a batch turns out to be
-in its row, the array is the batch; otherwise the elements are copied.
+Normally a batch is a copy of its elements. If a map precedes the batching, its calls are numbered,
+so each call has a row in the array of its batch. A kernel that allocates its result by `lending`
+may use that row. If all elements of a batch are in their rows, the array is the batch; otherwise
+the elements are copied.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from weft_io.resources.values import Array, Empty
 T = TypeVar("T")
 
 _LEAST_BYTES: Final = 1 << 16
-"""Smaller elements are copied in less time than it takes to manage their rows."""
+"""Minimum size in bytes of elements for which lending rows is faster than copying."""
 _MOST_FAILURES: Final = 2
-"""Number of consecutive batches with misused rows after which no more rows are lent."""
+"""Number of consecutive batches with unused rows after which rows are no longer lent."""
 _AHEAD: Final = 64
-"""Maximum number of elements by which calls may be ahead of their batches."""
+"""Maximum number of elements by which calls can be ahead of their batches."""
 
 
 class _RowOwner:
-    """Owner of a row's memory, for NumPy; not an array, since the memory has no other user."""
+    """The owner of a row's memory, for NumPy; it shows that the memory has no other user."""
 
     __slots__ = ("__array_interface__", "_array")
 
@@ -43,7 +43,7 @@ class _RowOwner:
 
 
 class _Block:
-    """The array of a batch, and its rows."""
+    """The array of a batch, with its rows."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -67,7 +67,7 @@ class _Block:
 
 
 class Row:
-    """The row of one element, which one kernel may take."""
+    """Return the row as an array; None if it is in use or has another shape or type."""
 
     __slots__ = ("_batch", "_index", "_is_taken", "_memory")
 
@@ -103,7 +103,7 @@ class BatchMemory:
         self._failures = 0
 
     def next_row(self) -> Row | None:
-        """Return the row of the call that begins now; None if no more are lent."""
+        """Return the row of the next call; None if rows are no longer lent."""
         if self._failures >= _MOST_FAILURES:
             return None
         batch, index = divmod(self._num_started, self._size)
@@ -113,7 +113,7 @@ class BatchMemory:
     def take(
         self, batch: int, index: int, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Array | None:
-        """Return a row of a batch as an array; None if its elements have another form."""
+        """Return a row of a batch as an array; None if its elements have another shape or type."""
         with self._lock:
             if self._failures >= _MOST_FAILURES:
                 return None
@@ -127,11 +127,11 @@ class BatchMemory:
         return block.row(index) if (array.shape[1:], array.dtype) == (shape, dtype) else None
 
     def adopt(self, columns: Sequence[Sequence[Any]]) -> tuple[int, Array] | None:
-        """Find the component of the next batch that was computed in the batch's memory.
+        """Return the index and array of the component that was computed in the next batch's memory.
 
         Args:
           columns: the values of each component.
-        Returns: its index, and the batch's array; None if the values have to be copied.
+        Returns: None if the values have to be copied.
         """
         with self._lock:
             block = self._blocks.pop(self._batches, None)
@@ -164,7 +164,7 @@ def computed_in(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
 
 
 def lending(empty: Empty) -> Empty:
-    """Return a function that allocates the row of the element, or else as `empty` does."""
+    """Return an allocator that uses the row of the current element if it fits, else `empty`."""
 
     def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         row = _here.row

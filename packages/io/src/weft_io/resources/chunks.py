@@ -1,7 +1,7 @@
-"""Elements in the order of their arrival, batches kept whole.
+"""Storage of elements in order of arrival, with batches kept whole.
 
-A batch that was enqueued at once is one piece, whatever its size, and what is dequeued from it is
-a view. Values are joined only when one `take_many` needs several pieces.
+An enqueued batch is stored as one piece, and elements dequeued from it are views. Values are copied
+only if one `take_many` needs several pieces.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 Piece = tuple[Values, int, int]
-"""Values with the rows from start to stop; with stop 0 the values are one element."""
+"""Values with the rows from start to stop; if stop is 0, the values are one element."""
 
 Finish = Callable[[], Values]
-"""The rest of a `take_many`, which copies and needs no lock."""
+"""The second half of a `take_many`, which copies without the lock."""
 
 
 class ChunkStore:
-    """A line of pieces.
+    """A FIFO of pieces.
 
     Args:
       types: element type of each component.
-      shapes: static shape of each component; needed by `take_many` alone.
+      shapes: static shape of each component; needed only by `take_many`.
     """
 
     def __init__(self, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
@@ -64,9 +64,9 @@ class ChunkStore:
     def take_many(self, count: int, empty: Empty) -> Finish:
         """Remove the first `count` elements, which must exist.
 
-        What allocates does so before anything is removed.
+        Memory is allocated before anything is removed.
 
-        Returns: a function that returns them with a first axis added.
+        Returns: a function that returns the elements as a batch.
         """
         pieces = self._first(count)
         targets = self._targets(pieces, count, empty)
@@ -82,7 +82,7 @@ class ChunkStore:
         return lambda: tuple([_filled(target, pieces, j) for j, target in enumerate(targets)])
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all elements."""
         self._pieces.clear()
         self._size = 0
 
@@ -104,7 +104,7 @@ class ChunkStore:
             self._pieces[0] = (values, start + count, stop)
 
     def _targets(self, pieces: Sequence[Piece], count: int, empty: Empty) -> Sequence[Array] | None:
-        """Return arrays to join the pieces in; None if one piece already holds the result."""
+        """Return arrays into which to copy the pieces; None if one piece already is the result."""
         if len(pieces) == 1 and pieces[0][2]:
             return None
         return [
@@ -122,7 +122,7 @@ def _rows(batch: Array, start: int, stop: int) -> Array:
 
 
 class PaddingStore(ChunkStore):
-    """FIFO of pieces whose elements differ in size; batches are padded to the largest."""
+    """A FIFO of pieces whose elements differ in size; batches are padded to the largest element."""
 
     def _targets(self, pieces: Sequence[Piece], count: int, empty: Empty) -> Sequence[Array] | None:
         targets = super()._targets(pieces, count, empty)
@@ -140,7 +140,7 @@ class PaddingStore(ChunkStore):
 
 
 def _filled(target: Array, pieces: Sequence[Piece], component: int) -> Array:
-    """Copy one component of the pieces into `target`, each element into its corner."""
+    """Copy one component of the pieces into `target`, each element into the corner of its row."""
     index = 0
     shape = target.shape[1:]
     for values, start, stop in pieces:

@@ -1,4 +1,4 @@
-"""One component of many elements at numbered positions, for stores with random access."""
+"""Random-access storage of one component of many elements."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 _PACKED_BYTES = 4096
-"""Elements up to this size lie side by side in one array; larger ones are arrays of their own."""
+"""Size in bytes up to which elements are stored in one array; larger ones have their own arrays."""
 
 Places = Array | slice
 
 
 class Column(Protocol):
-    """Values by position, from 0."""
+    """Values by position, starting with 0."""
 
     def resize(self, size: int) -> None:
         """Resize to `size` positions, dropping the elements beyond."""
@@ -88,7 +88,7 @@ class PackedColumn:
 
 
 class ObjectColumn:
-    """Elements that are large, or differ in shape."""
+    """Elements that are large or differ in shape, each in its own array."""
 
     def __init__(self) -> None:
         self._rows: list[Any] = []
@@ -105,7 +105,7 @@ class ObjectColumn:
     def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
         """Store the rows of `batch` from `start` to `stop` separately.
 
-        Copies, because a view would keep the whole batch alive for as long as one row stays.
+        The rows are copied, because a view would keep the whole batch alive.
         """
         for number, row in zip(_numbers(places), range(start, stop), strict=True):
             value = row_of(batch, row)

@@ -1,4 +1,4 @@
-"""From nodes to the resources behind them, and from edges to resources."""
+"""Lookup of the resources of nodes and edges."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ R = TypeVar("R", bound=Resource)
 
 
 class RefHandle(ResourceHandle):
-    """A handle on a reference edge, as used by older ops; fetched as container and name."""
+    """The value of a reference edge, used by older ops; fetched as container and name."""
 
     __slots__ = ()
 
     def read(self) -> Array:
-        """Return the value of the reference for steps that read it: string, shape (2,)."""
+        """Return the value of the reference in steps that fetch it: string, shape (2,)."""
         return np.array([self.container.encode(), self.name.encode()], object)
 
 
@@ -42,9 +42,9 @@ def find(
     """Return the resource of a node with the attributes `container` and `shared_name`.
 
     Args:
-      make: creates it from its name if it does not exist.
-      check: raises if an existing one differs from the node's requirements.
-      is_private: without a `shared_name` it belongs to the session alone.
+      make: function that creates the resource from its name if it does not exist.
+      check: function that raises if an existing resource does not meet the node's requirements.
+      is_private: make a resource without `shared_name` private to the session.
     """
     shared = node.attrs["shared_name"]
     name = shared or node.name
@@ -63,7 +63,7 @@ def holder(
     check: Callable[[R], None] | None = None,
     own: bool = True,
 ) -> KernelFunction:
-    """Return the kernel of a node whose output is a resource handle; arguments as for `find`."""
+    """Return the kernel of a node whose output is a resource handle; for arguments see `find`."""
     handle: ResourceHandle | None = None
     kind = RefHandle if node.outputs[0].dtype.is_ref else ResourceHandle
 
@@ -79,9 +79,9 @@ def holder(
 
 
 def resource_of(value: Any, cls: type[R]) -> R:
-    """Return the resource behind a value on a resource edge.
+    """Return the resource of a value on a resource edge.
 
-    Raises: InvalidArgumentError: it is another kind of resource, or none of this process.
+    Raises: InvalidArgumentError: it is another kind of resource, or belongs to another process.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()  # a handle that went through a tensor of handles
@@ -95,7 +95,7 @@ def resource_of(value: Any, cls: type[R]) -> R:
 
 
 def allocator(device: Device) -> Empty:
-    """Return the function that allocates the results of a kernel on `device`."""
+    """Return the function that allocates the results of kernels on `device`."""
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return np.empty(shape, dtype) if dtype.hasobject else new_array(device, shape, dtype)
@@ -104,5 +104,5 @@ def allocator(device: Device) -> Empty:
 
 
 def deadline_in(timeout_ms: int) -> float | None:
-    """Return the time of `time.monotonic` when an attribute `timeout_ms` runs out; None for -1."""
+    """Return the deadline of an attribute `timeout_ms`, as `time.monotonic`; None for -1."""
     return None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000

@@ -1,4 +1,4 @@
-"""Indexes from keys to row numbers that process many keys together."""
+"""Vectorized indexes from keys to row numbers."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class KeyIndex(Protocol):
         ...
 
     def find(self, keys: Array) -> Array:
-        """Return the row of each key, -1 if it is missing: int64."""
+        """Return the row of each key, or -1 if it is missing: int64."""
         ...
 
     def add(self, keys: Array) -> Array:
-        """Return the row of each key; keys that were not there get the next rows."""
+        """Return the row of each key; missing keys are added in the next rows."""
         ...
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
-        """Remove existing keys; the last rows move to their positions.
+        """Remove existing keys; the last rows move to the freed positions.
 
-        Returns: the freed rows below the new number, and the rows that moved there.
+        Returns: the freed rows below the new number of keys, and the rows that moved there.
         """
         ...
 
@@ -50,7 +50,7 @@ def index_for(dtype: DType, width: int) -> KeyIndex:
     Args:
       dtype: element type of the keys.
       width: number of elements of a key.
-    Raises: UnimplementedError: no keys can have that type.
+    Raises: UnimplementedError: the type cannot be a key.
     """
     if dtype is dtypes.string:
         return _TextIndex(width)
@@ -61,7 +61,7 @@ def index_for(dtype: DType, width: int) -> KeyIndex:
 
 
 def _words_of(dtype: DType) -> Callable[[Array], Array]:
-    """Return a function to 64-bit words, equal if the elements are equal."""
+    """Return a function from elements to 64-bit words that are equal for equal elements."""
     if dtype.is_integer or dtype is dtypes.bool_:
         return lambda keys: keys.astype(np.int64 if dtype.numpy.kind != "u" else np.uint64).view(
             np.uint64
@@ -128,7 +128,7 @@ class _NumberIndex:
         return rows, places
 
     def find(self, keys: Array) -> Array:
-        """Return the row of each key, -1 if it is missing."""
+        """Return the row of each key, or -1 if it is missing."""
         return self._located(self._words(keys).reshape(-1, self._width))[0]
 
     def add(self, keys: Array) -> Array:
@@ -155,8 +155,8 @@ class _NumberIndex:
     def _claim(self, keys: Array, base: int) -> Array:
         """Find slots for keys without one, stored in `_keys` from row `base` on.
 
-        Equal keys get one row. All keys that probe a free slot write themselves there; keys that
-        then read another one continue probing.
+        Equal keys get the same row. All keys that probe a free slot write their row there; keys
+        that then read another row continue probing.
         """
         places = self._places(keys)
         owner = np.empty(len(keys), np.int64)
@@ -173,7 +173,7 @@ class _NumberIndex:
         return self._renumbered(owner, places, keys, base)
 
     def _renumbered(self, owner: Array, array: Array, keys: Array, base: int) -> Array:
-        """Close the gaps that equal keys left, and count the keys."""
+        """Close the gaps that duplicate keys left, and count the keys."""
         first = np.flatnonzero(owner == base + np.arange(len(owner)))
         self._count = base + len(first)
         if len(first) == len(owner):
@@ -186,7 +186,7 @@ class _NumberIndex:
         return rows
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
-        """Remove keys; the last rows move to their positions."""
+        """Remove keys; the last rows move to the freed positions."""
         rows, places = self._located(self._words(keys).reshape(-1, self._width))
         is_found = rows >= 0
         removed = np.zeros(self._count, bool)
@@ -207,7 +207,7 @@ class _NumberIndex:
 
 
 class _TextIndex:
-    """A dictionary: NumPy cannot hash strings, but the loop over them need not be Python's."""
+    """An index of strings by a dictionary, because NumPy cannot hash strings."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -227,7 +227,7 @@ class _TextIndex:
         return keys.size // self._width
 
     def find(self, keys: Array) -> Array:
-        """Return the row of each key, -1 if it is missing."""
+        """Return the row of each key, or -1 if it is missing."""
         result = map(self._rows.get, self._items(keys), itertools.repeat(_EMPTY))
         return np.fromiter(result, np.int64, self._count_of(keys))
 
@@ -243,7 +243,7 @@ class _TextIndex:
         return rows
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
-        """Remove keys; the last rows move to their positions."""
+        """Remove keys; the last rows move to the freed positions."""
         removed = {self._rows.pop(key) for key in self._items(keys) if key in self._rows}
         left = len(self._keys) - len(removed)
         holes = sorted(row for row in removed if row < left)

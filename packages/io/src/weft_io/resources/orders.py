@@ -1,4 +1,4 @@
-"""Elements that are taken in another order than they came in: at random, or by priority."""
+"""Storage of elements that are taken at random or by priority."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor.shape import Dims
 
 _FEWEST = 16
 _MOST_IDLE = 1024
-"""Capacity that an empty store keeps."""
+"""Capacity that an empty store retains."""
 
 
 class _Table:
@@ -48,7 +48,7 @@ class _Table:
 
 
 class ShufflingStore(_Table):
-    """Elements that are taken at random, all with the same probability.
+    """A store whose elements are taken at random with equal probability.
 
     Args:
       types, shapes: element type and static shape of each component.
@@ -96,7 +96,7 @@ class ShufflingStore(_Table):
     def take_many(self, count: int, empty: Empty) -> Finish:
         """Remove `count` elements in random order; they must exist.
 
-        Returns: what gives them with a first axis added.
+        Returns: a function that returns the elements as a batch.
         """
         selected = self._random.choice(self._size, count, replace=False)
         values = tuple(self._gather(selected, empty))
@@ -111,7 +111,7 @@ class ShufflingStore(_Table):
         return lambda: values
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all elements."""
         self._resize(0)
         self._size = 0
 
@@ -122,9 +122,9 @@ class ShufflingStore(_Table):
 
 
 class PriorityStore(_Table):
-    """Elements that are taken lowest first component first, equals in the order they came.
+    """A store of elements by ascending first component; equal ones keep their order of arrival.
 
-    The first component is int64 of rank 0 and is kept in the heap alone.
+    The first component is int64 of rank 0 and is stored only in the heap.
     """
 
     def __init__(self, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
@@ -162,7 +162,7 @@ class PriorityStore(_Table):
     def take_many(self, count: int, empty: Empty) -> Finish:
         """Remove the first `count` elements, which must exist.
 
-        Returns: what gives them with a first axis added.
+        Returns: a function that returns the elements as a batch.
         """
         priorities = empty((count,), self._priority)
         heap = self._heap
@@ -182,7 +182,7 @@ class PriorityStore(_Table):
         return lambda: values
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all elements."""
         self._heap.clear()
         self._free.clear()
         self._resize(0)

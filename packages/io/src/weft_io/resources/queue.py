@@ -1,9 +1,9 @@
-"""A bounded queue: waiting, reservation and closing.
+"""Bounded queues, with waiting, reservation and closing.
 
-Two queues of waiters, of enqueues and of dequeues, share one lock. A `dequeue_many` at the head
-takes nothing before all its elements are available, but it *reserves* the available ones: they no
-longer count against the capacity. So a queue with a smaller capacity than a batch can still serve
-it. A canceled waiter therefore has nothing to return.
+Enqueues and dequeues wait in two queues of waiters with one lock. A `dequeue_many` at the head
+removes nothing before all its elements are available, so a canceled one has nothing to return. It
+*reserves* the available elements, which then no longer count against the capacity. A queue can
+therefore serve a batch larger than its capacity.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNBOUNDED = 2**31 - 1
 
 
 class Store(Protocol):
-    """The elements of a queue; it decides which one is next."""
+    """The elements of a queue; the class determines their order."""
 
     def __len__(self) -> int:
         """Return the number of elements."""
@@ -48,7 +48,7 @@ class Store(Protocol):
 
 
 class _Waiting:
-    """The completion of an operation, which wakes other waiters if it fails."""
+    """The completion of an operation, which wakes other waiters if the operation fails."""
 
     __slots__ = ("_done", "_queue")
 
@@ -60,13 +60,13 @@ class _Waiting:
         self._done(value)
 
     def fail(self, error: BaseException) -> None:
-        """Pass the error on; other waiters may proceed instead."""
+        """Report the error; other waiters may then proceed."""
         self._queue.gave_up(self)
         self._done.fail(error)
 
 
 class _Taking(_Waiting):
-    """The completion of a `dequeue_many`: joins the values when the lock is free again."""
+    """The completion of a `dequeue_many`, which joins the values after the lock is released."""
 
     __slots__ = ()
 
@@ -80,21 +80,21 @@ class _Taking(_Waiting):
 
 
 class Queue(Resource):
-    """Elements of several components, enqueued and dequeued by steps that may wait.
+    """A queue of elements with several components, enqueued and dequeued by steps that may wait.
 
-    Operations are answered through `done`, at once or later, with a tuple of values or None.
+    Operations complete through `done`, immediately or later, with a tuple of values or None.
 
     Args:
-      name: for messages.
-      flavour: the kind of queue in messages, "FIFOQueue".
+      name: name in messages.
+      flavour: the kind of queue in messages, such as "FIFOQueue".
       types: element type of each component.
-      shapes: static shape of each component, fully known or partly; empty for any.
+      shapes: static shape of each component, at least partly known; empty for any.
       capacity: maximum number of elements; unbounded if negative.
       store: the elements.
       minimum: number of elements that stay in an open queue after a `dequeue`.
-      seeds: the initial seeds of a random order, to be compared by users of the queue.
+      seeds: the initial seeds of a random order, which all users of the queue must share.
     Attributes:
-      is_closed: True if it rejects new elements.
+      is_closed: True if the queue rejects new elements.
     """
 
     kind = "queue"
@@ -130,7 +130,7 @@ class Queue(Resource):
     # ------------------------------------------------------------------ looking
 
     def size(self) -> int:
-        """Return the number of elements, without those reserved by a waiting `dequeue_many`."""
+        """Return the number of elements, except those reserved by a waiting `dequeue_many`."""
         with self._lock:
             return len(self._store) - self._reserved()
 
@@ -150,8 +150,8 @@ class Queue(Resource):
         """Enqueue one element as soon as there is space.
 
         Args:
-          values: one per component; the queue keeps them.
-        Raises: InvalidArgumentError: a shape does not fit.
+          values: one value per component; the queue keeps them.
+        Raises: InvalidArgumentError: a shape is incompatible.
         Fails with: CancelledError: the queue is closed.
         """
         for i, (value, dims) in enumerate(zip(values, self.shapes, strict=False)):
@@ -181,11 +181,12 @@ class Queue(Resource):
     ) -> None:
         """Enqueue the rows of a batch, as many at a time as fit.
 
-        Cancelled in between, the rows that are in stay in.
+        If it is canceled, the rows enqueued so far remain.
 
         Args:
-          values: one per component, of one size along the first axis; the queue keeps them.
-        Raises: InvalidArgumentError: a shape does not fit.
+          values: one value per component,
+          with equal sizes of the first axis; the queue keeps them.
+        Raises: InvalidArgumentError: a shape is incompatible.
         Fails with: CancelledError: the queue is closed.
         """
         stop = self._batch_size(values)
@@ -215,9 +216,9 @@ class Queue(Resource):
         done: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
-        """Close the queue to new elements.
+        """Close the queue: reject new elements.
 
-        Without `cancel_pending` it waits until all waiting enqueues have completed.
+        Without `cancel_pending`, it first waits for the waiting enqueues.
 
         Fails with: CancelledError: the queue is closed already, and `cancel_pending` is false.
         """
@@ -277,14 +278,14 @@ class Queue(Resource):
         *,
         up_to: bool = False,
     ) -> None:
-        """Dequeue `count` elements together as soon as that many are available.
+        """Dequeue `count` elements as a batch as soon as that many are available.
 
         Args:
-          count: 0 returns an empty batch at once.
+          count: number of elements; for 0, an empty batch is returned immediately.
           empty: allocator of the batches.
-          up_to: True to return fewer elements, but at least one, if the queue is closed.
+          up_to: True if a closed queue may return fewer elements, but at least one.
         Raises: InvalidArgumentError: `count` is negative, or the components have no shapes.
-        Fails with: OutOfRangeError: the queue is closed and has too few; they stay.
+        Fails with: OutOfRangeError: the queue is closed and has too few elements, which remain.
         """
         self._check_batches(count)
         waiting = _Taking(self, done)
@@ -314,7 +315,7 @@ class Queue(Resource):
     # ------------------------------------------------------------------ the end
 
     def gave_up(self, waiting: _Waiting) -> None:
-        """Record that an operation failed, which may let others proceed."""
+        """Handle the failure of a waiting operation, which may let others proceed."""
         with self._lock:
             self._stalled.discard(waiting)
             if self._reserving is waiting:
@@ -322,7 +323,7 @@ class Queue(Resource):
         Waiters.wake_all(self._enqueues, self._dequeues)
 
     def close(self) -> None:
-        """Fail all waiters and drop the elements: the queue was deleted."""
+        """Fail all waiters and drop the elements, because the queue was deleted."""
         super().close()
         cancelled_error = errors.CancelledError(f"{self.flavour} {self.name!r} was deleted")
         self._enqueues.close(cancelled_error)
@@ -333,7 +334,7 @@ class Queue(Resource):
     # ------------------------------------------------------------------ with the lock held
 
     def _stall(self, waiting: _Waiting) -> Any:
-        """Record that the head of a queue of waiters has to wait."""
+        """Handle a waiting operation at the head that cannot proceed."""
         self._stalled.add(waiting)
         return NOT_READY
 
@@ -359,7 +360,7 @@ class Queue(Resource):
     # ------------------------------------------------------------------ without it
 
     def _wake(self) -> None:
-        """Wake waiters after a change; usually there are none."""
+        """Wake the waiters that can proceed after a change; usually there are none."""
         if self._stalled:
             Waiters.wake_all(self._enqueues, self._dequeues)
 

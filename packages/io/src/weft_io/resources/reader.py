@@ -1,4 +1,4 @@
-"""A reader shared by steps: a queue of reads over its state, with file names from queues."""
+"""Readers shared by steps: waiting reads are served in order, with file names from queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Read:
-    """One read that waits, and the queue that it gets names from."""
+    """A waiting read, and the queue of its file names."""
 
     __slots__ = ("cancellation", "error", "limit", "queue", "roots")
 
@@ -30,10 +30,10 @@ class _Read:
 
 
 class _Name:
-    """The completion of a dequeue that a reader waits for.
+    """The completion of a dequeue of a file name.
 
     Attributes:
-      asking: the thread that is inside the call of `dequeue`; 0 when it has returned.
+      asking: the thread that is executing `dequeue`; 0 when it has returned.
       came: True once the dequeue has completed.
     """
 
@@ -56,11 +56,12 @@ class _Name:
 class ReaderResource(Resource):
     """A reader and its waiting requests, which are served in order.
 
-    While a read waits for the name of a file it holds no thread: the queue calls back. Files are
-    read on the thread of a step that asked, or on one that lives for the one call.
+    A read that waits for a file name blocks no thread, because the queue calls back. Files are read
+    on the thread of a requesting step, or on a thread started for that call.
 
     Args:
-      reader: the state; guarded by the lock of the line.
+      reader: the
+      state, guarded by the lock of the waiters.
     """
 
     kind = "reader"
@@ -75,13 +76,13 @@ class ReaderResource(Resource):
     def read(
         self, queue: Queue, limit: int, done: Done, cancellation: Cancellation | None = None
     ) -> None:
-        """Hand `done` up to `limit` records of one file as (keys, values).
+        """Complete with up to `limit` records of one file, as (keys, values).
 
         Args:
           queue: queue of file names; one is dequeued when no file is being read.
           limit: 1 or more.
         Raises: InvalidArgumentError: the queue has other components than one string.
-        Fails with: OutOfRangeError: the queue is closed and empty; what a file cannot be read for.
+        Fails with: OutOfRangeError: the queue is closed and empty; or the error of reading a file.
         """
         if queue.types != (dtypes.string,):
             types = ", ".join([dtype.name for dtype in queue.types])
@@ -120,7 +121,7 @@ class ReaderResource(Resource):
             return name.came
 
     def named(self, answer: _Name, name: bytes | None) -> None:
-        """Open the dequeued name; None if the dequeue failed."""
+        """Open the file of the dequeued name; `name` is None if the dequeue failed."""
         with self._line.lock:
             self._asking = False
             answer.came = True
@@ -141,7 +142,7 @@ class ReaderResource(Resource):
                 return
 
     def locked(self, function: Callable[[Reader], T]) -> T:
-        """Return the result of `function` of the reader, while no read runs."""
+        """Return `function(reader)`, called while no read runs."""
         with self._line.lock:
             result = function(self.reader)
         self._serve_reads()

@@ -1,4 +1,4 @@
-"""Sparse tensors under numbers."""
+"""Storage of sparse tensors by key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_tensor.dtypes import DType
 
 
 class SparseValue(NamedTuple):
-    """Positions (n, rank), values (n,), and the shape (rank,)."""
+    """Indices (n, rank), values (n,), and the dense shape (rank,)."""
 
     indices: Array
     values: Array
@@ -24,7 +24,7 @@ class SparseValue(NamedTuple):
 
 
 class SparseMap(Resource):
-    """Sparse tensors that wait to be taken; each is taken once."""
+    """A map of sparse tensors, each of which is removed once."""
 
     kind = "map of sparse tensors"
 
@@ -38,9 +38,9 @@ class SparseMap(Resource):
         return len(self._tensors)
 
     def add(self, dtype: DType, value: SparseValue) -> int:
-        """Keep one; returns its number.
+        """Store a sparse tensor; return its key.
 
-        Raises: InvalidArgumentError: the parts do not fit together.
+        Raises: InvalidArgumentError: the parts are inconsistent.
         """
         check_parts(value)
         with self._lock:
@@ -49,10 +49,10 @@ class SparseMap(Resource):
         return number
 
     def take(self, dtype: DType, numbers: Sequence[int]) -> SparseValue:
-        """Remove several and join them along a new first axis.
+        """Remove several sparse tensors and stack them along a new first axis.
 
-        Raises: InvalidArgumentError: a number is unknown, or ranks or element types differ; all
-          stay then.
+        Raises: InvalidArgumentError: a key is unknown, or ranks or element types differ; nothing is
+          removed.
         """
         with self._lock:
             result = [self._find(dtype, number) for number in numbers]
@@ -77,14 +77,14 @@ class SparseMap(Resource):
         return tensor[1]
 
     def close(self) -> None:
-        """Drop all."""
+        """Remove all sparse tensors."""
         super().close()
         with self._lock:
             self._tensors.clear()
 
 
 def check_parts(value: SparseValue) -> None:
-    """Raise InvalidArgumentError unless the shapes of the parts fit together."""
+    """Raise InvalidArgumentError unless the shapes of the parts are consistent."""
     shapes = [part.shape for part in value]
     ranks = tuple([len(shape) for shape in shapes])
     if ranks != (2, 1, 1) or shapes[0] != (*shapes[1], *shapes[2]):
@@ -97,7 +97,8 @@ def check_parts(value: SparseValue) -> None:
 def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
     """Return each row as a separate sparse tensor.
 
-    Raises: InvalidArgumentError: the parts do not fit, there are no rows, or one is out of range.
+    Raises: InvalidArgumentError: the parts are inconsistent, the rank is 0, or an index is out of
+      range.
     """
     check_parts(value)
     if not len(value.shape):
@@ -120,7 +121,7 @@ def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
 
 
 def joined_rows(sparse_values: Sequence[SparseValue], dtype: DType) -> SparseValue:
-    """Return sparse tensors as the rows of one, each size the largest there is.
+    """Stack sparse tensors of different sizes along a new first axis.
 
     Raises: InvalidArgumentError: their ranks differ.
     """

@@ -26,13 +26,13 @@ def bytes_of(values: Sequence[Any]) -> int:
 
 
 class _Area(Resource):
-    """Base of both kinds of areas: limits, and the queues of waiters.
+    """Base class of staging areas, with their limits and queues of waiters.
 
-    Besides the queue of puts and the queue of gets of the next tuple, there is a queue for each
-    particular tuple that is waited for: by key or position.
+    There is a queue for puts, one for gets of the next tuple, and one for each key or index that an
+    operation waits for.
 
     Args:
-      name: for messages.
+      name: name in messages.
       capacity: maximum number of tuples; 0 for no limit.
       memory_limit: maximum number of bytes; 0 for no limit.
     """
@@ -51,7 +51,7 @@ class _Area(Resource):
         self._arrived_keys: set[int] = set()
 
     def pending(self) -> tuple[int, int]:
-        """Return the numbers of waiting puts, and of waiting reads and gets."""
+        """Return the number of waiting puts, and that of waiting reads and gets."""
         with self._lock:
             particular = sum([len(line.waiters) for line in self._lines.values()])
             return len(self._puts), len(self._gets) + particular
@@ -83,7 +83,7 @@ class _Area(Resource):
         done: Done,
         cancellation: Cancellation | None,
     ) -> None:
-        """Wait for one particular tuple."""
+        """Wait for the tuple with a certain key or index."""
         with self._lock:
             line = self._lines.get(which)
             if line is None:
@@ -95,7 +95,7 @@ class _Area(Resource):
         self.wake()
 
     def leave(self, which: int) -> None:
-        """Record the end of an operation that waited for a tuple."""
+        """Record the end of an operation that waited for a certain tuple."""
         with self._lock:
             line = self._lines[which]
             line.users -= 1
@@ -103,7 +103,7 @@ class _Area(Resource):
                 del self._lines[which]
 
     def wake(self) -> None:
-        """Wake the waiters that can proceed."""
+        """Wake all waiters that can proceed."""
         while True:
             Waiters.wake_all(self._puts, self._gets)
             with self._lock:
@@ -113,11 +113,11 @@ class _Area(Resource):
                 return
 
     def _drop(self) -> None:
-        """Drop all tuples; with the lock held."""
+        """Drop all tuples; requires the lock."""
         raise NotImplementedError
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all tuples."""
         with self._lock:
             self._drop()
             self._bytes = 0
@@ -127,7 +127,7 @@ class _Area(Resource):
         return errors.CancelledError(f"the staging area {self.name!r} was deleted")
 
     def close(self) -> None:
-        """Fail all waiters and drop the tuples: the area was deleted."""
+        """Fail all waiters and drop the tuples, because the area was deleted."""
         super().close()
         with self._lock:
             lines = [line.waiters for line in self._lines.values()]
@@ -137,7 +137,7 @@ class _Area(Resource):
 
 
 class _Line:
-    """The waiters for one tuple, and the number of operations that use the queue."""
+    """The waiters for one tuple, and the number of operations that use this queue."""
 
     __slots__ = ("users", "waiters")
 
@@ -162,7 +162,7 @@ class _Waiting:
         self._done(value)
 
     def fail(self, error: BaseException) -> None:
-        """Pass the failure on."""
+        """Report the failure; other waiters may then proceed."""
         if self._key is not None:
             self._area.leave(self._key)
         self._done.fail(error)
@@ -183,7 +183,7 @@ class StagingArea(_Area):
     def put(self, values: Values, done: Done, cancellation: Cancellation | None = None) -> None:
         """Add a tuple as soon as there is space.
 
-        Raises: ResourceExhaustedError: it is larger than the limit.
+        Raises: ResourceExhaustedError: the tuple is larger than the memory limit.
         """
         size = bytes_of(values)
         self._check_size(size)
@@ -212,7 +212,7 @@ class StagingArea(_Area):
         self._wait(self._gets, attempt, done, cancellation)
 
     def peek(self, index: int, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Read the tuple at a position as soon as it is available.
+        """Read the tuple at an index as soon as it is available.
 
         Raises: InvalidArgumentError: the index is negative.
         """
@@ -231,16 +231,17 @@ class StagingArea(_Area):
 
 
 Parts = dict[int, Any]
-"""Components by their position."""
+"""Components by their index."""
 
 
 class MapStagingArea(_Area):
     """Tuples by key, whose components can be added and removed individually.
 
     Args:
-      name: for messages.
+      name: name in messages.
       ordered: True if `pop` removes the smallest key, False for the key completed first.
-      capacity, memory_limit: as for `StagingArea`; incomplete tuples only count as memory.
+      capacity, memory_limit: as for `StagingArea`; incomplete tuples count only towards the memory
+        limit.
     Attributes:
       components: number of components of a complete tuple; None before the first put.
     """
@@ -281,12 +282,12 @@ class MapStagingArea(_Area):
         """Add components as soon as there is space.
 
         Args:
-          indices: positions of the components.
+          indices: indices of the components.
           components: number of components of a complete tuple, the same in each call.
         Raises:
-          InvalidArgumentError: positions are out of range or occur twice.
-          ResourceExhaustedError: they are larger than the limit.
-        Fails with: InvalidArgumentError: the key has one of them already, or is complete.
+          InvalidArgumentError: indices are out of range or occur twice.
+          ResourceExhaustedError: the components exceed the memory limit.
+        Fails with: InvalidArgumentError: the key already has one of them, or is complete.
         """
         with self._lock:
             if self.components is None:
@@ -334,9 +335,9 @@ class MapStagingArea(_Area):
     ) -> None:
         """Remove or read components of a tuple as soon as it is complete.
 
-        The tuple disappears with its last component.
+        The tuple is removed with its last component.
 
-        Fails with: InvalidArgumentError: a component was removed before.
+        Fails with: InvalidArgumentError: a component was already removed.
         """
         self._check_indices(indices)
 
@@ -352,7 +353,7 @@ class MapStagingArea(_Area):
         done: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
-        """Remove components of the first tuple, as soon as there is one; returns the key first."""
+        """Remove components of the first tuple, once there is one; return the key first."""
         self._check_indices(indices)
 
         def attempt() -> Any:

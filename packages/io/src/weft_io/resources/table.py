@@ -1,4 +1,4 @@
-"""Lookup tables: from keys to values."""
+"""Lookup tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft_tensor.shape import Dims, format_dims, is_fully_defined
 
 
 class Table(Resource):
-    """Keys, each with a value; both of one type and shape.
+    """A table from keys to values, each of one type and shape.
 
     Args:
       name: name in the container.
@@ -58,9 +58,9 @@ class Table(Resource):
     # ------------------------------------------------------------------- checks
 
     def check_types(self, keys: DType, values: DType) -> None:
-        """Refuse to be taken for a table of other types.
+        """Check that the table has these key and value types.
 
-        Raises: InvalidArgumentError: one of them is another.
+        Raises: InvalidArgumentError: a type differs.
         """
         if (keys, values) != (self.key_dtype, self.value_dtype):
             raise errors.InvalidArgumentError(
@@ -69,9 +69,9 @@ class Table(Resource):
             )
 
     def _count(self, keys: Any) -> tuple[int, ...]:
-        """Return the shape of the keys without that of each.
+        """Return the shape of an array of keys without the axes of a single key.
 
-        Raises: InvalidArgumentError: they end with another shape.
+        Raises: InvalidArgumentError: the trailing axes differ from the shape of a key.
         """
         shape = shape_of(keys)
         rank = len(shape) - len(self.key_shape)
@@ -83,9 +83,9 @@ class Table(Resource):
         return shape[:rank]
 
     def _pairs(self, keys: Any, values: Any) -> tuple[Array, Array]:
-        """Return keys and values as rows.
+        """Convert keys and values to matrices of rows.
 
-        Raises: InvalidArgumentError: their shapes do not fit each other.
+        Raises: InvalidArgumentError: their shapes do not match.
         """
         shape = self._count(keys)
         expected = (*shape, *self.value_shape)
@@ -100,7 +100,7 @@ class Table(Resource):
         return rows, np.asarray(values).reshape(count, *self.value_shape)
 
     def check_keys(self, keys: Array) -> None:
-        """Refuse keys that cannot be in the table; any can, unless a subclass says more."""
+        """Check that keys are allowed in the table; subclasses restrict them."""
 
     # ------------------------------------------------------------------- looking
 
@@ -115,9 +115,10 @@ class Table(Resource):
         """Return the value of each key.
 
         Args:
-          keys: any shape that ends with that of a key.
-          default: for keys that are not there: one value, or one for each key.
-        Raises: InvalidArgumentError: a shape does not fit.
+          keys: any shape whose trailing axes are those of a key.
+          default: the value of missing
+          keys: one value, or one for each key.
+        Raises: InvalidArgumentError: a shape is incompatible.
         """
         shape = self._count(keys)
         result_shape = (*shape, *self.value_shape)
@@ -150,7 +151,7 @@ class Table(Resource):
         return result
 
     def export(self) -> tuple[Array, Array]:
-        """Return all keys and their values: copies."""
+        """Return copies of all keys and values."""
         with self._lock:
             count = len(self._index)
             return self._keys[:count].copy(), self._values[:count].copy()
@@ -210,7 +211,7 @@ class Table(Resource):
         )
 
     def close(self) -> None:
-        """Drop all."""
+        """Drop the contents."""
         super().close()
         with self._lock:
             self._clear()
@@ -223,7 +224,7 @@ def _grown(column: Array, count: int) -> Array:
 
 
 class StaticTable(Table):
-    """A table that is given its content once, and then only looked at."""
+    """A table that is filled once and then only read."""
 
     def __init__(self, name: str, key_dtype: DType, value_dtype: DType) -> None:
         super().__init__(name, key_dtype, value_dtype)
@@ -239,7 +240,7 @@ class StaticTable(Table):
     def find(self, keys: Any, default: Any) -> Array:
         """Return the value of each key; see `Table`.
 
-        Raises: FailedPreconditionError: it is not initialized.
+        Raises: FailedPreconditionError: the table is not initialized.
         """
         self._check_initialized()
         return super().find(keys, default)
@@ -250,7 +251,7 @@ class StaticTable(Table):
         return len(self)
 
     def export(self) -> tuple[Array, Array]:
-        """Return all keys and their values; FailedPreconditionError before it has content."""
+        """Return all keys and values; FailedPreconditionError if the table is not initialized."""
         self._check_initialized()
         return super().export()
 
@@ -258,9 +259,9 @@ class StaticTable(Table):
         """Fill the table; repeated calls with the same content do nothing.
 
         Args:
-          place: returns the location of a pair by its number.
+          place: function from the index of a pair to its location, for messages.
         Raises: FailedPreconditionError: a key has two values, or the table has another content;
-        InvalidArgumentError: the shapes do not match.
+          InvalidArgumentError: the shapes do not match.
         """
         rows, values_array = self._pairs(keys, values)
         with self._lock:
@@ -281,7 +282,7 @@ class StaticTable(Table):
     def _check_single(
         self, rows: Array, array: Array, places: Array, place: Callable[[int], str] | None
     ) -> None:
-        """Raise FailedPreconditionError for a key with two values."""
+        """Raise FailedPreconditionError if a key has two values."""
         count = len(rows)
         first = np.full(count, count)
         np.minimum.at(first, places, np.arange(count))
@@ -304,11 +305,11 @@ class StaticTable(Table):
             )
 
     def insert(self, keys: Any, values: Any) -> None:
-        """Refused: UnimplementedError."""
+        """Raise UnimplementedError, because the table cannot be modified."""
         raise self._unchangeable("insert")
 
     def remove(self, keys: Any) -> None:
-        """Refused: UnimplementedError."""
+        """Raise UnimplementedError, because the table cannot be modified."""
         raise self._unchangeable("remove")
 
     def replace(self, keys: Any, values: Any) -> None:
@@ -343,7 +344,7 @@ class DenseTable(Table):
     Args:
       name, key_dtype, value_dtype, value_shape: as for `Table`.
       empty_key, deleted_key: the reserved keys.
-    Raises: InvalidArgumentError: they are equal, or of different shapes.
+    Raises: InvalidArgumentError: the reserved keys are equal, or of different shapes.
     """
 
     def __init__(
@@ -373,9 +374,9 @@ class DenseTable(Table):
         super().__init__(name, key_dtype, value_dtype, value_shape, shape)
 
     def check_keys(self, keys: Array) -> None:
-        """Refuse the two keys.
+        """Reject the reserved keys.
 
-        Raises: InvalidArgumentError: one is among the keys.
+        Raises: InvalidArgumentError: `keys` contains a reserved key.
         """
         for label, key in self._refused.items():
             if self._is(keys, key).any():
@@ -389,7 +390,7 @@ class DenseTable(Table):
         return np.asarray(array.all(axis=-1)) if self.key_shape else array
 
     def replace(self, keys: Any, values: Any) -> None:
-        """Replace the contents, ignoring the reserved keys that TensorFlow's tables export."""
+        """Replace the contents, ignoring reserved keys, which TensorFlow's tables export."""
         rows, values_array = self._pairs(keys, values)
         mask = np.ones(len(rows), bool)
         for key in self._refused.values():

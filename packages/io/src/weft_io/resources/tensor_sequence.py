@@ -14,7 +14,7 @@ class TensorSequence:
     """A sequence of tensors of one element type, as a graph value.
 
     Args:
-      values: arrays, or what becomes one; text as bytes.
+      values: arrays, or values that can be converted to them; text as bytes.
 
     Examples:
       >>> from weft_io.onnx import TensorSequence
@@ -37,7 +37,7 @@ class TensorSequence:
         return iter(self.values)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a tensor; the sequence itself for `()`, like any value of rank 0."""
+        """Return a tensor; for the index `()`, the sequence itself, like any value of rank 0."""
         return self if index == () else self.values[index]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Values that outlive their step: ownership, rows, padding."""
+"""Values that outlive their step: copies, rows, padding."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Empty = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 """An allocator: returns an uninitialized array for a shape and NumPy dtype."""
 
 _PINNED = 2
-"""A view is copied when the array that it would keep alive is larger than it this many times."""
+"""A view is copied if its base is larger by more than this factor."""
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """Return the shape of a value on an edge; handles and variants have rank 0."""
+    """Return the shape of a value on an edge; that of handles and variants is ()."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
     return shape
 
@@ -36,7 +36,7 @@ def number_of(value: Any, label: str) -> int:
     """Return the integer in a value of shape ().
 
     Args:
-      label: for the message.
+      label: name in the message.
     Raises: InvalidArgumentError: the value has another rank.
     """
     shape = shape_of(value)
@@ -51,7 +51,7 @@ def items_of(value: Any, label: str) -> list[Any]:
     """Return the elements of a value of shape (n,).
 
     Args:
-      label: for the message.
+      label: name in the message.
     Raises: InvalidArgumentError: the value has another rank.
     """
     shape = shape_of(value)
@@ -64,12 +64,12 @@ def items_of(value: Any, label: str) -> list[Any]:
 
 
 def row_of(batch: Array, index: int) -> Any:
-    """Return one element of a batch: a view, or a scalar; strings remain object arrays."""
+    """Return one element of a batch: a view, or a scalar; strings stay object arrays."""
     return batch[index, ...] if batch.dtype.hasobject else batch[index]
 
 
 class Unpacked:
-    """Hands the only member of a tuple on as a kernel's only output."""
+    """A callback that returns the only member of a tuple as a kernel's only output."""
 
     __slots__ = ("_done", "fail")
 
@@ -78,15 +78,15 @@ class Unpacked:
         self.fail = done.fail
 
     def __call__(self, value: Any = None) -> None:
-        """Complete with the result, without its tuple."""
+        """Complete with the only member of the tuple."""
         self._done(value[0])
 
 
 def keeper(node: Node, first: int) -> Callable[[Sequence[Any]], Values]:
-    """Return a function that turns inputs of `node`, from `first` on, into values to keep.
+    """Return a function that converts inputs of `node` from `first` on to values to keep.
 
-    A kernel's result has no owner and never changes, so it is kept as it is. Fed values are
-    borrowed for the run, so they are copied. This is determined once per executable.
+    The result of a kernel never changes, so it is kept without a copy. Fed values are borrowed for
+    the run, so they are copied. The choice is made once per executable.
     """
     borrowed = tuple([_may_be_borrowed(source) for source in node.inputs[first:]])
 

@@ -1,4 +1,4 @@
-"""Several elements as one, and one as several."""
+"""Batching and unbatching of elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from weft_tensor.shape import format_dims
 
 
 def stacked(values: Sequence[Any], empty: Empty) -> Array:
-    """Return components of one shape and type with a new first axis.
+    """Stack components of the same type and shape along a new first axis.
 
     Raises: InvalidArgumentError: their shapes differ.
     """
@@ -101,7 +101,7 @@ class BatchSource(Source):
         return count // self._size if self._drop else -(-count // self._size)
 
     def iterate(self, root: Root) -> Stream:
-        """Over the batches."""
+        """Return a stream of the batches."""
         inner = self._inner.iterate(root)
         memory = self._memory()
         if memory is not None and isinstance(inner, MapStream | ParallelMapStream):
@@ -109,11 +109,11 @@ class BatchSource(Source):
         return _BatchStream(inner, self, self._size, self._drop, memory)
 
     def _memory(self) -> BatchMemory | None:
-        """Return an object that lends rows of batches to the calls that compute elements."""
+        """Return an object that lends rows of batches to the calls that compute the elements."""
         return BatchMemory(self._size, self.empty)
 
     def joined(self, column: Sequence[Any], i: int) -> Array:
-        """Return the component i of all elements of a batch, as one."""
+        """Join the components i of all elements of a batch."""
         return stacked(column, self.empty)
 
 
@@ -158,11 +158,11 @@ class _BatchStream(ForwardingStream):
 
 
 class PaddedBatchSource(BatchSource):
-    """Elements in batches, padded at the end of each axis to one size.
+    """Elements in batches, padded at the end of each axis to the same size.
 
     Args:
       shapes: shape of each component; -1 for the largest size in the batch.
-      padding: value for each component.
+      padding: padding value of each component.
     """
 
     kind = "PaddedBatch"
@@ -184,9 +184,10 @@ class PaddedBatchSource(BatchSource):
         return None  # the sizes of a batch are known when all of it is there
 
     def joined(self, column: Sequence[Any], i: int) -> Array:
-        """Return the component i of all elements of a batch, padded.
+        """Join the components i of all elements of a batch, with padding.
 
-        Raises: InvalidArgumentError: another rank than asked for, or a size above it.
+        Raises: InvalidArgumentError: the rank of an element differs from the requested one, or a
+          size exceeds it.
         """
         target = self._shapes[i]
         shapes = [shape_of(value) for value in column]
@@ -220,13 +221,13 @@ class PaddedBatchSource(BatchSource):
 
 
 class UnbatchSource(Source):
-    """The rows of elements."""
+    """The rows of elements as separate elements."""
 
     def __init__(self, inner: Source) -> None:
         self._inner = inner
 
     def iterate(self, root: Root) -> Stream:
-        """Over the rows of all."""
+        """Return a stream of the rows of all elements."""
         return _UnbatchStream(self._inner.iterate(root))
 
 

@@ -1,4 +1,4 @@
-"""Caches in memory: the elements of the first complete pass, for later ones."""
+"""Caches in memory, which keep the elements of the first complete pass for later passes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft_io.streams.stream import (
 
 
 class MemoryCacheSource(Source):
-    """A dataset whose elements stay in memory after the first complete pass."""
+    """A dataset that keeps its elements in memory after the first complete pass."""
 
     def __init__(self, inner: Source) -> None:
         self._inner = inner
@@ -28,11 +28,11 @@ class MemoryCacheSource(Source):
         return self._inner.cardinality()
 
     def iterate(self, root: Root) -> Stream:
-        """Iterate over the elements, from memory if they are cached."""
+        """Return a stream of the elements, from memory if they are cached."""
         return _MemoryCacheStream(self, root)
 
     def input(self, root: Root) -> Stream:
-        """Over the dataset itself."""
+        """Return a stream of the uncached dataset."""
         return self._inner.iterate(root)
 
 

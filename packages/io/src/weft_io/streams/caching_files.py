@@ -1,4 +1,4 @@
-"""Caches in files: the elements of the first complete pass, for later ones of any process.
+"""Caches in files: the elements of the first complete pass, for later passes of any process.
 
 The file, `<path>.cache`, is a TFRecord file; each record is a value in the form of `state.py`:
 
@@ -7,8 +7,8 @@ The file, `<path>.cache`, is a TFRecord file; each record is a value in the form
     ...
     number of elements                                  the end
 
-A size that is not known is -1, sizes of unknown rank are None. The file appears as a whole, when
-its end is in it.
+An unknown size is -1; the sizes of an unknown rank are None. The file appears under its name only
+when it is complete.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _VERSION: Final = 1
 
 
 class FileCacheSource(Source):
-    """A dataset whose elements are in a file after the first complete pass.
+    """A dataset that keeps its elements in a file after the first complete pass.
 
     Args:
       path: the beginning of the file's name.
-      parts: the form of the elements; a file that is there must have a compatible one.
+      parts: the form of the elements, which that of an existing file must be compatible with.
     """
 
     def __init__(self, inner: Source, path: str, parts: Sequence[Part]) -> None:
@@ -61,11 +61,11 @@ class FileCacheSource(Source):
         return self._inner.cardinality()
 
     def iterate(self, root: Root) -> Stream:
-        """Iterate over the elements, from the file if it exists."""
+        """Return a stream of the elements, from the file if it exists."""
         return _FileCacheStream(self, root)
 
     def input(self, root: Root) -> Stream:
-        """Over the dataset itself."""
+        """Return a stream of the uncached dataset."""
         return self._inner.iterate(root)
 
 
@@ -200,7 +200,7 @@ class _Reading:
 
 
 class _Writing:
-    """Stream that writes its elements to the cache, unless it was restored midway."""
+    """A stream that writes its elements to the cache, unless it was restored midway."""
 
     def __init__(self, inner: Stream, path: str, parts: Sequence[Part]) -> None:
         self._input = inner
@@ -255,7 +255,7 @@ class _Writing:
         self._abandon_file()
 
     def _abandon_file(self) -> None:
-        """Write no file in this pass."""
+        """Do not write the file in this pass."""
         if self._writes and self._writer is not None:
             self._writer.close()
             with contextlib.suppress(errors.NotFoundError):

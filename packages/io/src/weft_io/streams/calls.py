@@ -1,4 +1,4 @@
-"""The functions of a pipeline, and the threads that they run on."""
+"""The functions of a pipeline, and their threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _AHEAD: Final = 4
-"""Calls that AUTOTUNE begins ahead, for each processor."""
+"""Number of calls per processor that AUTOTUNE starts ahead."""
 
 
 class FunctionCall:
@@ -28,27 +28,27 @@ class FunctionCall:
 
     Args:
       function: the function.
-      device: its device; the function uses the variables of the device's session.
+      device: the device on which it runs; it uses the variables of that device's session.
     """
 
     def __init__(self, function: Function, device: Device) -> None:
         self._body = FunctionBody(function, device)
 
     def __call__(self, values: Sequence[Any]) -> Element:
-        """Return the results for some arguments."""
+        """Call the function and return its results."""
         arguments = [graph_value(value) if type(value) is bytes else value for value in values]
         return tuple([component(value) for value in self._body(arguments)])
 
 
 def call_of(node: Node, attribute: str, device: Device) -> FunctionCall:
-    """Return the function that an attribute of a node names."""
+    """Return the function named by a node's attribute."""
     named = node.attrs[attribute]
     assert isinstance(named, NameAttrs)
     return FunctionCall(node.graph.functions[named.name], device)
 
 
 def with_captured(call: Call, captured: Sequence[Any]) -> Call:
-    """Return a call with its last arguments bound."""
+    """Bind the last arguments of a call."""
     if not captured:
         return call
     remaining = tuple(captured)
@@ -56,9 +56,9 @@ def with_captured(call: Call, captured: Sequence[Any]) -> Call:
 
 
 def preserving(call: Call) -> Call:
-    """Wrap a call that must not end a dataset: its OutOfRangeError is converted.
+    """Wrap a call so that its OutOfRangeError becomes an error that does not end the dataset.
 
-    So a StopIteration of a Python function is an error, not the end of training.
+    A StopIteration of a Python function is therefore an error and does not end training.
     """
 
     def run(values: Sequence[Any]) -> Element:
@@ -75,11 +75,13 @@ def preserving(call: Call) -> Call:
 
 
 def threads_for(calls: int, device: Device) -> tuple[int, ThreadPool]:
-    """Return how many calls are begun ahead of their results, and the threads that run them.
+    """Return the number of calls to start ahead of their results, and the threads that run them.
 
     Args:
-      calls: the number of calls at a time; AUTOTUNE for one on each processor that this process may
-        use. Some more are begun then, so that the threads have work while a batch is put together.
+      calls: the number of concurrent calls; AUTOTUNE for one per processor that this process may
+        use. In that case a few more calls are started, so that the threads have work while a batch
+        is
+        assembled.
     """
     processors = num_processors()
     if calls == AUTOTUNE:

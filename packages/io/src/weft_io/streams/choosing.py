@@ -1,4 +1,4 @@
-"""Datasets that select elements of several datasets by index, and random numbers."""
+"""Datasets that select among several datasets by index, and datasets of random numbers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from weft_tensor import errors
 
 
 class DirectedInterleaveSource(Source):
-    """Stream of elements from the datasets that an index dataset selects.
+    """Elements of several datasets, selected by a dataset of indices.
 
     Args:
-      selector: the numbers.
-      inner: the datasets.
-      stop: end with the first of them that is at its end, not with the last.
+      selector: the dataset of indices.
+      inner: the datasets to select from.
+      stop: end when a selected dataset is at its end, instead of when all are.
     """
 
     def __init__(self, selector: Source, inner: Sequence[Source], stop: bool) -> None:
@@ -37,7 +37,7 @@ class DirectedInterleaveSource(Source):
         self._stop = stop
 
     def iterate(self, root: Root) -> Stream:
-        """Over the elements that are chosen."""
+        """Return a stream of the selected elements."""
         return _DirectedInterleaveStream(
             self._selector.iterate(root), [item.iterate(root) for item in self._inner], self._stop
         )
@@ -100,19 +100,19 @@ class RandomSource(Source):
     """Random integers in [0, 2³²), without an end: int64.
 
     Args:
-      seeds: two numbers; both 0 for numbers that differ each time.
+      seeds: two numbers; both 0 for different random numbers in each pass.
     """
 
     def __init__(self, seeds: tuple[int, int]) -> None:
         self._seeds = seeds
 
     def iterate(self, root: Root) -> Stream:
-        """Over the numbers: with seeds the same in each pass."""
+        """Return a stream of the numbers; with seeds, each pass has the same numbers."""
         seeds = self._seeds if any(self._seeds) else philox.entropy()
         return _RandomStream(Draws(*seeds))
 
     def cardinality(self) -> int:
-        """Without an end."""
+        """Return INFINITE."""
         return INFINITE
 
 

@@ -9,7 +9,7 @@ from weft_io.streams.stream import Element, Root, Source, Stream, count_in, fiel
 
 
 class RecordFile(Protocol):
-    """One file that is read in pieces; see `weft_io.records`.
+    """A file that is read in pieces; see `weft_io.records`.
 
     Attributes:
       offset: offset of the first record that was not returned.
@@ -18,16 +18,16 @@ class RecordFile(Protocol):
     offset: int
 
     def read_chunk(self) -> list[bytes]:
-        """Return many records; none at the end."""
+        """Return some records; an empty list at the end."""
         ...
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         ...
 
 
 Open = Callable[[str, int], RecordFile]
-"""From a path and an offset to the records from there on."""
+"""A function from a path and an offset to the open file."""
 
 
 class RecordsSource(Source):
@@ -36,7 +36,7 @@ class RecordsSource(Source):
     Args:
       kind: kind of the files, in saved states.
       paths: paths of the files.
-      open_file: opens one.
+      open_file: function that opens a file.
     """
 
     def __init__(self, kind: str, paths: Sequence[str], open_file: Open) -> None:
@@ -45,7 +45,7 @@ class RecordsSource(Source):
         self.open = open_file
 
     def iterate(self, root: Root) -> Stream:
-        """Over the records."""
+        """Return a stream of the records."""
         return _RecordsStream(self)
 
 
@@ -85,7 +85,7 @@ class _RecordsStream(Stream):
         return f"{label} {self._before + self._num_taken} of {path}"
 
     def _read(self) -> bool:
-        """Read a piece, or go to the next file; false behind the last."""
+        """Read a piece, or open the next file; return False after the last file."""
         if self._file is None:
             if self._next_file >= len(self._source.paths):
                 return False
@@ -103,7 +103,7 @@ class _RecordsStream(Stream):
         return True
 
     def save(self) -> Any:
-        """Return the number of files begun, and the position in the last one."""
+        """Return the number of opened files, and the position in the last one."""
         place = None if self._file is None else [self._base, self._num_taken]
         return [self._next_file, place]
 
@@ -120,7 +120,7 @@ class _RecordsStream(Stream):
         self._skip(count_in(num_read, 1 << 62, "the number of records"))
 
     def _skip(self, count: int) -> None:
-        """Leave out records from where the file is."""
+        """Skip records from the current position."""
         assert self._file is not None
         while count > 0:
             self._base = self._file.offset

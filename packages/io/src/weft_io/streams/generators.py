@@ -16,7 +16,7 @@ from weft_tensor.shape import Dims, compatible_dims, format_dims
 from weft_tensor.values import to_array
 
 Flatten = Callable[[Any], Sequence[Any]]
-"""Converts an item of a generator to its components."""
+"""A function that converts an item of a generator to its components."""
 
 _CLASSES: Final = (
     (TypeError, errors.InvalidArgumentError),
@@ -27,7 +27,7 @@ _CLASSES: Final = (
 
 
 class GeneratorFunction:
-    """A function that returns an iterable, and the form of its items.
+    """A function that returns an iterable, together with the form of its items.
 
     Args:
       function: returns the iterable.
@@ -39,7 +39,7 @@ class GeneratorFunction:
         self.flatten = flatten
 
     def __call__(self, *args: Any) -> Any:
-        """Return the iterable."""
+        """Call the function and return the iterable."""
         return self.function(*args)
 
 
@@ -47,7 +47,7 @@ class GeneratorSource(Source):
     """The items of a Python iterable.
 
     Args:
-      function: makes a new one for each pass.
+      function: creates a new iterable for each pass.
       args: its arguments.
       types, shapes: types and shapes of the components.
     """
@@ -65,12 +65,12 @@ class GeneratorSource(Source):
         self.shapes = tuple(shapes)
 
     def iterate(self, root: Root) -> Stream:
-        """Start a pass over the items."""
+        """Return a stream of the items."""
         return _GeneratorStream(self)
 
 
 class _GeneratorStream(Stream):
-    """Stream of a Python generator; restored, it skips the elements already returned."""
+    """A stream of a Python generator; after a restore, it skips the elements already returned."""
 
     kind = "Generator"
 
@@ -166,7 +166,7 @@ def _iterable(result: Any) -> Any:
 
 
 def _wrapped(error: Exception) -> errors.OpError:
-    """Return a user's exception as an OpError that shows its origin."""
+    """Convert a user's exception to an OpError that shows its origin."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next

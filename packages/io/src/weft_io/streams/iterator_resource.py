@@ -1,4 +1,4 @@
-"""The iterator of steps: their position in a dataset.
+"""The iterator resource: the position of steps in a dataset.
 
 Its state is a list: the names of its components' element types; the name of the node that
 initialized it, "" if none was needed; and the stream's kind with its state, or None before the
@@ -28,8 +28,8 @@ class _State(NamedTuple):
     """The position of an iterator.
 
     Attributes:
-      by: the node that initialized it, or "".
-      stream: its stream's kind and state; None before its first element was requested.
+      by: the node that initialized the iterator, or "".
+      stream: kind and state of the stream; None before the first element was requested.
     """
 
     by: str
@@ -40,10 +40,11 @@ class IteratorResource(Resource):
     """A position in a dataset.
 
     Args:
-      name: in its container.
+      name: name in its container.
       types, shapes: types and shapes of the components.
-      make: makes the dataset at first use; None if it is assigned by an initializer.
-      owner: returns its owner while that is alive; its threads end with the owner.
+      make: function that creates the dataset at the first use; None if an initializer assigns it.
+      owner: function that returns the iterator's owner while that is alive; the threads end with
+        the owner.
     """
 
     kind = "iterator"
@@ -67,12 +68,12 @@ class IteratorResource(Resource):
         self._stream: Stream | None = None
         self._by = ""
         self._waiting: _State | None = None
-        """A state that was restored before there was a dataset."""
+        """A state that was restored before a dataset was assigned."""
 
     def check_gives(self, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
-        """Refuse to be taken for an iterator over other elements.
+        """Check that the elements have certain types and shapes.
 
-        Raises: InvalidArgumentError: the types differ, or no element could have both shapes.
+        Raises: InvalidArgumentError: the types differ, or the shapes are incompatible.
         """
         same_types = self.types == tuple(types) and len(self.shapes) == len(shapes)
         if same_types and all(map(compatible_dims, self.shapes, shapes)):
@@ -87,7 +88,7 @@ class IteratorResource(Resource):
     def start(self, source: Source, by: str = "") -> None:
         """Start a new pass over a dataset, and drop the current one.
 
-        If a state of a pass that the same node began was restored before, continue from there.
+        If a state was restored whose pass was started by the same node, continue from that state.
 
         Args:
           by: the name of the initializing node.
@@ -96,7 +97,7 @@ class IteratorResource(Resource):
         self._replace(source, _pass_over(source, self._awaited(by), self._owner), by)
 
     def _awaited(self, by: str) -> _State | None:
-        """Return the state that was restored for a pass that this node begins."""
+        """Return the restored state that waits for a pass started by this node."""
         waiting = self._waiting
         if waiting is None or waiting.by == by:
             return waiting
@@ -141,7 +142,8 @@ class IteratorResource(Resource):
     def get_next(self, done: Done, cancellation: Cancellation | None = None) -> None:
         """Complete with the next element, or with an error: OutOfRangeError at the end.
 
-        Waiting for prefetched elements holds no thread; anything else is computed here.
+        Waiting for prefetched elements blocks no thread; other elements are computed in this
+        thread.
         """
         with self._lock:
             stream = self._started()
@@ -177,7 +179,7 @@ class IteratorResource(Resource):
     # ------------------------------------------------------------------ state
 
     def serialize(self) -> bytes:
-        """Serialize the position: the state of all its streams."""
+        """Serialize the position, which is the state of all streams."""
         with self._lock:
             types = [dtype.name for dtype in self.types]
             return form.encode([types, *self._state()])
@@ -190,8 +192,8 @@ class IteratorResource(Resource):
     def restore(self, data: bytes) -> None:
         """Continue from a serialized position; on an error the position is unchanged.
 
-        Without a dataset, the state is applied to the first one assigned. Empty data are from a
-        checkpoint without the iterator, and reset it to its beginning.
+        Without a dataset, the state is applied to the first one assigned. Empty data comes from a
+        checkpoint without the iterator, and resets it to the beginning.
 
         Raises: InvalidArgumentError, DataLossError: the state is of another pipeline, or damaged.
         """
@@ -220,7 +222,7 @@ class IteratorResource(Resource):
         return _State(by, stream)
 
     def close(self) -> None:
-        """End its threads and fail its waiters."""
+        """End the threads and fail all waiters."""
         super().close()
         self._waiters.close(errors.CancelledError(f"the iterator {self.name!r} was closed"))
         with self._lock:
@@ -230,7 +232,7 @@ class IteratorResource(Resource):
 
 
 def _pass_over(source: Source, state: _State | None, owner: Callable[[], object] | None) -> Stream:
-    """Return a new pass over a dataset; from a state on, unless that has not begun."""
+    """Start a new pass over a dataset, from a state if that is not None."""
     stream = source.iterate(Root(owner))
     if state is not None and state.stream is not None:
         try:

@@ -1,4 +1,4 @@
-"""Transformations by functions of the graph, one element at a time."""
+"""Transformations by functions of the graph that are applied to one element at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft_tensor import errors
 
 
 class MapStream(ForwardingStream):
-    """A function of each element."""
+    """The results of a function of each element."""
 
     kind = "Map"
 
@@ -51,7 +51,7 @@ class MapStream(ForwardingStream):
 
 
 class FilterStream(ForwardingStream):
-    """The elements for which a function is true."""
+    """The elements for which a function returns True."""
 
     kind = "Filter"
 
@@ -65,7 +65,7 @@ class FilterStream(ForwardingStream):
         self._predicate = predicate
 
     def get(self) -> Element | None:
-        """Return the next of them."""
+        """Return the next element."""
         while (element := self._input.get()) is not None:
             try:
                 if self._predicate(element)[0]:
@@ -88,14 +88,14 @@ def inner_stream(call: Call, element: Element, root: Root) -> Stream:
 
 
 class FlatMapSource(Source):
-    """The datasets that a function returns for each element, one after another."""
+    """The elements of the datasets that a function returns for each element, concatenated."""
 
     def __init__(self, inner: Source, call: Call) -> None:
         self._inner = inner
         self._call = call
 
     def iterate(self, root: Root) -> Stream:
-        """Over their elements."""
+        """Return a stream of their elements."""
         return _FlatMapStream(self._inner.iterate(root), self._call, root)
 
 
@@ -155,7 +155,7 @@ class InterleaveSource(Source):
     Args:
       cycle: number of interleaved datasets.
       block: number of consecutive elements of each.
-    Raises: InvalidArgumentError: one of them is below 1.
+    Raises: InvalidArgumentError: an argument is below 1.
     """
 
     def __init__(self, inner: Source, call: Call, cycle: int, block: int) -> None:
@@ -168,14 +168,14 @@ class InterleaveSource(Source):
         self._block = block
 
     def iterate(self, root: Root) -> Stream:
-        """Over their elements."""
+        """Return a stream of their elements."""
         return InterleaveStream(
             self._inner.iterate(root), self._call, self._cycle, self._block, root
         )
 
 
 class InterleaveStream(ForwardingStream):
-    """The places of the cycle, each with the stream that is open there."""
+    """The slots of the cycle, each with an open stream."""
 
     kind = "Interleave"
 
@@ -225,7 +225,7 @@ class InterleaveStream(ForwardingStream):
         self._count += 1
 
     def begin(self, element: Element) -> Stream:
-        """Return a stream for a place of the cycle."""
+        """Return the stream for a slot of the cycle."""
         return inner_stream(self._call, element, self._root)
 
     def _shut(self, stream: Stream) -> None:
@@ -250,7 +250,7 @@ class InterleaveStream(ForwardingStream):
         return [self._place, self._num_returned, self._ended, places, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Open the datasets again, in a cycle of another length too."""
+        """Restore the slots' streams; the cycle may have another length."""
         place, self._num_returned, self._ended, places, inner = fields(
             state, int, int, bool, list, None
         )
@@ -269,7 +269,7 @@ class InterleaveStream(ForwardingStream):
             self._count += 1
 
     def _fitted(self, places: list[Any]) -> list[Any]:
-        """Fit the saved entries of a cycle into this one, which has room for all in use."""
+        """Fit the saved slots of a cycle into this one, which has room for all used slots."""
         missing = self._cycle - len(places)
         if missing >= 0:
             return [*places, *[None] * missing]
@@ -278,7 +278,7 @@ class InterleaveStream(ForwardingStream):
         return [*[places[i] for i in indices], *[None] * (self._cycle - len(indices))]
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all streams."""
         super().close()
         for entry in self._open:
             if entry is not None:

@@ -1,4 +1,4 @@
-"""Optional values: elements that may be missing, as values on graph edges."""
+"""Optional values on graph edges: elements that may be missing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from weft_io.streams.stream import Element
 
 
 class OptionalValue:
-    """An element, or nothing.
+    """An element, or the absence of one.
 
     Args:
-      element: None for nothing.
+      element: the element; None if it is missing.
     """
 
     __slots__ = ("element",)

@@ -28,7 +28,7 @@ from weft_tensor import errors
 
 
 class _Pending:
-    """A started call, or the error of its argument."""
+    """A started call, or the error of computing its argument."""
 
     __slots__ = ("element", "error", "place", "result", "row", "task")
 
@@ -80,7 +80,7 @@ class ParallelMapStream(ForwardingStream):
 
     Args:
       limit: number of concurrent calls.
-      pool: their threads.
+      pool: the threads that run them.
     """
 
     kind = "ParallelMap"
@@ -140,7 +140,7 @@ class ParallelMapStream(ForwardingStream):
         return [self._has_ended, line, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Start the calls again."""
+        """Restart the pending calls."""
         self._has_ended, line, inner = fields(state, bool, list, None)
         resume(self._input, inner)
         for item in line:
@@ -151,7 +151,7 @@ class ParallelMapStream(ForwardingStream):
                 self._line.append(_Pending(None, failure))
 
     def close(self) -> None:
-        """Wait for the calls under way."""
+        """Wait for the running calls."""
         for item in self._line:
             if item.task is not None and not item.task.claim():
                 item.task.finished.wait()
@@ -161,11 +161,11 @@ class ParallelMapStream(ForwardingStream):
 
 
 class ParallelInterleaveSource(Source):
-    """Like `InterleaveSource`, but threads read the cycle's datasets ahead.
+    """An interleaved dataset like `InterleaveSource`, whose cycle is read ahead by threads.
 
     Args:
-      make: the sequential one.
-      ahead: how many elements of each.
+      make: function that creates the sequential source.
+      ahead: number of elements to read ahead per dataset.
     """
 
     def __init__(self, inner: Source, call: Call, cycle: int, block: int, calls: int) -> None:
@@ -176,7 +176,7 @@ class ParallelInterleaveSource(Source):
         self._calls = calls
 
     def iterate(self, root: Root) -> Stream:
-        """Over their elements, in the order of a sequential one."""
+        """Return a stream of the elements, in the order of the sequential one."""
         return _ParallelInterleaveStream(
             self._inner.iterate(root), self._call, self._cycle, self._block, root, self._calls
         )
@@ -195,5 +195,5 @@ class _ParallelInterleaveStream(InterleaveStream):
         )
 
     def begin(self, element: Element) -> Stream:
-        """Return a prefetching stream with the same saved state as one without prefetching."""
+        """Return a prefetching stream whose saved state is that of a plain stream."""
         return self._ahead(inner_stream(self._call, element, self._root))

@@ -23,13 +23,13 @@ from weft_tensor import errors
 
 
 class TakeStream(ForwardingStream):
-    """The first `count` elements; all if that is negative."""
+    """The first `count` elements; all if it is negative."""
 
     kind = "Take"
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """Return the number of elements, limited by the count."""
+        """Return the number of elements, limited by `count`."""
         limit = int(arguments[0])
         if limit < 0 or count == UNKNOWN:
             return count
@@ -41,7 +41,7 @@ class TakeStream(ForwardingStream):
         self._num_taken = 0
 
     def get(self) -> Element | None:
-        """Return the next of them."""
+        """Return the next element."""
         if 0 <= self._count <= self._num_taken:
             return None
         element = self._input.get()
@@ -50,7 +50,7 @@ class TakeStream(ForwardingStream):
         return element
 
     def save(self) -> Any:
-        """Return the count, and the state of the input."""
+        """Return the number of returned elements, and the state of the input."""
         return [self._num_taken, saved(self._input)]
 
     def restore(self, state: Any) -> None:
@@ -60,13 +60,13 @@ class TakeStream(ForwardingStream):
 
 
 class SkipStream(ForwardingStream):
-    """All elements but the first `count`; none if that is negative."""
+    """All elements except the first `count`; none if it is negative."""
 
     kind = "Skip"
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """Return the number of elements less the count."""
+        """Return the number of elements minus `count`."""
         first = int(arguments[0])
         if first < 0:
             return 0
@@ -77,7 +77,7 @@ class SkipStream(ForwardingStream):
         self._left = count
 
     def get(self) -> Element | None:
-        """Return the next of them."""
+        """Return the next element."""
         while self._left:
             if self._left < 0 or self._input.get() is None:
                 self._left = -1
@@ -86,7 +86,7 @@ class SkipStream(ForwardingStream):
         return self._input.get()
 
     def save(self) -> Any:
-        """Return the count, and the state of the input."""
+        """Return the number of skipped elements, and the state of the input."""
         return [self._left, saved(self._input)]
 
     def restore(self, state: Any) -> None:
@@ -121,7 +121,7 @@ class _ShardStream(ForwardingStream):
 
     @staticmethod
     def cardinality(count: int, *arguments: Any) -> int:
-        """Return a part of them."""
+        """Return the number of elements in this shard."""
         number, index = arguments
         return count if count < 0 else (count - index + number - 1) // number
 
@@ -149,10 +149,10 @@ class _ShardStream(ForwardingStream):
 
 
 class RepeatSource(Source):
-    """A dataset several times.
+    """A dataset repeated several times.
 
     Args:
-      count: how many times; for ever if negative.
+      count: number of repetitions; negative for no limit.
     """
 
     def __init__(self, inner: Source, count: int) -> None:
@@ -160,7 +160,7 @@ class RepeatSource(Source):
         self._count = count
 
     def cardinality(self) -> int:
-        """Return the number of elements times the count."""
+        """Return the number of elements times `count`."""
         once = self._inner.cardinality()
         if once == 0 or self._count == 0:
             return 0
@@ -169,7 +169,7 @@ class RepeatSource(Source):
         return once if once < 0 else once * self._count
 
     def iterate(self, root: Root) -> Stream:
-        """Over all passes."""
+        """Return a stream of all passes."""
         return _RepeatStream(self._inner, self._count, root)
 
 
@@ -218,20 +218,20 @@ class _RepeatStream(ForwardingStream):
 
 
 class ConcatenateSource(Source):
-    """One dataset after another."""
+    """The concatenation of two datasets."""
 
     def __init__(self, first: Source, second: Source) -> None:
         self._parts = (first, second)
 
     def cardinality(self) -> int:
-        """Return the sum."""
+        """Return the sum of both cardinalities."""
         counts = [part.cardinality() for part in self._parts]
         if INFINITE in counts:
             return INFINITE
         return UNKNOWN if UNKNOWN in counts else sum(counts)
 
     def iterate(self, root: Root) -> Stream:
-        """Over both."""
+        """Return a stream of both datasets."""
         return _ConcatenateStream(self._parts, root)
 
 
@@ -266,7 +266,7 @@ class _ConcatenateStream(ForwardingStream):
 
 
 class ZipSource(Source):
-    """Datasets side by side, as long as all have elements."""
+    """Tuples of the elements of several datasets, as long as all have elements."""
 
     def __init__(self, inner: Sequence[Source]) -> None:
         self._inner = tuple(inner)

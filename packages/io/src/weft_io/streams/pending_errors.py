@@ -1,4 +1,4 @@
-"""Errors in buffers of a pipeline: each is raised when its element would be returned."""
+"""Errors in the buffers of a pipeline: each is raised in place of its element."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from weft_io.streams.stream import fields
 from weft_tensor import errors
 
 _MARK: Final = "error"
-"""Text, which no component of an element is: strings are bytes."""
+"""A text that marks an error; it cannot be a component, because strings are bytes."""
 
 
 def saved_failure(error: BaseException | None) -> list[Any]:
-    """Return an error as a part of a state."""
+    """Convert an error to a part of a saved state."""
     code = error.code if isinstance(error, errors.OpError) else errors.UNKNOWN
     return [_MARK, code, getattr(error, "message", None) or str(error)]
 
 
 def failure_of(state: Any) -> errors.OpError | None:
-    """Return the error that a part of a state holds; None if it holds something else."""
+    """Return the error in a part of a saved state; None for an element."""
     if not isinstance(state, list) or not state or not isinstance(state[0], str):
         return None
     mark, code, message = fields(state, str, int, str)

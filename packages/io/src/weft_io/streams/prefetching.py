@@ -1,4 +1,4 @@
-"""Reading ahead: a thread that fills a bounded buffer while the step runs."""
+"""Prefetching: a thread that fills a bounded buffer while the step runs."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ from weft_tensor.finalizers import call_when_gone
 
 AUTOTUNE: Final = -1
 _MOST: Final = 64
-"""Elements of a buffer that finds its size itself."""
+"""Maximum size of a buffer whose size is chosen automatically."""
 
 
 class PrefetchSource(DerivedSource):
-    """A dataset that is read ahead.
+    """A dataset that a thread prefetches.
 
     Args:
-      size: how many elements; AUTOTUNE for as many as are of use, 0 for none.
-    Raises: InvalidArgumentError: it is below -1.
+      size: number of elements; AUTOTUNE to choose it automatically, 0 for no prefetching.
+    Raises:
+      InvalidArgumentError: the size is below -1.
     """
 
     def __init__(self, inner: Source, size: int) -> None:
@@ -53,7 +54,7 @@ class PrefetchSource(DerivedSource):
 
 
 class _Buffer:
-    """Shared state of the thread and its consumers; the thread refers to nothing else.
+    """The state shared by the thread and its consumers.
 
     A stream may refer to its session through the functions that it calls, and the session to
     consumers. So the thread also ends with the owner, which nothing of these refers to.
@@ -85,7 +86,7 @@ class _Buffer:
             self.changed.notify_all()
 
     def run(self) -> None:
-        """Run the thread until the last element, or until it is stopped."""
+        """Prefetch until the last element, or until stopped; the thread's function."""
         while self._wait_for_room():
             with self.pulling:
                 if self.stopped:
@@ -109,7 +110,7 @@ class _Buffer:
             return not self.stopped
 
     def take(self) -> Element | Exception | None:
-        """Return the next item, which exists, with the lock held. The end marker stays."""
+        """Remove and return the next item, except the end marker; requires the lock."""
         item = self.items[0]
         if item is not None:
             self.items.popleft()
@@ -117,7 +118,7 @@ class _Buffer:
         return item
 
     def is_empty(self) -> bool:
-        """Return True if it is empty; a buffer that was full before is then enlarged."""
+        """Return True if the buffer is empty; enlarge it if it was full before."""
         if self.items:
             return False
         if self.grows and self.was_full:
@@ -146,7 +147,7 @@ class PrefetchStream(Stream):
     Args:
       stream: the stream to prefetch.
       size: size of the buffer, as for `PrefetchSource`.
-      owner: returns the owner of the thread while it is alive.
+      owner: function that returns the owner of the thread while it is alive.
     """
 
     kind = "Prefetch"
@@ -162,7 +163,7 @@ class PrefetchStream(Stream):
         call_when_gone(self, self._buffer.stop)
 
     def get(self) -> Element | None:
-        """Return the next element; waits for it in this thread."""
+        """Return the next element; wait for it in the calling thread."""
         if self._direct:
             return self._pull()
         self._start()
@@ -178,7 +179,7 @@ class PrefetchStream(Stream):
         """Return the next element, or NOT_READY.
 
         Args:
-          wake: called, from any thread, when there is something.
+          wake: function called from any thread when an element is ready.
         """
         if self._direct:
             return self._pull()
@@ -192,7 +193,7 @@ class PrefetchStream(Stream):
             return _unwrap(buffer.take())
 
     def _pull(self) -> Element | None:
-        """Return an element without a thread: from the restored buffer, then from the stream."""
+        """Return an element without the thread: from the restored buffer, then the stream."""
         items = self._buffer.items
         return _unwrap(items.popleft()) if items else self._stream.get()
 
@@ -204,7 +205,7 @@ class PrefetchStream(Stream):
             self._thread.start()
 
     def save(self) -> Any:
-        """Return the buffer, and the state of the stream behind it."""
+        """Return the buffered items, and the state of the stream."""
         buffer = self._buffer
         with buffer.pulling:
             items = [
@@ -215,13 +216,13 @@ class PrefetchStream(Stream):
             return [items, saved(self._stream)]
 
     def restore(self, state: Any) -> None:
-        """Restore the buffer."""
+        """Restore the buffered items, and the state of the stream."""
         items, inner = fields(state, list, None)
         resume(self._stream, inner)
         self._buffer.items.extend([failure_of(item) or element_of(item) for item in items])
 
     def close(self) -> None:
-        """End the thread, then close its stream; waits a while for the current call."""
+        """End the thread, then close its stream; wait a limited time for the current call."""
         self._closed = True
         self._buffer.stop()
         thread = self._thread
@@ -234,7 +235,7 @@ class PrefetchStream(Stream):
 
 
 _JOIN_TIMEOUT: Final = 5.0
-"""Seconds that closing waits for a thread, whose own wait may never end."""
+"""Maximum number of seconds that closing waits for the thread, which may be blocked forever."""
 
 
 def _unwrap(item: Element | Exception | None) -> Element | None:

@@ -1,4 +1,4 @@
-"""Transformations with state: scan, take_while, unique, error handling, cardinality checks."""
+"""Stateful transformations: scan, take_while, unique, error handling, cardinality checks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _log = logging.getLogger("weft")
 
 
 class ScanStream(ForwardingStream):
-    """A function of a state and each element that returns the next state and a result.
+    """The results of a function of a state and each element, which also returns the next state.
 
     Args:
-      state: the first one.
+      state: the initial state.
     """
 
     kind = "Scan"
@@ -53,7 +53,7 @@ class ScanStream(ForwardingStream):
         return result[len(self._state) :]
 
     def save(self) -> Any:
-        """Return the state, and that of the input."""
+        """Return the current state, and that of the input."""
         return [list(self._state), saved(self._input)]
 
     def restore(self, state: Any) -> None:
@@ -64,7 +64,7 @@ class ScanStream(ForwardingStream):
 
 
 class TakeWhileStream(ForwardingStream):
-    """The elements before the first for which a function is false."""
+    """The elements before the first for which a function returns False."""
 
     kind = "TakeWhile"
 
@@ -79,7 +79,7 @@ class TakeWhileStream(ForwardingStream):
         return UNKNOWN
 
     def get(self) -> Element | None:
-        """Return the next of them."""
+        """Return the next element."""
         element = None if self._has_ended else self._input.get()
         if element is None:
             return None
@@ -94,7 +94,7 @@ class TakeWhileStream(ForwardingStream):
         return None
 
     def save(self) -> Any:
-        """Return whether it has ended, and the state of the input."""
+        """Return whether the stream has ended, and the state of the input."""
         return [self._has_ended, saved(self._input)]
 
     def restore(self, state: Any) -> None:
@@ -118,7 +118,7 @@ class UniqueStream(ForwardingStream):
         return UNKNOWN
 
     def get(self) -> Element | None:
-        """Return the next that was not there before."""
+        """Return the next element that did not occur before."""
         while (element := self._input.get()) is not None:
             key = _key_of(element)
             if key not in self._seen:
@@ -127,7 +127,7 @@ class UniqueStream(ForwardingStream):
         return None
 
     def save(self) -> Any:
-        """Return the elements seen so far, and the state of the input."""
+        """Return the distinct elements so far, and the state of the input."""
         return [[list(element) for element in self._seen.values()], saved(self._input)]
 
     def restore(self, state: Any) -> None:
@@ -139,7 +139,7 @@ class UniqueStream(ForwardingStream):
 
 
 def _key_of(element: Element) -> Any:
-    """Something that is equal for equal elements."""
+    """Return a hashable key that is equal for equal elements."""
     return tuple(
         [value if type(value) is bytes else _frozen(np.asarray(value)) for value in element]
     )
@@ -154,7 +154,7 @@ def _frozen(value: np.ndarray[Any, Any]) -> Any:
 
 
 class IgnoreErrorsStream(ForwardingStream):
-    """Stream that skips elements with errors.
+    """The elements that can be computed; errors are skipped.
 
     Args:
       log: log each failure.
@@ -172,7 +172,7 @@ class IgnoreErrorsStream(ForwardingStream):
         return INFINITE if count == INFINITE else UNKNOWN
 
     def get(self) -> Element | None:
-        """Return the next that does not fail."""
+        """Return the next element that does not fail."""
         while True:
             try:
                 return self._input.get()
@@ -184,10 +184,10 @@ class IgnoreErrorsStream(ForwardingStream):
 
 
 class AssertCardinalityStream(ForwardingStream):
-    """Elements that are counted.
+    """The same elements, with a check of their number.
 
     Args:
-      count: how many there must be, or INFINITE.
+      count: required number of elements, or INFINITE.
     """
 
     kind = "AssertCardinality"
@@ -203,7 +203,7 @@ class AssertCardinalityStream(ForwardingStream):
         return int(arguments[0])
 
     def get(self) -> Element | None:
-        """Return the next element; FailedPreconditionError if the number of elements is wrong."""
+        """Return the next element; raise FailedPreconditionError if their number is wrong."""
         element = self._input.get()
         if element is None:
             if self._num_returned != self._count:
@@ -224,7 +224,7 @@ class AssertCardinalityStream(ForwardingStream):
         return errors.FailedPreconditionError(f"Input dataset was expected to contain {label}")
 
     def save(self) -> Any:
-        """Return the count, and the state of the input."""
+        """Return the number of elements so far, and the state of the input."""
         return [self._num_returned, saved(self._input)]
 
     def restore(self, state: Any) -> None:

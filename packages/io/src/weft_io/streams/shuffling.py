@@ -1,4 +1,4 @@
-"""Shuffling: elements in a random order, through a buffer."""
+"""Shuffling with a buffer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 class Draws:
-    """Random integers from a state of 64 bits.
+    """A random number generator with a 64-bit state.
 
     Source: SplitMix64 (Steele, Lea, Flood, 2014).
     """
@@ -46,12 +46,12 @@ class Draws:
 
 
 class ShuffleSource(Source):
-    """Elements in a random order.
+    """Elements in random order.
 
     Args:
-      size: size of the buffer that the next element is chosen from.
-      seeds: two numbers; both 0 for an order that differs each time.
-      reshuffles: whether each pass has an order of its own.
+      size: size of the buffer from which the next element is chosen.
+      seeds: two numbers; both 0 for a different order in each pass.
+      reshuffles: whether each pass has a different order.
     Raises: InvalidArgumentError: the size is below 1.
     """
 
@@ -64,7 +64,7 @@ class ShuffleSource(Source):
         self._reshuffles = reshuffles
 
     def iterate(self, root: Root) -> Stream:
-        """Over all of them."""
+        """Return a stream of the shuffled elements."""
         number = root.next_pass(self)
         draws = Draws(*self._seeds, number if self._reshuffles else 0)
         stream = _ShuffleStream(self._inner.iterate(root), self._size, draws)
@@ -76,7 +76,7 @@ class ShuffleSource(Source):
         return self._inner.cardinality()
 
     def reseed(self, seeds: tuple[int, int]) -> None:
-        """Set the seeds of the source whose stream was saved."""
+        """Set the seeds to those in a saved state."""
         self._seeds = seeds
 
     @property
@@ -96,7 +96,7 @@ class _ShuffleStream(ForwardingStream):
         self._has_ended = False
 
     def belongs_to(self, source: ShuffleSource, root: Root, number: int) -> None:
-        """Set the source of the pass, and its number."""
+        """Set the source and the number of the pass."""
         self._source = source
         self._root = root
         self._number = number

@@ -1,4 +1,4 @@
-"""Datasets of given values: tensors, their slices, ranges of numbers."""
+"""Datasets of tensors, their slices, and ranges of numbers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from weft_tensor import errors
 
 
 class TensorSource(Source):
-    """One element.
+    """A dataset of one element.
 
     Args:
-      values: its components.
+      values: the components of the element.
     """
 
     def __init__(self, values: Sequence[Any]) -> None:
@@ -36,7 +36,7 @@ class TensorSource(Source):
         return 1
 
     def iterate(self, root: Root) -> Stream:
-        """Over that element."""
+        """Return a stream of the element."""
         return _OneStream(self.values)
 
 
@@ -64,8 +64,9 @@ class SliceSource(Source):
     """The rows of arrays.
 
     Args:
-      arrays: of rank 1 at least, with a first axis of one size.
-    Raises: InvalidArgumentError: the sizes differ, or there is a scalar.
+      arrays: arrays of rank 1 or more, with first axes of the same size.
+    Raises:
+      InvalidArgumentError: the sizes differ, or an array is a scalar.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
@@ -84,7 +85,7 @@ class SliceSource(Source):
         return int(self.size)
 
     def iterate(self, root: Root) -> Stream:
-        """Over the rows."""
+        """Return a stream of the rows."""
         return _SliceStream(self.arrays, self.size)
 
 
@@ -127,11 +128,11 @@ class RangeSource(Source):
         self._type = dtype.type
 
     def cardinality(self) -> int:
-        """Return the number of numbers."""
+        """Return the length of the range."""
         return len(self._numbers) if len(self._numbers) < 1 << 63 else INFINITE
 
     def iterate(self, root: Root) -> Stream:
-        """Over the numbers."""
+        """Return a stream of the numbers."""
         return _RangeStream(self._numbers, self._type)
 
 

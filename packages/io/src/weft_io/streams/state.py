@@ -1,4 +1,4 @@
-"""The state of an iterator as bytes.
+"""Serialization of the state of an iterator.
 
     8 bytes  "weftiter"
     4 bytes  version, 1
@@ -6,7 +6,7 @@
     n bytes  one value
     4 bytes  CRC-32C of all before
 
-A value is a byte that says what it is, and its content:
+A value is a type byte followed by the content:
 
     N           None
     T, F        true, false
@@ -15,12 +15,11 @@ A value is a byte that says what it is, and its content:
     l           8 bytes n, then n values: a list
     a           a tensor: 1 byte n and n bytes, its element type's name; 1 byte, its rank; 8 bytes
                 for each size; the elements. Strings are 8 bytes n, then n bytes, each.
-    d           a dataset whose elements are there: the list of them
+    d a dataset of known elements: the list of them
     r           a variant that is a ragged tensor: the list of its values and its splits
     v           a tensor of variants: the list of its shape and of its elements
 
-Integers are little-endian. A stream is the list of its kind and of what it keeps; see `save` of the
-classes.
+Integers are little-endian. A stream is a list of its kind and its state; see `save` of the classes.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ from weft_tensor import dtypes, errors
 _SEAL: Final = Seal("an iterator's state", b"weftiter", 1, "Q")
 _SIZE: Final = struct.Struct("<Q")
 _DEEPEST: Final = 200
-"""Lists within lists; a pipeline has two for each transformation."""
+"""Maximum nesting depth of lists; a pipeline has two levels for each transformation."""
 _MOST_AXES: Final = 64
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes.
+    """Serialize a value.
 
     Args:
       value: None, bool, int, str, bytes, a list or tuple of these, an array or a NumPy scalar.
-    Raises: UnimplementedError: something else is in it.
+    Raises: UnimplementedError: it contains something else.
     """
     parts: list[bytes] = []
     _append(value, parts)
@@ -100,11 +99,11 @@ def _append_array(array: np.ndarray[Any, Any], parts: list[bytes]) -> None:
 
 
 def decode(data: bytes) -> Any:
-    """Return the value in `data`; tensors of rank 0 are NumPy scalars.
+    """Deserialize a value; tensors of rank 0 become NumPy scalars.
 
     Raises:
-      InvalidArgumentError: it is not a state of an iterator, or of a newer version.
-      DataLossError: it is damaged.
+      InvalidArgumentError: the bytes are not a state of an iterator, or of a newer version.
+      DataLossError: they are damaged.
     """
     _SEAL.check(data)
     reader = _Reader(data, _SEAL.start, len(data) - 4)
@@ -187,7 +186,7 @@ class _Reader:
         return self._data[index : index + count]
 
     def _size(self) -> int:
-        """Return a number of things that need at least a byte each."""
+        """Read a number of items, each of which needs at least one byte."""
         size: int = _SIZE.unpack(self._take(8))[0]
         if size > self._end - self._index:
             raise _SEAL.damaged(

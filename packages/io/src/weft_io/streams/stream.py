@@ -1,4 +1,4 @@
-"""Sources of datasets, and streams, each of which is one pass over a source."""
+"""Sources, which describe datasets, and streams, each of which is one pass over a source."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 Element = tuple[Any, ...]
-"""One value per component: arrays, NumPy scalars for rank 0, bytes for strings of rank 0."""
+"""One value per component: arrays, NumPy scalars for rank 0, bytes for scalar strings."""
 
 Array = np.ndarray[Any, Any]
 Empty = Callable[[tuple[int, ...], Any], Array]
 Call = Callable[[Sequence[Any]], Element]
-"""A function of the graph: from values to values."""
+"""A function of the graph, from values to values."""
 
 INFINITE: Final = -1
 UNKNOWN: Final = -2
-"""Cardinalities."""
+"""Special values of the cardinality."""
 
 T = TypeVar("T")
 
 
 class Part(NamedTuple):
-    """One component.
+    """The static type and shape of a component.
 
     Attributes:
       dtype: element type.
@@ -42,10 +42,11 @@ class Part(NamedTuple):
 
 
 class Root:
-    """Shared state of the streams under one iterator.
+    """State shared by the streams of one iterator.
 
     Args:
-      owner: returns the owner of their threads while it is alive; the threads end with it.
+      owner: function that returns the owner of the streams' threads while it is alive; the threads
+        end with it.
     """
 
     def __init__(self, owner: Callable[[], object] | None = None) -> None:
@@ -55,7 +56,7 @@ class Root:
         self._cached: WeakKeyDictionary[Source, Any] = WeakKeyDictionary()
 
     def next_pass(self, source: Source) -> int:
-        """Return the number of a new pass over a source, from 0 on."""
+        """Return the number of a new pass over a source, counted from 0."""
         with self._lock:
             number = self._passes.get(source, 0)
             self._passes[source] = number + 1
@@ -71,18 +72,18 @@ class Root:
         return self._cached.get(source)
 
     def cache(self, source: Source, label: Any) -> None:
-        """Cache something for later passes over a source."""
+        """Cache data for later passes over a source."""
         self._cached[source] = label
 
 
 class Source:
-    """A dataset: the value on an edge between two nodes of a pipeline. It has no state."""
+    """A dataset: the value on an edge between two nodes of a pipeline, without state."""
 
     shape: tuple[int, ...] = ()
     ndim = 0
 
     def iterate(self, root: Root) -> Stream:
-        """Return a new pass over it."""
+        """Return a stream for a new pass."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
@@ -94,14 +95,12 @@ class Source:
 
 
 class DerivedSource(Source):
-    """A dataset that streams over the passes of another one.
+    """A dataset whose streams read a stream of another dataset.
 
     Args:
       inner: the other dataset.
-      stream: makes such a stream: `stream(a pass over inner, *arguments)`.
-
-    It has as many elements as the other, unless the class of its streams has a method
-    `cardinality`.
+      stream: class of the streams, called as `stream(pass over inner, *arguments)`. The dataset has
+        as many elements as the other, unless that class has a method `cardinality`.
     """
 
     def __init__(self, inner: Source, stream: Callable[..., Stream], *arguments: Any) -> None:
@@ -110,11 +109,11 @@ class DerivedSource(Source):
         self._arguments = arguments
 
     def iterate(self, root: Root) -> Stream:
-        """Return a new pass over it."""
+        """Return a stream for a new pass."""
         return self._stream(self._inner.iterate(root), *self._arguments)
 
     def cardinality(self) -> int:
-        """Return the number given by the class of its streams, or that of the other dataset."""
+        """Return the number of elements, from the class of streams or the other dataset."""
         count = self._inner.cardinality()
         rule: Callable[..., int] | None = getattr(self._stream, "cardinality", None)
         return count if rule is None else rule(count, *self._arguments)
@@ -123,21 +122,21 @@ class DerivedSource(Source):
 class Stream:
     """One pass over a dataset.
 
-    Streams are used by one thread at a time. `get` may raise; the next call then returns the
+    Only one thread may use a stream at a time. `get` may raise; the next call then returns the
     element after the failed one.
 
     Attributes:
-      kind: its kind, in saved states.
+      kind: name of the kind of stream in saved states.
     """
 
     kind: ClassVar[str]
 
     def get(self) -> Element | None:
-        """Return the next element; None at the end, and from then on."""
+        """Return the next element; None at the end and in all later calls."""
         raise NotImplementedError
 
     def pull(self, limit: int) -> list[Element]:
-        """Return the next elements, at most `limit`; none at the end.
+        """Return up to `limit` next elements; an empty list at the end.
 
         Elements before a failed one are lost, as in a batch.
         """
@@ -160,44 +159,44 @@ class Stream:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release files and threads; twice does nothing."""
+        """Release files and threads; do nothing if they are released."""
 
 
 class ForwardingStream(Stream):
-    """A stream over one other, which has all of the state unless a subclass says more."""
+    """A stream over another stream; by default only that one has state."""
 
     def __init__(self, inner: Stream) -> None:
         self._input = inner
 
     def place(self) -> str:
-        """Return the location of the input's last element, from which this one's was made."""
+        """Return the location of the input's last element, from which the last one was computed."""
         return self._input.place()
 
     def save(self) -> Any:
-        """Return the state of the other."""
+        """Return the state of the other stream."""
         return saved(self._input)
 
     def restore(self, state: Any) -> None:
-        """Restore the other."""
+        """Restore the other stream."""
         resume(self._input, state)
 
     def close(self) -> None:
-        """Close the other."""
+        """Close the other stream."""
         self._input.close()
 
 
 class ElementsSource(Source):
-    """A dataset of given elements; it may itself be a component, in saved states too.
+    """A dataset of known elements; it can itself be a component, also in saved states.
 
     Args:
-      elements: all of them.
+      elements: all elements.
     """
 
     def __init__(self, elements: Sequence[Element]) -> None:
         self.elements = elements
 
     def iterate(self, root: Root) -> Stream:
-        """Start a pass over the elements."""
+        """Return a stream of the elements."""
         return _ElementsStream(self.elements)
 
     def cardinality(self) -> int:
@@ -244,14 +243,14 @@ def placed(error: errors.OpError, place: str) -> errors.OpError:
 
 
 def saved(stream: Stream) -> list[Any]:
-    """Return the state of a stream with its kind."""
+    """Return the kind and state of a stream."""
     return [stream.kind, stream.save()]
 
 
 def resume(stream: Stream, state: Any) -> None:
     """Restore a stream from a result of `saved`.
 
-    Raises: InvalidArgumentError: it is the state of something else.
+    Raises: InvalidArgumentError: it is the state of another kind of stream.
     """
     kind, inner = fields(state, str, None)
     if kind != stream.kind:
@@ -262,11 +261,11 @@ def resume(stream: Stream, state: Any) -> None:
 
 
 def fields(state: Any, *types: type | None) -> list[Any]:
-    """Return the fields of a list in a state, checked.
+    """Return the fields of a list in a saved state, after checking their types.
 
     Args:
       types: element type of each component; None for any.
-    Raises: InvalidArgumentError: it is not a list, or of other fields.
+    Raises: InvalidArgumentError: it is not a list, or its fields differ.
     """
     if (
         not isinstance(state, list)
@@ -285,9 +284,9 @@ def fields(state: Any, *types: type | None) -> list[Any]:
 
 
 def count_in(value: int, limit: int, label: str) -> int:
-    """Return a number from a state.
+    """Return a number from a saved state.
 
-    Raises: InvalidArgumentError: it is not in [0, most].
+    Raises: InvalidArgumentError: it is not in [0, limit].
     """
     if not 0 <= value <= limit:
         raise errors.InvalidArgumentError(
@@ -298,9 +297,9 @@ def count_in(value: int, limit: int, label: str) -> int:
 
 
 def element_of(state: Any) -> Element:
-    """Return an element from a state.
+    """Return an element from a saved state.
 
-    Raises: InvalidArgumentError: it is none.
+    Raises: InvalidArgumentError: it is not an element.
     """
     if not isinstance(state, list) or not all(
         isinstance(value, bytes | np.ndarray | np.generic | ElementsSource | RaggedVariant)
@@ -314,14 +313,14 @@ def element_of(state: Any) -> Element:
 
 
 def component(value: Any) -> Any:
-    """Return a value of the graph as a component: strings of rank 0 as bytes."""
+    """Convert a value of the graph to a component; scalar strings become bytes."""
     if type(value) is np.ndarray and value.ndim == 0:
         return value[()]
     return value
 
 
 def graph_value(value: Any) -> Any:
-    """Return a component as a value of the graph."""
+    """Convert a component to a value of the graph."""
     return np.array(value, object) if type(value) is bytes else value
 
 
@@ -331,5 +330,5 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def rows_of(arrays: Sequence[Any], i: int) -> Element:
-    """Return the row i of each of some arrays: views."""
+    """Return row i of each array, as views."""
     return tuple([array[i] for array in arrays])

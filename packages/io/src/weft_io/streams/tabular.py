@@ -1,4 +1,4 @@
-"""Datasets of tables: files of comma-separated values, and queries of databases."""
+"""Datasets of tables: CSV files and database queries."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from weft_tensor.dtypes import DType
 
 
 class _Splitter:
-    r"""Splits lines into records; a line may hold several, and a record may span several.
+    r"""Splits lines into records; a line may contain several records, and vice versa.
 
-    A quote opens a field where it is the first byte of it, and nowhere else, so that a stray one
-    spoils its own record and none behind it. Records end at "\n", "\r\n" or "\r".
+    A quote opens a quoted field only if it is the first byte of the field, so a stray quote damages
+    only its own record. Records end at "\n", "\r\n" or "\r".
 
     Args:
       delimiter: one byte.
@@ -48,10 +48,10 @@ class _Splitter:
         self._field_pattern = re.compile(inside + outside + fields)
 
     def records(self, lines: Sequence[bytes], started: list[bytes]) -> list[bytes]:
-        """Return the records that end in some lines.
+        """Return the records that end in these lines.
 
         Args:
-          started: the lines of a record that goes on; it is changed.
+          started: the lines of an incomplete record, which is updated.
         """
         records: list[bytes] = []
         for line in lines:
@@ -79,12 +79,12 @@ def _split_at_returns(line: bytes) -> list[bytes]:
 
 
 class CsvRecords:
-    """The records of one file: lines, joined where quotes enclose line ends.
+    """The records of one file: lines, joined if quotes enclose line ends.
 
     Args:
       path, compression, offset: as for `LineSource`.
-      header: leave out the first record.
-      delimiter: one byte, where fields may be in quotes.
+      header: skip the first record.
+      delimiter: one byte, if fields may be quoted; otherwise None.
     Attributes:
       offset: offset of the first record that was not returned.
     """
@@ -98,7 +98,7 @@ class CsvRecords:
         self.offset = offset
 
     def read_chunk(self) -> list[bytes]:
-        """Return some records; none at the end."""
+        """Return some records; an empty list at the end."""
         records: list[bytes] = []
         started: list[bytes] = []  # lines of a record that goes on
         while not records:
@@ -118,9 +118,9 @@ class CsvRecords:
     def _complete_records(
         self, splitter: _Splitter, lines: Sequence[bytes], started: list[bytes]
     ) -> list[bytes]:
-        """Return records of lines, and of those up to the end of the last one.
+        """Return the records of these lines, and the lines that complete the last record.
 
-        So `offset` is always at the start of a record.
+        With it, `offset` is always at the start of a record.
         """
         records = splitter.records(lines, started)
         while started and (lines := self._lines.read_chunk()):
@@ -136,12 +136,12 @@ class CsvRecords:
 
 
 class CsvSource(Source):
-    """The records of files of comma-separated values, one file after another.
+    """The records of CSV files, one file after another.
 
     Args:
       paths: paths of the files.
       compression: "", "ZLIB" or "GZIP".
-      header: whether each file begins with a record that is none.
+      header: whether each file begins with a header.
       decoder: decoder of the records.
       defaults: per column the default of a missing field, or None if it is required.
     """
@@ -165,7 +165,7 @@ class CsvSource(Source):
         self._records = RecordsSource("Csv", paths, open_file)
 
     def iterate(self, root: Root) -> Stream:
-        """Over their fields."""
+        """Return a stream of the fields of each record."""
         return _CsvStream(self._records.iterate(root), self._decoder, self._defaults)
 
 
@@ -193,11 +193,11 @@ class _CsvStream(ForwardingStream):
 
 
 class SqlSource(Source):
-    """The rows that a query of an SQLite database gives.
+    """The rows of a query of an SQLite database.
 
     Args:
-      path: the file of the database, which is only read.
-      query: in SQL.
+      path: the database file, opened read-only.
+      query: the query in SQL.
       types: element type of each column.
     """
 
@@ -205,12 +205,12 @@ class SqlSource(Source):
         self.path, self.query, self.types = path, query, tuple(types)
 
     def iterate(self, root: Root) -> Stream:
-        """Over the rows."""
+        """Return a stream of the rows."""
         return _SqlStream(self)
 
 
 class _SqlStream(Stream):
-    """Stream of query rows; restored, it runs the query again and skips the rows already read."""
+    """A stream of query rows; restored, it repeats the query and skips rows already read."""
 
     kind = "Sql"
 
@@ -278,7 +278,7 @@ class _SqlStream(Stream):
 
 
 def _sql_value(value: Any, dtype: DType, i: int) -> Any:
-    """Return a value of a database as a component; NULL is nothing: 0, or the empty string."""
+    """Convert a database value to a component; NULL becomes 0 or the empty string."""
     if dtype.numpy.hasobject:
         if isinstance(value, bytes):
             return value

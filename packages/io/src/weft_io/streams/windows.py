@@ -28,23 +28,23 @@ from weft_tensor import errors
 
 
 def saved_elements(elements: Sequence[Element]) -> list[Any]:
-    """Return elements as a part of a state."""
+    """Convert elements to a part of a saved state."""
     return [list(element) for element in elements]
 
 
 def elements_of(state: list[Any]) -> list[Element]:
-    """Return the elements that `saved_elements` gave."""
+    """Return the elements in a result of `saved_elements`."""
     return [element_of(item) for item in state]
 
 
 class WindowStream(ForwardingStream):
-    """Windows: an element has, for each component, the dataset of some elements' components.
+    """Windows of elements: an element has, per component, a dataset of values.
 
     Args:
-      size: how many elements a window has.
-      shift: how far the next window begins behind the one before.
-      stride: how far the elements of a window are from each other.
-      drop: leave out windows that are smaller.
+      size: number of elements in a window.
+      shift: distance between the starts of successive windows.
+      stride: distance between the elements of a window.
+      drop: drop smaller windows at the end.
     Raises: InvalidArgumentError: a number is below 1.
     """
 
@@ -72,7 +72,7 @@ class WindowStream(ForwardingStream):
         return max(0, -(-int(starts) // int(shift)))
 
     def place(self) -> str:
-        """Nowhere: a window has many elements."""
+        """Return "", since a window consists of many elements."""
         return ""
 
     def get(self) -> Element | None:
@@ -95,7 +95,7 @@ class WindowStream(ForwardingStream):
         return tuple([ElementsSource([(value,) for value in column]) for column in columns])
 
     def save(self) -> Any:
-        """Return the elements of later windows, and the state of the input."""
+        """Return the buffered elements of later windows, and the state of the input."""
         return [self._to_skip, saved_elements(self._buffer), saved(self._input)]
 
     def restore(self, state: Any) -> None:
@@ -106,7 +106,7 @@ class WindowStream(ForwardingStream):
 
 
 def _scalar(call: Call, element: Element, label: str, where: Stream) -> int:
-    """Return the integer that a function computes for an element."""
+    """Return the integer that a function returns for an element."""
     try:
         (value,) = call(element)
     except errors.OpError as error:
@@ -120,12 +120,12 @@ def _scalar(call: Call, element: Element, label: str, where: Stream) -> int:
 
 
 class GroupByWindowSource(Source):
-    """The datasets that a function makes of groups of elements with the same key.
+    """The elements of the datasets that a function returns for groups with the same key.
 
     Args:
-      key: from an element to an integer.
-      reduce: from a key and a dataset to a dataset.
-      size: from a key to the number of elements in a group.
+      key: function from an element to an integer.
+      reduce: function from a key and a dataset to a dataset.
+      size: function from a key to the number of elements in a group.
     """
 
     def __init__(self, inner: Source, key: Call, reduce: Call, size: Call) -> None:
@@ -133,7 +133,7 @@ class GroupByWindowSource(Source):
         self.key, self.reduce, self.size = key, reduce, size
 
     def iterate(self, root: Root) -> Stream:
-        """Start a pass over the elements of the resulting datasets."""
+        """Return a stream of the elements of the resulting datasets."""
         return _GroupByWindowStream(self._inner.iterate(root), self, root)
 
 
@@ -167,7 +167,7 @@ class _GroupByWindowStream(ForwardingStream):
             self._open(key, self._groups.pop(key))
 
     def _full_group(self) -> int | None:
-        """Return the key of a group that is full; at the end of the lowest one that is left."""
+        """Return the key of a full group; at the end, the lowest remaining key."""
         while not self._has_ended:
             element = self._input.get()
             if element is None:
@@ -223,13 +223,13 @@ class _GroupByWindowStream(ForwardingStream):
 
 
 class GroupByReducerStream(ForwardingStream):
-    """Reduces the elements of each key to one element, in the order of the keys.
+    """One element per key, computed by reducing the elements of the key; in the order of keys.
 
     Args:
-      key: from an element to an integer.
-      begin: from a key to a state.
-      reduce: from a state and an element to a state.
-      finish: from a state to an element.
+      key: function from an element to an integer.
+      begin: function from a key to a state.
+      reduce: function from a state and an element to a state.
+      finish: function from a state to an element.
     """
 
     kind = "GroupByReducer"
@@ -246,11 +246,11 @@ class GroupByReducerStream(ForwardingStream):
         return UNKNOWN
 
     def place(self) -> str:
-        """Nowhere: a result is of many elements."""
+        """Return "", since a result depends on many elements."""
         return ""
 
     def get(self) -> Element | None:
-        """Return the result of the lowest key that is left; the first asks for all elements."""
+        """Return the result of the lowest remaining key; the first call reads all elements."""
         while not self._has_ended:
             element = self._input.get()
             if element is None:
@@ -280,7 +280,7 @@ class GroupByReducerStream(ForwardingStream):
 
 
 class SparseBatchSource(Source):
-    """Elements of different sizes in batches that are sparse tensors.
+    """Elements of different sizes, batched to sparse tensors.
 
     Args:
       size: size of a batch.
@@ -296,7 +296,7 @@ class SparseBatchSource(Source):
         self._row_shape = row_shape
 
     def iterate(self, root: Root) -> Stream:
-        """Over the batches."""
+        """Return a stream of the batches."""
         return _SparseBatchStream(self._inner.iterate(root), self._size, self._row_shape)
 
     def cardinality(self) -> int:
