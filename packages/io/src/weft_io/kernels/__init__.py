@@ -1,4 +1,4 @@
-"""Kernels of weftml-io's ops."""
+"""Kernels of the ops of weftml-io."""
 
 BY_FAMILY = True
-"""Modules are called as those of `weft_io.ops` that declare the ops: they are imported singly."""
+"""Kernel modules by op family; they have the names of `weft_io.ops` and are imported on demand."""

@@ -1,4 +1,4 @@
-"""Kernels of accumulators; taking a result waits without a thread."""
+"""Kernels of accumulators; taking a result waits without blocking a thread."""
 
 from __future__ import annotations
 

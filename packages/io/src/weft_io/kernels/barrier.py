@@ -1,4 +1,4 @@
-"""Kernels of barriers; taking elements waits without a thread."""
+"""Kernels of barriers; taking elements waits without blocking a thread."""
 
 from __future__ import annotations
 

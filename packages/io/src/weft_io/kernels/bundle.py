@@ -65,5 +65,5 @@ def _bytes(value: Any) -> bytes:
 
 
 def _text(value: Any) -> str:
-    """Return a string element as text; paths need not be UTF-8."""
+    """Return a string element as text; bytes that are not UTF-8 are kept as surrogates."""
     return _bytes(value).decode("utf-8", "surrogateescape")

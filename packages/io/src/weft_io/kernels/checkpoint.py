@@ -59,11 +59,11 @@ def _hold(node: Node, device: Device) -> KernelFunction:
 
 
 _SNAPSHOTS: Final = (Role.READ, Role.VARIABLE)
-"""Nodes whose values never change, whatever happens to the variable."""
+"""Nodes whose values are unaffected by later updates of the variable."""
 
 
 def _items(node: Node) -> Callable[..., list[Item]]:
-    """Return a function from names, slices and tensors to the tensors to write."""
+    """Return a function that converts names, slices and tensors to the items to write."""
     types = node.attrs["dtypes"]
     shards = node.attrs.get("_shards") or (0,) * len(types)
     for dtype in types:
@@ -102,10 +102,10 @@ def _restore(node: Node, device: Device) -> KernelFunction:
 
 
 def _required(output: Output) -> Dims:
-    """Return the required shape of an output: its static one, or that of its variable.
+    """Return the required shape of an output: its static shape, or that of its variable.
 
-    A graph that was imported says the shape only there; found out by the assignment, it would be
-    too late for the variables that were assigned before.
+    In an imported graph only the variable has the shape. Checking before the restore keeps a
+    mismatch from leaving some variables restored and others not.
     """
     if output.dims is not None:
         return output.dims
@@ -130,7 +130,7 @@ def _check_lengths(number: int, names: Any, specs: Any) -> None:
 
 
 def _text(value: Any) -> str:
-    """Return a string element as text; paths may contain bytes that are not UTF-8."""
+    """Return a string element as text; bytes that are not UTF-8 are kept as surrogates."""
     if isinstance(value, np.ndarray):
         value = value.item()
     text: str = value.decode("utf-8", "surrogateescape")

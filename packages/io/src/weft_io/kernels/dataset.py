@@ -1,4 +1,4 @@
-"""Kernels of datasets, which only describe the work, and of iterators, which do it."""
+"""Kernels of datasets, which create descriptions, and of iterators, which produce elements."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def _unbatch(node: Node, device: Device) -> KernelFunction:
 def _function(
     node: Node, attribute: str, device: Device, numbers: int = 0
 ) -> Callable[[Sequence[Any]], Call]:
-    """Return a getter of the function of a node, joined with its captured values.
+    """Return a getter of the function of a node, with its captured values bound.
 
     Args:
       numbers: number of inputs after the captured values.
@@ -327,7 +327,7 @@ def _make_iterator(node: Node, device: Device) -> KernelFunction:
 
 
 class _Handed:
-    """Hands an element on as the outputs of a node, if it has their shapes."""
+    """A callback that returns an element as the outputs of a node, after checking the shapes."""
 
     __slots__ = ("_done", "_shapes", "fail")
 

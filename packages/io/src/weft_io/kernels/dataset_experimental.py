@@ -1,4 +1,4 @@
-"""Kernels of further dataset transformations, which only describe the work."""
+"""Kernels of further dataset transformations, which create descriptions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def text(value: Any) -> str:
 def _functions(
     node: Node, device: Device, names: Sequence[str]
 ) -> Callable[[Sequence[Any]], list[Call]]:
-    """Return a getter of the functions of a node, each joined with its own captured values.
+    """Return a getter of the functions of a node, each with its captured values bound.
 
     Args:
-      names: names of the attributes; those of the captured values are T<name>_other_arguments.
+      names: names of the function attributes; the types of captured values are in
+        T<name>_other_arguments.
     """
     calls = [call_of(node, name, device) for name in names]
     counts = [len(node.attrs[f"T{name}_other_arguments"]) for name in names]

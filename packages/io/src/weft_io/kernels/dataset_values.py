@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def _results(element: Sequence[Any], shapes: Sequence[Dims]) -> Any:
-    """Return an element as the outputs of a node, checked against their specs."""
+    """Return an element as the outputs of a node, after checking the specs."""
     for i, (value, dims) in enumerate(zip(element, shapes, strict=True)):
         if not compatible_dims(dims, shape_of(value)):
             raise errors.InvalidArgumentError(
@@ -50,10 +50,10 @@ def _results(element: Sequence[Any], shapes: Sequence[Dims]) -> Any:
 
 
 def elements_in(ctx: StepContext, source: Source) -> Iterator[tuple[Element, str]]:
-    """Yield all elements, each with the place that it came from.
+    """Yield all elements, each with its source.
 
-    Raises: DeadlineExceededError, CancelledError, ...: the step's time is over, or it has failed;
-      a dataset may have no end.
+    Raises: DeadlineExceededError, CancelledError, ...: the step timed out or failed, which ends
+      iteration over endless datasets, too.
     """
     with closing(source.iterate(Root())) as stream:
         while (element := stream.get()) is not None:
@@ -174,7 +174,7 @@ def _optional(value: Any) -> OptionalValue:
 
 
 class _Wrapped:
-    """Hands an element on as an optional value; the end of a dataset is one that is not there."""
+    """A callback that wraps an element as an optional, and the end as an empty optional."""
 
     __slots__ = ("_done",)
 
@@ -185,7 +185,7 @@ class _Wrapped:
         self._done(OptionalValue(value))
 
     def fail(self, error: BaseException) -> None:
-        """Pass an error on, unless it reports the end."""
+        """Pass an error on, except for the end of the dataset."""
         if isinstance(error, errors.OutOfRangeError):
             self._done(OptionalValue(None))
         else:

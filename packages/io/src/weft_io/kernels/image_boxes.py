@@ -1,4 +1,4 @@
-"""Kernels of boxes in images: cropped, drawn, and found by chance."""
+"""Kernels for boxes in images: cropping, drawing and random sampling."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """The positions of each crop along an axis of an image, shape (boxes, positions).
+    """The sampling positions of each crop along one axis, shape (boxes, positions).
 
     Attributes:
-      inside: whether they are inside the image.
+      inside: whether the positions are inside the image.
       low, high: the neighboring pixels.
-      part: the distance from the lower one.
-      slope: the derivative of a position by the end of its box, in pixels per image; the derivative
-        by the start is the rest.
+      part: the distance to the lower pixel.
+      slope: the derivative of a position with respect to the end of its box, in pixels per image;
+        for the start it is 1 minus that.
     """
 
     inside: Array
@@ -43,12 +43,12 @@ class _Axis:
     slope: Array
 
     def of(self, boxes: slice) -> _Axis:
-        """Return the axis of some boxes."""
+        """Return the axis of the selected boxes."""
         inside, low, high = self.inside[boxes], self.low[boxes], self.high[boxes]
         return _Axis(inside, low, high, self.part[boxes], self.slope)
 
     def weights(self, box: int) -> tuple[slice, Array]:
-        """Return the pixels that make a crop, and how much of each, shape (positions, pixels)."""
+        """Return the pixels of a crop, and their weights, shape (positions, pixels)."""
         inside = self.inside[box]
         index, part = np.flatnonzero(inside), self.part[box][inside]
         low, high = self.low[box][inside], self.high[box][inside]
@@ -82,7 +82,7 @@ def _axis(start: Array, end: Array, size: int, count: int, nearest: bool) -> _Ax
 def _axes(
     boxes: Array, index: Array, shape: tuple[int, ...], counts: tuple[int, int], nearest: bool
 ) -> tuple[_Axis, _Axis]:
-    """Return the rows and the columns of all crops of images (batch, height, width, channels)."""
+    """Return the row and column axes of all crops of images (batch, height, width, channels)."""
     if boxes.ndim != 2 or boxes.shape[1] != 4 or index.shape != boxes.shape[:1]:
         raise errors.InvalidArgumentError(
             "boxes must have shape [n, 4] and box_ind [n], got shapes "
@@ -102,7 +102,7 @@ def _axes(
 
 
 def _flat(index: Array, y: Array, x: Array, shape: tuple[int, ...]) -> Array:
-    """Return the numbers of pixels in all of a batch, shape (boxes, rows, columns)."""
+    """Return flat indices of pixels in a batch, shape (boxes, rows, columns)."""
     row = index[:, None].astype(np.int64) * shape[1] + y
     result: Array = row[:, :, None] * shape[2] + x[:, None, :]
     return result
@@ -119,7 +119,7 @@ def _inside_mask(rows: _Axis, columns: _Axis) -> Array:
 
 
 def _corners(image: Array, index: Array, rows: _Axis, columns: _Axis) -> list[Array]:
-    """Return the four neighbours of all positions: upper left and right, lower left and right."""
+    """Return the four neighbors of all positions: upper left and right, lower left and right."""
     pixels = _pixels(image)
     result = []
     for y in (rows.low, rows.high):
@@ -178,8 +178,10 @@ def _blended(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
 
 
 SMALL_CROP: Final = 1 << 10
-"""Elements of a crop up to which its gradient is accumulated pixel by pixel with all others; for
-larger crops matrix products are faster."""
+"""Largest number of elements of a crop whose gradient is accumulated pixel by pixel.
+
+For larger crops, matrix products are faster.
+"""
 
 
 def _add_corners(total: Array, grads: Array, index: Array, rows: _Axis, columns: _Axis) -> None:
@@ -300,7 +302,7 @@ def _check_glimpse(images: Array, size: Array, offsets: Array) -> tuple[int, int
 
 
 def _noise(generator: np.random.Generator, images: Array, shape: tuple[int, ...], kind: str) -> Any:
-    """Return the noise like the values of each image."""
+    """Return noise with the value distribution of each image."""
     if kind == "zero":
         return 0.0
     axes = (1, 2, 3)
@@ -443,7 +445,7 @@ def _objects(boxes: Array, whole_if_none: bool) -> Array:
 def _random_crops(
     generator: np.random.Generator, height: int, width: int, attrs: dict[str, Any]
 ) -> Array:
-    """Draw random crops inside the image, shape (n, 4): top, left, height, width."""
+    """Return random crops inside the image, shape (n, 4): top, left, height, width."""
     count: int = attrs["max_attempts"]
     chance = generator.random((4, count))
     low, high = attrs["aspect_ratio_range"]
@@ -467,7 +469,7 @@ def _random_crops(
 
 
 def _shows_enough(crops: Array, boxes: Array, height: int, width: int, minimum: float) -> Array:
-    """Return a mask of the crops that show enough of at least one object."""
+    """Return a mask of the crops that contain enough of at least one object."""
     pixels = (boxes * np.array([height, width] * 2, np.float32)).astype(np.int64)
     top, left, tall, wide = [crops[:, i, None] for i in range(4)]
     down = np.minimum(top + tall, pixels[:, 2]) - np.maximum(top, pixels[:, 0])

@@ -43,7 +43,7 @@ def _string(data: bytes) -> Array:
 
 @kernel("DecodePng", "DecodeJpeg", heavy=True)
 def _decode_one(node: Node, device: Device) -> KernelFunction:
-    """Make a kernel for images of one frame: PNG, JPEG, and GIF files of one frame."""
+    """Create a kernel for images of one frame: PNG, JPEG, and GIF files of one frame."""
     channels: int = node.attrs["channels"]
     bits = 16 if node.outputs[0].dtype.name == "uint16" else 8
     jpeg_options = _jpeg_options(node)

@@ -1,4 +1,4 @@
-"""Kernels of colours."""
+"""Kernels for colors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _to_hsv(red: Any, green: Any, blue: Any) -> tuple[Any, Any, Any]:
 
 
 def _shares(hue: Any) -> tuple[Any, Any, Any]:
-    """Return the ratios, from 0 to 1, of red, green and blue to the largest of them."""
+    """Return the ratios of red, green and blue to the largest of them, from 0 to 1."""
     place = hue * 6
     return (
         np.clip(np.abs(place - 3) - 1, 0, 1),

@@ -27,7 +27,7 @@ TapsOf = Callable[[int, int], Taps]
 
 
 def _sizes(images: Any, size: Any) -> tuple[int, int]:
-    """Return the wanted height and width."""
+    """Return the requested height and width."""
     if images.ndim != 4 or size.shape != (2,):
         raise errors.InvalidArgumentError(
             "images of shape [batch, height, width, channels] and a size [height, width] are "
@@ -48,7 +48,7 @@ def _check_pixels(shape: tuple[int, ...]) -> None:
 
 
 def _taps_of(node: Node) -> TapsOf:
-    """Return a function from sizes to the weights along an axis, for methods that have them."""
+    """Return a function from sizes to interpolation weights along an axis, or None."""
     align: bool = node.attrs["align_corners"]
     if node.type == "ResizeArea":
         return lambda before, after: area_taps(before, after, align)
@@ -134,7 +134,7 @@ def _nearest_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def _filters(node: Node, scale: Any, translation: Any) -> Callable[[int, int, int], Taps]:
-    """Return a function from old and new size to the weights along axis 0 or 1."""
+    """Return a function from old and new sizes to interpolation weights along axis 0 or 1."""
     kind, antialias = node.attrs["kernel_type"], node.attrs["antialias"]
     if scale.shape != (2,) or translation.shape != (2,):
         raise errors.InvalidArgumentError(

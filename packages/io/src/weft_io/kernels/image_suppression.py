@@ -1,4 +1,4 @@
-"""Kernels that select the best boxes."""
+"""Kernels for non-maximum suppression of boxes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _BLOCK: Final = 128
-"""Boxes that are compared at a time."""
+"""Number of boxes compared at a time."""
 
 
 def _sides(boxes: Array) -> Array:
-    """Return boxes with their corners in order, and their areas: five rows."""
+    """Return the corners of boxes in ascending order, and their areas: five rows."""
     y1, x1, y2, x2 = boxes.T
     top, bottom = np.minimum(y1, y2), np.maximum(y1, y2)
     left, right = np.minimum(x1, x2), np.maximum(x1, x2)
@@ -30,7 +30,7 @@ def _sides(boxes: Array) -> Array:
 
 
 def _overlap(array: Array, others: Array) -> Array:
-    """Return intersection over union of boxes that broadcast; 0 without area."""
+    """Return the intersection over union of boxes that broadcast; 0 for empty boxes."""
     top, left, bottom, right, area = others
     down = np.minimum(array[2], bottom) - np.maximum(array[0], top)
     across = np.minimum(array[3], right) - np.maximum(array[1], left)
@@ -42,16 +42,16 @@ def _overlap(array: Array, others: Array) -> Array:
 
 
 def _best_first(scores: Array, above: float) -> Array:
-    """Return the numbers of boxes that score more than `above`, best first, stable."""
+    """Return the indices of boxes with scores over `above`, best first, in stable order."""
     order = np.argsort(-scores, kind="stable")
     return order[scores[order] > above]
 
 
 def _select(boxes: Array, scores: Array, limit: int, iou: float, above: float) -> Array:
-    """Select the boxes that overlap no better one by more than `iou`.
+    """Select the boxes that overlap no better box by more than `iou`.
 
-    They are processed in blocks, each compared with the chosen ones and with itself. Boxes after
-    the last chosen one cost nothing.
+    Boxes are processed in blocks; each block is compared with the selected boxes and with itself.
+    Boxes after the last selected one are not processed.
     """
     order = _best_first(scores, above)
     sides = _sides(boxes)[:, order]
@@ -72,7 +72,7 @@ def _select(boxes: Array, scores: Array, limit: int, iou: float, above: float) -
 def _select_softly(
     boxes: Array, scores: Array, limit: int, above: float, sigma: float
 ) -> tuple[Array, Array]:
-    """Select the best boxes, where scores decrease with the overlap with each better one."""
+    """Select the best boxes, with scores reduced by the overlap with each better box (soft NMS)."""
     left = _best_first(scores, above)
     sides, scores = _sides(boxes)[:, left], scores[left].copy()
     selected: list[int] = []
@@ -91,7 +91,7 @@ def _select_softly(
 
 
 def _check(boxes: Array, scores: Array, most: Any, iou: Any) -> tuple[int, float]:
-    """Return the largest number of boxes, and the threshold."""
+    """Check the arguments; return the largest number of boxes, and the threshold."""
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
         raise errors.InvalidArgumentError(
             "boxes must have shape [n, 4] and scores [n], got shapes "
@@ -216,7 +216,7 @@ def _check_classes(boxes: Array, scores: Array) -> None:
 
 
 def _best_of_classes(boxes: Array, scores: Array, item: int, iou: float, above: float) -> Array:
-    """Return the remaining boxes of all classes of one image, best first: box, score and class."""
+    """Return the selected boxes of all classes of one image, best first: box, score and class."""
     parts = []
     for number in range(scores.shape[1]):
         class_boxes = boxes[:, number if boxes.shape[1] > 1 else 0]

@@ -40,12 +40,12 @@ def _results(outputs: list[Any]) -> Any:
 
 
 def _columns(triples: Triples) -> list[Array]:
-    """Return all indices, then all values, then all shapes."""
+    """Concatenate all indices, then all values, then all shapes."""
     return [part for parts in zip(*triples, strict=True) for part in parts]
 
 
 def _unbatched(triples: Triples) -> list[Array]:
-    """Return the columns of a single example, without the batch axis of its indices and shape."""
+    """Return the columns of a single example, without the batch axis of indices and shapes."""
     return _columns([(indices[:, 1:], values, shape[1:]) for indices, values, shape in triples])
 
 
@@ -62,7 +62,7 @@ def _names(names: Any, count: int) -> list[bytes]:
 
 
 class _Parsers:
-    """Parser of a node whose keys are inputs, created when the keys change."""
+    """The parser of a node whose keys are inputs; it is created anew when the keys change."""
 
     def __init__(self, node: Node, empty: Empty) -> None:
         attrs = node.attrs
@@ -315,7 +315,7 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
 
 
 def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
-    """Decompress data; consecutive compressed parts are joined.
+    """Decompress data; consecutive compressed parts are concatenated.
 
     Args:
       left: maximum number of bytes of the result.
@@ -373,7 +373,7 @@ def _parse_tensor(node: Node, device: Device) -> KernelFunction:
 def parsed_tensor(data: bytes, dtype: DType) -> np.ndarray[Any, Any]:
     """Return the array in a serialized TensorProto.
 
-    Raises: InvalidArgumentError: it is none, or of another type.
+    Raises: InvalidArgumentError: the bytes are not a TensorProto, or are of another type.
     """
     try:
         message = proto.TensorProto.FromString(data)

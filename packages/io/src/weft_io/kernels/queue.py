@@ -1,4 +1,4 @@
-"""Kernels of queues; those that wait are asynchronous and do not block a thread."""
+"""Kernels of queues; waiting kernels are asynchronous and block no thread."""
 
 from __future__ import annotations
 

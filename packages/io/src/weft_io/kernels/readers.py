@@ -1,4 +1,4 @@
-"""Kernels of readers: a read is asynchronous and holds no thread while it waits for a name."""
+"""Kernels of readers: asynchronous reads, which block no thread while they wait for a name."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Unpacked:
-    """Hands records on as the outputs of a node."""
+    """A callback that returns records as the outputs of a node."""
 
     __slots__ = ("_done", "_is_many", "fail")
 

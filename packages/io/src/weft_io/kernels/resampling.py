@@ -1,4 +1,4 @@
-"""Images resampled along both axes, by the positions and weights of `weft_tensor.resampling`."""
+"""Resampling of images along both axes with the positions and weights of `resampling`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 1 << 20
 _FEW: Final = 16
-"""Up to so many terms a sum over parts of an axis is faster term by term."""
+"""Up to this number of terms, a sum along an axis is faster term by term."""
 PRODUCT_SIZE: Final = 32
-"""A product of matrices beats gathers where the input has fewer positions per tap than this."""
+"""Largest number of input positions per tap for which a matrix product is faster than gathers."""
 
 
 def resample(images: Any, rows: Taps, columns: Taps, device: Device) -> Any:
@@ -44,7 +44,7 @@ def resample(images: Any, rows: Taps, columns: Taps, device: Device) -> Any:
 
 
 def _blocks(images: Any, shape: tuple[int, ...], xp: Any) -> Iterator[slice]:
-    """As many images at a time as leave what is between the axes in the cache; on GPUs all."""
+    """Yield blocks of images whose intermediate results fit the cache; on GPUs a single block."""
     batch = shape[0]
     item = 4 * max(prod(images.shape[1:]), prod(shape[1:]))
     step = max(1, BLOCK_BYTES // item) if xp is np else batch
@@ -52,7 +52,7 @@ def _blocks(images: Any, shape: tuple[int, ...], xp: Any) -> Iterator[slice]:
 
 
 def _resample_axis(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
-    """Resample one axis of images in float32, into `result` if it is given."""
+    """Resample one axis of images in float32, into `result` if it is not None."""
     if result is None:
         shape = (*x.shape[:axis], len(taps.index), *x.shape[axis + 1 :])
         result = xp.empty(shape, np.float32)
@@ -68,7 +68,7 @@ def _resample_axis(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
 
 
 def _per_position(values: Array, axis: int, depth: int, xp: Any) -> Any:
-    """Shape values, one per position of an axis, so that they broadcast over an image.
+    """Reshape values, one per position of an axis, so that they broadcast over an image.
 
     Values of columns are repeated per channel: NumPy's inner loop is then a row, not a pixel.
     """
@@ -82,7 +82,7 @@ def _take(x: Any, index: Array, axis: int, xp: Any) -> Any:
 
 
 def _interpolate(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
-    """Interpolate two neighbors; the result is exact if they are equal."""
+    """Interpolate linearly between two neighbors; the result is exact if they are equal."""
     low = _take(x, taps.index[:, 0], axis, xp)
     high = _take(x, taps.index[:, 1], axis, xp)
     xp.subtract(_wide(high), _wide(low), out=result)
@@ -117,7 +117,7 @@ def _gather(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
 
 
 def summed_back(grads: Any, index: Array, size: int, axis: int, xp: Any) -> Any:
-    """Return the gradient of a gather by an index that never decreases: sums over each position."""
+    """Return the gradient of a gather by ascending indices: the sums per position."""
     wide = widened(grads)
     counts = np.bincount(index, minlength=size)
     starts = np.cumsum(counts) - counts

@@ -1,4 +1,4 @@
-"""Kernels that read and set the places of random ops in their streams."""
+"""Kernels that read and set the positions of random ops in their random streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that keep sparse tensors aside for queues."""
+"""Kernels that store sparse tensors in a map, for queues."""
 
 from __future__ import annotations
 

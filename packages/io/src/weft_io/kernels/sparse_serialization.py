@@ -1,4 +1,4 @@
-"""Kernels that write sparse tensors as text, and read them."""
+"""Kernels that serialize and deserialize sparse tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _written(node: Node, values: list[SparseValue]) -> Array:
-    """Return sparse tensors, shape (n, 3): texts, or for variants the arrays themselves."""
+    """Return serialized sparse tensors, shape (n, 3): strings, or for variants the arrays."""
     types = (dtypes.int64, node.attrs["T"], dtypes.int64)
     as_text = node.attrs["out_type"] is dtypes.string
     result = np.empty((len(values), 3), object)
@@ -84,9 +84,9 @@ def _deserialize(node: Node, device: Device) -> KernelFunction:
 
 
 def _read(parts: Array, dtype: DType) -> SparseValue:
-    """Return one sparse tensor of its three parts.
+    """Deserialize one sparse tensor from its three parts.
 
-    Raises: InvalidArgumentError: they are none, of another type, or do not fit together.
+    Raises: InvalidArgumentError: they are malformed, of another type, or inconsistent.
     """
     types = (dtypes.int64, dtype, dtypes.int64)
     result = [

@@ -1,4 +1,4 @@
-"""Kernels of staging areas; waiting operations hold no thread."""
+"""Kernels of staging areas; waiting kernels block no thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A = TypeVar("A", StagingArea, MapStagingArea)
 def _area(
     node: Node, device: Device, cls: type[A], make: Callable[[str, int, int], A]
 ) -> Callable[[], A]:
-    """Return a getter of the area of a node, which creates it at first use."""
+    """Return a getter of the staging area of a node, which is created at the first use."""
     limits = node.attrs["capacity"], node.attrs["memory_limit"]
     result: A | None = None
 

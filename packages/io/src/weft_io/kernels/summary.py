@@ -1,4 +1,4 @@
-"""Kernels that make serialized `Summary` messages."""
+"""Kernels that create serialized `Summary` messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WIDE: Final = (dtypes.float64, dtypes.int64, dtypes.uint64)
 
 
 def _string(data: bytes) -> Array:
-    """Return bytes as a string of rank 0."""
+    """Return bytes as a string scalar."""
     result = np.empty((), object)
     result[()] = data
     return result
@@ -45,7 +45,7 @@ def _serialized(summary: proto.Summary) -> Array:
 
 
 def _tag(tag: Any) -> str:
-    """Return the tag in a string of rank 0."""
+    """Return the tag in a string scalar."""
     if tag.shape:
         raise errors.InvalidArgumentError(f"the tag must have rank 0, got {format_dims(tag.shape)}")
     return _text(tag.item())
@@ -74,9 +74,9 @@ def _scalar(node: Node, device: Device) -> KernelFunction:
 
 
 def _scalar_head(tag: str) -> bytes:
-    """Return the bytes of a `Summary` of one number before the four bytes of the number.
+    """Return the bytes of a scalar `Summary` that precede the four bytes of the value.
 
-    A training step pays this for each curve, so the message is not built anew each time.
+    Each step writes such a message for each curve, so the constant part is serialized once.
     """
     value = proto.Summary.Value(tag=tag, simple_value=0.0)
     return proto.Summary(value=[value]).SerializeToString()[:-4]
@@ -154,7 +154,7 @@ def _check_images(shape: tuple[int, ...]) -> None:
 
 
 def _numbered(base: str, items: Any, limit: int) -> Iterator[tuple[str, Any]]:
-    """Yield the first `limit` items with their tags, numbered if more than one is allowed."""
+    """Yield the first `limit` items with their tags, which have numbers if `limit` is over 1."""
     for i, item in enumerate(items[:limit]):
         yield (f"{base}/{i}" if limit > 1 else base), item
 
@@ -230,7 +230,7 @@ def _tensor(node: Node, device: Device) -> KernelFunction:
 
 
 def _to_proto(dtype: DType) -> Callable[[Any], proto.TensorProto]:
-    """Return a function from values of a type to messages, with numbers in one block."""
+    """Return a function from arrays of a type to messages with packed values."""
     if dtype is dtypes.string:
         return lambda value: array_to_proto(np.asarray(value), dtype)
     if dtype.numpy.hasobject:
@@ -268,7 +268,7 @@ def _merge(node: Node, device: Device) -> KernelFunction:
 
 
 def _check_unique(tags: list[str]) -> None:
-    """Raise if a tag occurs twice; tensors in old graphs have none."""
+    """Raise if a tag occurs twice; in old graphs, tensors have no tags."""
     counts = Counter(filter(None, tags))
     repeated = sorted(tag for tag, count in counts.items() if count > 1)
     if repeated:

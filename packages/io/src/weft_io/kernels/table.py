@@ -85,7 +85,7 @@ def _dense(node: Node, device: Device) -> KernelFunction:
 
 
 def _is_own(node: Node) -> bool:
-    """Return True if a table without a shared name belongs to the session alone."""
+    """Return True if a table without a shared name is private to the session."""
     return not node.attrs["use_node_name_sharing"]
 
 

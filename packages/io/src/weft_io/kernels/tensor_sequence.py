@@ -24,9 +24,9 @@ def _sequence(value: Any) -> TensorSequence:
 
 
 def _place(position: Any, count: int, end: int) -> int:
-    """Return a position from the front.
+    """Return a position counted from the front.
 
-    Raises: InvalidArgumentError: it is not from -count to `end`.
+    Raises: InvalidArgumentError: it is not in the range from -count to `end`.
     """
     place = int(position)
     if not -count <= place <= end:

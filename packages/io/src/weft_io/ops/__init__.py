@@ -1,1 +1,1 @@
-"""Declarations of weftml-io's ops."""
+"""Declarations of the ops of weftml-io."""

@@ -1,6 +1,6 @@
 """Accumulators of gradients, for steps that wait until enough replicas have contributed.
 
-Each op exists twice, as in TensorFlow: over a reference, and with the prefix "Resource" over a
+Each op exists in two forms, as in TensorFlow: for a reference, and with the prefix "Resource" for a
 handle. Programs use the classes of `weft_io.queues.accumulator`.
 """
 
@@ -69,7 +69,7 @@ def _step_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
-    """Declare the ops over one kind of handle."""
+    """Declare the ops for one kind of handle."""
     handle_arg = f"handle: {handle}"
     register_op(
         f"{prefix}ConditionalAccumulator",
@@ -187,7 +187,7 @@ def apply_gradient(handle: Output, local_step: Any, gradient: Any, name: str | N
     """Add a gradient.
 
     Args:
-      local_step: int64, shape (): the step it was computed in.
+      local_step: int64, shape (): the step in which it was computed.
       gradient: a tensor of the accumulator's type and shape.
     """
     op = f"{_form(handle)}AccumulatorApplyGradient"
@@ -229,7 +229,7 @@ def apply_sparse_gradient(
       local_step: int64, shape (): the step in which it was computed.
       indices: int64, shape (n,).
       values: shape (n, S).
-      shape: int64: of the whole tensor; None if unknown.
+      shape: shape of the whole tensor, int64; None if unknown.
     """
     inputs = [handle, local_step, indices, values, [] if shape is None else shape]
     attrs = {"has_known_shape": shape is not None}
@@ -239,7 +239,7 @@ def apply_sparse_gradient(
 def take_sparse_gradient(
     handle: Output, num_required: Any, dtype: Any, name: str | None = None
 ) -> tuple[Output, Output, Output]:
-    """Wait for sparse gradients, then return their mean or sum: indices, values, shape."""
+    """Wait for sparse gradients; remove them and return their mean or sum."""
     node = create("SparseAccumulatorTakeGradient", [handle, num_required], {"dtype": dtype}, name)
     indices, values, shape = node.outputs
     return indices, values, shape

@@ -1,4 +1,4 @@
-"""Barriers: tables of elements whose components arrive one by one."""
+"""Barriers: tables of elements whose components are inserted one by one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def barrier(
 
     Args:
       component_types: element type of each component.
-      shapes: static shape of each component; none for any.
+      shapes: static shape of each component; empty for any shape.
       shared_name: the name it is shared under; the node's by default.
     """
     attrs = {
@@ -122,10 +122,10 @@ def barrier(
 def barrier_insert_many(
     handle: Any, component_index: int, keys: Any, values: Any, name: str | None = None
 ) -> Node:
-    """Add one component to elements.
+    """Add one component to several elements.
 
     Args:
-      component_index: which.
+      component_index: index of the component.
       keys: string, shape (n,).
       values: the component's type, shape (n, S).
     """
@@ -144,10 +144,10 @@ def barrier_take_many(
     """Wait for complete elements and remove them.
 
     Args:
-      num_elements: int32, shape (): how many.
+      num_elements: int32, shape (): number of elements.
       component_types: element types of the components.
-      allow_small_batch: whether fewer will do when the barrier is closed.
-      timeout_ms: how long it may wait; -1 for as long as the step lasts.
+      allow_small_batch: whether a closed barrier may return fewer.
+      timeout_ms: maximum wait in milliseconds; -1 for the duration of the step.
     Returns: indices int64 (n,), keys string (n,), then a batch per component.
     """
     attrs = {
@@ -161,10 +161,10 @@ def barrier_take_many(
 def barrier_close(
     handle: Any, cancel_pending_enqueues: bool = False, name: str | None = None
 ) -> Node:
-    """Accept no new keys.
+    """Close a barrier: reject new keys.
 
     Args:
-      cancel_pending_enqueues: drop elements that are not complete.
+      cancel_pending_enqueues: drop incomplete elements.
     """
     attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
     return create("BarrierClose", [handle], attrs, name)

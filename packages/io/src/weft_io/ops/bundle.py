@@ -1,4 +1,4 @@
-"""The ops around SaveV2 that savers of TensorFlow use to write a bundle in several files."""
+"""Ops by which TensorFlow's savers write a bundle in several files, besides SaveV2."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def sharded_filename(basename: Any, shard: Any, num_shards: Any, name: str | Non
 
 
 def sharded_filespec(basename: Any, num_shards: Any, name: str | None = None) -> Output:
-    """Return a pattern that matches the names of all shards.
+    """Return the file pattern that matches all shards.
 
     Args:
       basename: string, rank 0.
@@ -88,8 +88,8 @@ def merge_v2_checkpoints(
     Args:
       checkpoint_prefixes: string, rank 1; in one file system with the destination.
       destination_prefix: string, rank 0.
-      delete_old_dirs: remove the directories of the old ones, where that leaves them empty.
-      allow_missing_files: pass over prefixes without a bundle.
+      delete_old_dirs: remove the directories of the originals if they are then empty.
+      allow_missing_files: skip prefixes without a bundle.
     """
     attrs = {"delete_old_dirs": delete_old_dirs, "allow_missing_files": allow_missing_files}
     return create("MergeV2Checkpoints", [checkpoint_prefixes, destination_prefix], attrs, name)

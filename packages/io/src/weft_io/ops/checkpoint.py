@@ -1,7 +1,7 @@
-"""The nodes that variables are saved and restored by (paper, section 3.3).
+"""The ops that save and restore variables (paper, section 3.3).
 
 SaveV2 and RestoreV2 are TensorFlow's. HoldForSave, which TensorFlow lacks, is the first half of an
-asynchronous save: it takes the tensors, and the saver writes them later.
+asynchronous save: it collects the tensors, and the saver writes them later.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def save_v2(
     Args:
       prefix: string, shape (): path of the checkpoint.
       tensor_names: a name per tensor.
-      shape_and_slices: per tensor "", or which part of which whole it is: "10 20 0,5:-".
-      tensors: of any type but handles.
-      shards: per tensor the number of the file that it goes to; one file by default.
+      shape_and_slices: per tensor "", or the slice of the whole that it is: "10 20 0,5:-".
+      tensors: tensors of any type except handles.
+      shards: per tensor the number of its file; one file by default.
     """
     attrs = {} if shards is None else {"_shards": tuple(shards)}
     inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices), list(tensors)]
@@ -115,7 +115,7 @@ def hold_for_save(
 ) -> Output:
     """Hold the current values of tensors; `weft_io.checkpoint.held.take` returns them.
 
-    Variables are not copied: whoever updates one before it is written works on a copy.
+    Variables are not copied unless they are updated before they are written.
 
     Args:
       tensor_names, shape_and_slices, tensors, shards: as for `save_v2`.
@@ -134,18 +134,18 @@ def restore_v2(
     name: str | None = None,
     optional: Sequence[int] = (),
 ) -> tuple[Output, ...]:
-    """Read tensors of a checkpoint.
+    """Read tensors from a checkpoint.
 
     The static shapes of the outputs, which may be refined, are compared with the checkpoint's too.
 
     Args:
       prefix: string, shape (): path of the checkpoint.
-      tensor_names: which tensors.
-      shape_and_slices: per tensor "", or which part of which whole is wanted.
+      tensor_names: names of the tensors.
+      shape_and_slices: per tensor "", or the requested slice of the whole.
       types: their element types.
-      optional: which of them may be missing: strings, empty ones then.
+      optional: whether each may be missing; a missing one is an empty string.
     Raises (when it runs): NotFoundError, InvalidArgumentError, DataLossError: a tensor is missing,
-      has another type or shape, or is damaged; nothing is returned then.
+      has another type or shape, or is damaged; no tensor is returned.
     """
     inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices)]
     expected = tuple([dtypes.as_dtype(dtype).base_dtype for dtype in types])

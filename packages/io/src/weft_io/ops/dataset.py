@@ -1,4 +1,4 @@
-"""Datasets and iterators as nodes. Programs use `weft_io.data`."""
+"""Ops of datasets and iterators; the public classes are in `weft_io.data`."""
 
 from __future__ import annotations
 
@@ -300,13 +300,13 @@ register_op(
 
 
 def iterators_of(graph: Graph) -> list[Output]:
-    """Return the handles of a graph's own iterators, without those looked up by strings."""
+    """Return the handles of a graph's iterators, except those looked up by string handles."""
     makers = ("IteratorV2", "OneShotIterator")
     return [node.outputs[0] for node in graph.get_operations() if node.type in makers]
 
 
 def is_serialized(iterator: Output) -> bool:
-    """Return True if a node serializes the state of an iterator."""
+    """Return True if a node serializes the iterator's state."""
     return any(node.type == "IteratorSerializeState" for node in iterator.consumers())
 
 

@@ -1,4 +1,4 @@
-"""Further transformations of datasets as nodes: windows, and those of `wf.data.experimental`."""
+"""Ops of further dataset transformations: windows, and those of `wf.data.experimental`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of datasets as nodes: reductions over all elements, and optional elements."""
+"""Ops that compute values of datasets: reductions over all elements, and optional elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole files, and their names, as tensors."""
+"""Ops that read, write and list whole files."""
 
 from __future__ import annotations
 

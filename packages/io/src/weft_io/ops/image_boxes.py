@@ -1,4 +1,4 @@
-"""Parts of images at boxes of any place and size, drawn by hand or by chance."""
+"""Ops for boxes in images: cropping, drawing and random sampling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft_tensor.shape import Dims
 
 
 def _box_count(boxes: Output, index: Output) -> int | None:
-    """Return the number of boxes, which come with the numbers of their images."""
+    """Return the number of boxes, checked against that of the box indices."""
     count, sides = with_rank(boxes.dims, 2, "boxes")
     if sides not in (4, None):
         raise errors.InvalidArgumentError(f"boxes must be [y1, x1, y2, x2], got {sides} numbers")
@@ -255,11 +255,11 @@ def crop_and_resize(
     name: str | None = None,
     box_indices: Any = None,
 ) -> Output:
-    """Crop boxes from images and resize them; differentiable by images and boxes.
+    """Crop boxes from images and resize them; differentiable with respect to images and boxes.
 
     Args:
       image: real numbers, shape (batch, height, width, channels).
-      boxes: float32, shape (n, 4): y1, x1, y2, x2 of the centres of the corner pixels, where 0 is
+      boxes: float32, shape (n, 4): y1, x1, y2, x2 of the centers of the corner pixels, where 0 is
         the first row or column and 1 the last; swapped coordinates mirror the image.
       box_ind: int32, shape (n,): the image of each box.
       crop_size: int32, shape (2,): height and width of the results.
@@ -267,7 +267,8 @@ def crop_and_resize(
       extrapolation_value: the value of pixels outside the image.
       box_indices: newer name of `box_ind`.
     Returns: float32, shape (n, crop_size[0], crop_size[1], channels).
-    Raises: InvalidArgumentError: shapes do not fit; when it runs, if there is no such image.
+    Raises: InvalidArgumentError: shapes are incompatible; when it runs: an index in `box_ind` is
+      out of range.
 
     Examples:
       >>> image = wf.reshape(wf.range(4.0), [1, 2, 2, 1])
@@ -296,14 +297,14 @@ def extract_glimpse(
     Args:
       input: float32, shape (batch, height, width, channels).
       size: int32, shape (2,): height and width of the windows.
-      offsets: float32, shape (batch, 2): y and x of the centre of each window.
-      centered: offsets are from the centre of the image; else from its upper left corner.
-      normalized: offsets are in parts of the image, from -1 to 1 if they are centered and else from
-        0 to 1; otherwise in pixels.
-      uniform_noise: draw the noise evenly from the range of the image's values; else normally with
-        their mean and deviation.
+      offsets: float32, shape (batch, 2): y and x of the center of each window.
+      centered: measure offsets from the center of the image; otherwise from its upper left corner.
+      normalized: offsets are relative to the image size, from -1 to 1 if centered, otherwise from 0
+        to 1; if False, offsets are in pixels.
+      uniform_noise: use uniform noise in the range of the image's values; otherwise normal noise
+        with their mean and standard deviation.
     Returns: float32, shape (batch, size[0], size[1], channels).
-    Raises: InvalidArgumentError: shapes do not fit.
+    Raises: InvalidArgumentError: shapes are incompatible.
 
     Examples:
       >>> image = wf.reshape(wf.range(9.0), [1, 3, 3, 1])
@@ -329,7 +330,7 @@ def draw_bounding_boxes(
       boxes: float32, shape (batch, n, 4): y1, x1, y2, x2 from 0 to 1.
       colors: float32, shape (k, channels): box i has color i modulo k; ten bright ones by default.
     Returns: dtype and shape of `images`.
-    Raises: InvalidArgumentError: shapes do not fit.
+    Raises: InvalidArgumentError: shapes are incompatible.
 
     Examples:
       >>> image = wf.zeros([1, 3, 3, 1])
@@ -365,21 +366,20 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> SampleDistortedBoundingBoxV2:
-    """Sample a random part of an image that shows enough of an object, or the whole image.
+    """Sample a random part of an image that contains enough of an object, or the whole image.
 
     Args:
       image_size: integers, shape (3,): height, width and channels.
       bounding_boxes: float32, shape (batch, n, 4): y1, x1, y2, x2 of the objects, from 0 to 1.
-      seed, seed2: of the random numbers.
-      min_object_covered: the part of at least one object that is shown, shape ().
-      aspect_ratio_range: of width to height; from 0.75 to 1.33 by default.
-      area_range: of the part of the image that is shown; from 0.05 to 1 by default.
-      max_attempts: number of draws after which the whole image is used; 100 by default.
+      seed, seed2: seeds of the random numbers.
+      min_object_covered: minimum fraction of at least one object in the part, shape ().
+      aspect_ratio_range: range of width / height; from 0.75 to 1.33 by default.
+      area_range: range of the fraction of the image's area; from 0.05 to 1 by default.
+      max_attempts: number of samples after which the whole image is used; 100 by default.
       use_image_if_no_bounding_boxes: treat the image as the object if there is none.
-    Returns: begin and size, as for `slice`, dtype of `image_size`, shape (3,); bboxes: the
-      part as a box, float32, shape (1, 1, 4).
-    Raises: InvalidArgumentError: a range or a shape is another one; when it runs, if there is no
-      object.
+    Returns: begin and size, as for `slice`, dtype of `image_size`, shape (3,); bboxes: the part as
+      a box, float32, shape (1, 1, 4).
+    Raises: InvalidArgumentError: a range or a shape is invalid; when it runs: there is no object.
 
     Examples:
       >>> image = wf.zeros([20, 30, 3])

@@ -1,4 +1,4 @@
-"""Images and sounds as files: decoded and encoded."""
+"""Ops that decode and encode image and sound files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from weft_tensor.shape import Dims, format_dims
 
 
 def _known_channels(node: NodeSpec, *allowed: int) -> int | None:
-    """Return the requested channels; None for those of the file."""
+    """Return the requested number of channels; None for the file's number."""
     with_rank(node.inputs[0].dims, 0, "contents")
     channels: int = node.attrs["channels"]
     if channels not in (0, *allowed):
@@ -301,10 +301,10 @@ def decode_png(
 
     Args:
       contents: string, shape (): the bytes of the file.
-      channels: 1 for grey, 3 for red, green and blue, 4 with alpha; 0 for those of the file.
-      dtype: uint8 or uint16, whatever the file has.
+      channels: 1 for gray, 3 for RGB, 4 for RGBA; 0 for the file's number.
+      dtype: uint8 or uint16; the file's values are converted.
     Returns: shape (height, width, channels).
-    Raises: InvalidArgumentError: the bytes do not decode, or claim 512 MB of pixels or more.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or claim 512 MB of pixels or more.
 
     Examples:
       >>> data = wf.image.encode_png(wf.constant([[[7, 8, 9]]], wf.uint8))
@@ -329,16 +329,16 @@ def decode_jpeg(
 
     Args:
       contents: string, shape (): the bytes of the file.
-      channels: 1 for grey, 3 for red, green and blue; 0 for those of the file.
-      ratio: 1, 2, 4 or 8: divisor of height and width, which saves time.
+      channels: 1 for gray, 3 for RGB; 0 for the file's number.
+      ratio: 1, 2, 4 or 8: divisor of height and width; larger ones are faster.
       fancy_upscaling: interpolate colors that are stored at half the resolution.
       dct_method: "INTEGER_FAST", "INTEGER_ACCURATE", or "" for the fast one; their values differ by
         a few of 255. Damaged and CMYK files are decoded by the accurate one.
       try_recover_truncated: fill in missing data at the end of the bytes.
-      acceptable_fraction: accepted for compatibility; incomplete files are rejected unless they
-        are to be recovered.
+      acceptable_fraction: accepted for compatibility; incomplete files are rejected unless
+        `try_recover_truncated` is set.
     Returns: uint8, shape (height, width, channels).
-    Raises: InvalidArgumentError: the bytes do not decode, or claim 512 MB of pixels or more.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or claim 512 MB of pixels or more.
 
     Examples:
       >>> data = wf.image.encode_jpeg(wf.zeros([16, 24, 3], wf.uint8))
@@ -362,15 +362,16 @@ def decode_and_crop_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Output:
-    """Return a part of the pixels of a JPEG file.
+    """Decode a part of a JPEG file.
 
     Args:
-      contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
+        contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
         dct_method: as for `decode_jpeg`.
       crop_window: int32, shape (4,): top, left, height and width, in the image that is divided
         by `ratio`.
     Returns: uint8, shape (height, width, channels).
-    Raises: InvalidArgumentError: the bytes do not decode, or the window is not inside.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or the window is not inside the
+      image.
 
     Examples:
       >>> data = wf.image.encode_jpeg(wf.zeros([16, 24, 3], wf.uint8))
@@ -393,7 +394,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Output:
     Args:
       contents: string, shape (): the bytes of the file.
     Returns: uint8, shape (frames, height, width, 3).
-    Raises: InvalidArgumentError: the bytes do not decode, or claim 512 MB of pixels or more.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or claim 512 MB of pixels or more.
 
     Examples:
       >>> head = b"GIF89a" + bytes([1, 0, 1, 0, 128, 0, 0, 9, 8, 7, 0, 0, 0])
@@ -409,9 +410,9 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Out
 
     Args:
       contents: string, shape (): the bytes of the file.
-      channels: those of the file: 1, 3 or 4, or 0 for whatever they are.
+      channels: 1, 3 or 4, which must be the file's number; or 0 for any number.
     Returns: uint8, shape (height, width, channels).
-    Raises: InvalidArgumentError: the bytes do not decode, or to other channels.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or have another number of channels.
 
     Examples:
       >>> head = b"BM" + bytes([58, 0, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0])
@@ -430,10 +431,10 @@ def decode_webp(
 
     Args:
       contents: string, shape (): the bytes of the file.
-      channels: 3 for red, green and blue, 4 with alpha; 0 for those of the file.
+      channels: 3 for RGB, 4 for RGBA; 0 for the file's number.
       dtype: uint8.
     Returns: uint8, shape (frames, height, width, channels).
-    Raises: InvalidArgumentError: the bytes do not decode, or claim 512 MB of pixels or more.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or claim 512 MB of pixels or more.
 
     Examples:
       >>> wf.image.decode_webp(wf.placeholder(wf.string, []), channels=3).shape.as_list()
@@ -446,13 +447,13 @@ def decode_webp(
 def extract_jpeg_shape(
     contents: Any, output_type: Any = dtypes.int32, name: str | None = None
 ) -> Output:
-    """Return height, width and channels of a JPEG file, out of its header.
+    """Return height, width and number of channels in the header of a JPEG file.
 
     Args:
       contents: string, shape (): the bytes of the file.
       output_type: int32 or int64.
     Returns: shape (3,).
-    Raises: InvalidArgumentError: this is no JPEG file.
+    Raises: InvalidArgumentError: the bytes are not a JPEG file.
 
     Examples:
       >>> data = wf.image.encode_jpeg(wf.zeros([16, 24, 3], wf.uint8))
@@ -464,7 +465,7 @@ def extract_jpeg_shape(
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Output:
-    """Return True if bytes start as a JPEG file does.
+    """Return True if bytes begin like a JPEG file.
 
     Args:
       contents: string, shape ().
@@ -484,10 +485,10 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Ou
     r"""Encode images as PNG files.
 
     Args:
-      image: uint8 or uint16, shape (..., height, width, 1 to 4), with pixels.
-      compression: from 0, none, to 9, the most; -1 for the usual.
+      image: uint8 or uint16, shape (..., height, width, 1 to 4), not empty.
+      compression: from 0 (none) to 9 (best); -1 for the default.
     Returns: string, shape (...).
-    Raises: InvalidArgumentError: an attribute or the shape is another one.
+    Raises: InvalidArgumentError: an attribute or the shape is invalid.
 
     Examples:
       >>> wf.Session().run(wf.image.encode_png(wf.zeros([2, 2, 1], wf.uint8)))[:4]
@@ -513,16 +514,16 @@ def encode_jpeg(
     """Encode an image as a JPEG file.
 
     Args:
-      image: uint8, shape (height, width, 1 or 3), with pixels.
+      image: uint8, shape (height, width, 1 or 3), not empty.
       format: "grayscale" or "rgb" to require these channels.
       quality: from 0 to 100.
-      progressive: store the image from coarse to fine.
-      optimize_size: spend more time for fewer bytes.
-      chroma_downsampling: store colours at half the resolution.
+      progressive: write a progressive file.
+      optimize_size: spend more time for a smaller file.
+      chroma_downsampling: store colors at half the resolution.
       density_unit, x_density, y_density: pixels per "in" or "cm", for printing.
-      xmp_metadata: stored beside the image.
+      xmp_metadata: XMP metadata to include.
     Returns: string, shape ().
-    Raises: InvalidArgumentError: an attribute or the shape is another one.
+    Raises: InvalidArgumentError: an attribute or the shape is invalid.
 
     Examples:
       >>> data = wf.Session().run(wf.image.encode_jpeg(wf.zeros([2, 2, 3], wf.uint8)))
@@ -563,10 +564,12 @@ def decode_wav(
 
     Args:
       contents: string, shape (): the bytes of the file.
-      desired_channels: number of channels, the last one repeated; -1 for those of the file.
-      desired_samples: number of samples, padded with silence; -1 for those of the file.
+      desired_channels: number of channels, of which the last is repeated if necessary; -1 for the
+        file's number.
+      desired_samples: number of samples, padded with silence if necessary; -1 for the file's
+        number.
     Returns: audio: float32 from -1 to 1, shape (samples, channels); sample_rate: int32, shape ().
-    Raises: InvalidArgumentError: the bytes do not decode.
+    Raises: InvalidArgumentError: the bytes cannot be decoded.
 
     Examples:
       >>> data = wf.audio.encode_wav([[0.0], [0.5]], 8000)
@@ -582,10 +585,10 @@ def encode_wav(audio: Any, sample_rate: Any, name: str | None = None) -> Output:
     """Encode samples as a WAV file of 16-bit integers.
 
     Args:
-      audio: float32 from -1 to 1, shape (samples, channels); more is clipped.
+      audio: float32 from -1 to 1, shape (samples, channels); other values are clipped.
       sample_rate: int32, shape (): samples per second.
     Returns: string, shape ().
-    Raises: InvalidArgumentError: a number does not fit into the format.
+    Raises: InvalidArgumentError: a number exceeds the limits of the format.
 
     Examples:
       >>> len(wf.Session().run(wf.audio.encode_wav([[0.0], [0.5]], 8000)))

@@ -1,4 +1,4 @@
-"""Colours of images: between hues and primaries, and changes of contrast, hue and saturation."""
+"""Ops for colors: conversion between HSV and RGB, and changes of contrast, hue and saturation."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ register_op(
 
 
 def _hsv(rgb: Output) -> Output:
-    """Compute RGBToHSV by ops that have gradients."""
+    """Compute RGBToHSV with differentiable ops."""
     red, green, blue = unstack(rgb, 3, axis=-1)
     value = reduce_max(rgb, -1)
     chroma = value - reduce_min(rgb, -1)
@@ -106,14 +106,14 @@ def _hsv(rgb: Output) -> Output:
 
 
 def _rgb(hsv: Output) -> Output:
-    """Compute HSVToRGB by ops that have gradients."""
+    """Compute HSVToRGB with differentiable ops."""
     hue, saturation, value = unstack(hsv, 3, axis=-1)
     result = [(1 - saturation + saturation * share) * value for share in _shares(hue)]
     return stack(result, -1)
 
 
 def _shares(hue: Output) -> tuple[Output, Output, Output]:
-    """Return the ratios, from 0 to 1, of red, green and blue to the largest of them."""
+    """Return the ratios of red, green and blue to the largest of them, from 0 to 1."""
     place = hue * 6
     return (
         clip_by_value(abs(place - 3) - 1, 0.0, 1.0),
@@ -167,7 +167,7 @@ def _saturation_grad(op: Node, grad: Output) -> list[Any]:
 
 
 def rgb_to_hsv(images: Any, name: str | None = None) -> Output:
-    """Hue, saturation and value of red, green and blue.
+    """Convert RGB images to hue, saturation and value.
 
     Args:
       images: floating, from 0 to 1, shape (..., 3).
@@ -182,7 +182,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Output:
 
 
 def hsv_to_rgb(images: Any, name: str | None = None) -> Output:
-    """Red, green and blue of hue, saturation and value; the inverse of `rgb_to_hsv`.
+    """Convert hue, saturation and value to RGB, the inverse of `rgb_to_hsv`.
 
     Args:
       images: floating, from 0 to 1, shape (..., 3).

@@ -1,4 +1,4 @@
-"""Images in another size."""
+"""Ops that resize images."""
 
 from __future__ import annotations
 
@@ -226,14 +226,14 @@ def resize_bilinear(
     name: str | None = None,
     half_pixel_centers: bool = False,
 ) -> Output:
-    """Resize images; each pixel is interpolated between the four nearest ones.
+    """Resize images by bilinear interpolation between the four nearest pixels.
 
     Args:
       images: real numbers, shape (B, H, W, C).
       size: int32, shape (2,): the new height and width.
-      align_corners: let the centres of the corner pixels stay corners; else the upper left one
-        alone stays, unless `half_pixel_centers`.
-      half_pixel_centers: let the corners of the images stay, as everybody else does.
+      align_corners: align the centers of all corner pixels; by default only that of the upper left
+        one is aligned.
+      half_pixel_centers: align the corners of the images, as most other libraries do.
     Returns: float32, shape (B, size[0], size[1], C).
     Raises: InvalidArgumentError: a size is below 1, or the images have no pixels.
 
@@ -252,11 +252,11 @@ def resize_bicubic(
     name: str | None = None,
     half_pixel_centers: bool = False,
 ) -> Output:
-    """Resize images; each pixel is interpolated from sixteen by Keys' cubic kernel.
+    """Resize images by bicubic interpolation of the sixteen nearest pixels (Keys' kernel).
 
     Args:
       images, size, align_corners, half_pixel_centers: as for `resize_bilinear`.
-    Returns: float32, shape (B, size[0], size[1], C); values may pass those of `images`.
+    Returns: float32, shape (B, size[0], size[1], C); values may exceed the range of `images`.
     Raises: InvalidArgumentError: a size is below 1, or the images have no pixels.
 
     Examples:
@@ -274,7 +274,7 @@ def resize_nearest_neighbor(
     name: str | None = None,
     half_pixel_centers: bool = False,
 ) -> Output:
-    """Resize images; each pixel is a copy of one.
+    """Resize images by copying the nearest pixel.
 
     Args:
       images, size, align_corners, half_pixel_centers: as for `resize_bilinear`.
@@ -292,7 +292,7 @@ def resize_nearest_neighbor(
 def resize_area(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None
 ) -> Output:
-    """Resize images; each pixel is the mean of the area that it covers. There is no gradient.
+    """Resize images; each pixel is the mean of the area that it covers. Not differentiable.
 
     Args:
       images, size, align_corners: as for `resize_bilinear`.

@@ -1,4 +1,4 @@
-"""Non-maximum suppression: selection of boxes that overlap no better box too much."""
+"""Ops for non-maximum suppression: selection of boxes with limited overlap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOWEST = float("-inf")
 
 
 def _check_inputs(node: NodeSpec) -> int | None:
-    """Check boxes and scores, and the numbers behind them.
+    """Check boxes, scores and the scalar inputs after them.
 
     Returns: the maximum number of boxes to select, if it is known.
     """
@@ -237,16 +237,16 @@ def non_max_suppression(
     score_threshold: Any = _LOWEST,
     name: str | None = None,
 ) -> Output:
-    """Return the boxes that overlap no better one too much, the best first.
+    """Return the boxes that overlap no better box too much, best first.
 
     Args:
       boxes: float16 or float32, shape (n, 4): y1, x1, y2, x2 of two opposite corners.
       scores: dtype of `boxes`, shape (n,).
-      max_output_size: int32, shape (): how many boxes at most.
-      iou_threshold: how much of the union of two boxes may be in both, from 0 to 1.
-      score_threshold: boxes must score more than that.
-    Returns: int32, shape (m,): the numbers of the boxes.
-    Raises: InvalidArgumentError: shapes do not fit, or the threshold is another number.
+      max_output_size: int32, shape (): maximum number of boxes.
+      iou_threshold: maximum intersection over union of two selected boxes, from 0 to 1.
+      score_threshold: lower bound of scores, exclusive.
+    Returns: int32, shape (m,): the indices of the boxes.
+    Raises: InvalidArgumentError: shapes are incompatible, or the threshold is out of range.
 
     Examples:
       >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 6.0, 6.0]]
@@ -274,12 +274,11 @@ def non_max_suppression_padded(
     """Run `non_max_suppression` and pad the result with zeros to a fixed number.
 
     Args:
-      boxes, scores, max_output_size, iou_threshold, score_threshold: as for
-        `non_max_suppression`.
-      pad_to_max_output_size: return `max_output_size` numbers.
+      boxes, scores, max_output_size, iou_threshold, score_threshold: as for `non_max_suppression`.
+      pad_to_max_output_size: return `max_output_size` indices.
     Returns: selected_indices: int32, shape (m,); valid_outputs: int32, shape (): the number of
-      valid box numbers.
-    Raises: InvalidArgumentError: shapes do not fit, or the threshold is another number.
+      valid indices.
+    Raises: InvalidArgumentError: shapes are incompatible, or the threshold is out of range.
 
     Examples:
       >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9]]
@@ -308,10 +307,10 @@ def non_max_suppression_with_scores(
     Args:
       boxes, scores, max_output_size, iou_threshold, score_threshold: as for
         `non_max_suppression`.
-      soft_nms_sigma: a box's score is multiplied by exp(-iou² / (2 sigma)) for each better one;
-        0 leaves it as it is, and only then `iou_threshold` matters.
+      soft_nms_sigma: a box's score is multiplied by exp(-iou² / (2 sigma)) for each better box. For
+        0, scores are unchanged and `iou_threshold` applies.
     Returns: selected_indices: int32, shape (m,); selected_scores: dtype of `scores`, shape (m,).
-    Raises: InvalidArgumentError: shapes do not fit, or the threshold is another number.
+    Raises: InvalidArgumentError: shapes are incompatible, or the threshold is out of range.
 
     Examples:
       >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.0]]
@@ -339,15 +338,15 @@ def non_max_suppression_overlaps(
     score_threshold: Any = _LOWEST,
     name: str | None = None,
 ) -> Output:
-    """Select as `non_max_suppression` does, by given overlaps.
+    """Select boxes, as `non_max_suppression` does, by a matrix of overlaps.
 
     Args:
       overlaps: float32, shape (n, n).
       scores: float32, shape (n,).
       max_output_size, score_threshold: as for `non_max_suppression`.
-      overlap_threshold: how large the overlap with a better one may be.
+      overlap_threshold: maximum overlap with a better box.
     Returns: int32, shape (m,).
-    Raises: InvalidArgumentError: shapes do not fit.
+    Raises: InvalidArgumentError: shapes are incompatible.
 
     Examples:
       >>> overlaps = [[1.0, 0.7], [0.7, 1.0]]
@@ -372,16 +371,17 @@ def combined_non_max_suppression(
     """Run `non_max_suppression` for each class of each image, and return the best boxes.
 
     Args:
-      boxes: float32, shape (batch, n, classes, 4), or (batch, n, 1, 4) where all classes share
-        them.
+      boxes: float32, shape (batch, n, classes, 4), or (batch, n, 1, 4) if all classes share the
+        boxes.
       scores: float32, shape (batch, n, classes).
       max_output_size_per_class, max_total_size: int32, shape ().
       iou_threshold, score_threshold: as for `non_max_suppression`.
       pad_per_class: limit the result to the maximum over all classes.
       clip_boxes: clip coordinates to [0, 1].
     Returns: for each image the best boxes, shape (batch, m, 4), their scores and classes, float32,
-      shape (batch, m), with zeros behind them, and how many they are, int32, shape (batch,).
-    Raises: InvalidArgumentError: shapes do not fit, or the threshold is another number.
+      shape (batch, m), padded with zeros, and their number, int32, shape (batch,).
+    Raises:
+      InvalidArgumentError: shapes are incompatible, or the threshold is out of range.
 
     Examples:
       >>> boxes = [[[[0.0, 0.0, 0.5, 0.5]], [[0.0, 0.0, 0.5, 0.4]]]]

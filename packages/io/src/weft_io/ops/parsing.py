@@ -1,6 +1,6 @@
-"""Bytes of known formats to tensors: examples, CSV, JSON, compressed data, tensors.
+"""Ops that parse bytes to tensors: examples, CSV, JSON, compressed data, tensors.
 
-`weft_io.input.parsing` has the functions that take dictionaries of features; here are the nodes.
+The functions with dictionaries of features are in `weft_io.input.parsing`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 
 def _dense_dims(shape: Dims) -> tuple[int | None, ...]:
-    """Return the shape of a dense feature; only the first axis may be unknown.
+    """Return the shape of a dense feature, of which only the first size may be unknown.
 
-    Raises: InvalidArgumentError: another one is.
+    Raises: InvalidArgumentError: another size is unknown.
     """
     if shape is None or None in shape[1:]:
         raise errors.InvalidArgumentError(
@@ -43,7 +43,7 @@ def _dense_dims(shape: Dims) -> tuple[int | None, ...]:
 
 
 def _check_default(shape: Dims, default: Dims) -> None:
-    """Refuse a default that has neither the shape nor is empty, nor fills up a first axis."""
+    """Check that a default has the feature's shape, is empty, or pads an unknown first axis."""
     if shape is None or default is None:
         return
     padding = shape[:1] == (None,)
@@ -340,19 +340,19 @@ def decode_csv(
     """Parse lines of comma-separated values (RFC 4180) to a tensor per column.
 
     Args:
-      records: strings of any shape, a line each, without its end.
+      records: strings of any shape, one line each, without line ends.
       record_defaults: per column the default of a missing field, a tensor of shape () or (1,) and
-        of the column's type (float32, float64, int32, int64, string); of shape (0,) where the field
-        is required.
+        of the column's type (float32, float64, int32, int64, string); shape (0,) if the field is
+        required.
       field_delim: one byte.
       use_quote_delim: whether fields may be in double quotes.
-      na_value: what counts as missing, in addition to an empty field.
-      select_cols: positions of the columns to return, ascending; all by default.
+      na_value: a text that marks a missing field, in addition to the empty text.
+      select_cols: indices of the columns to return, ascending; all by default.
     Returns: a tensor per column, shape of `records`.
     Raises:
-      InvalidTypeError: `record_defaults` or `select_cols` is no list or tuple.
-      InvalidArgumentError: `select_cols` are not ascending, or not as many as the defaults; when it
-        runs: a line has another number of fields, or a field is missing or is no number.
+      InvalidTypeError: `record_defaults` or `select_cols` is not a list or tuple.
+      InvalidArgumentError: `select_cols` are not ascending, or do not match the number of defaults;
+        when it runs: a line has another number of fields, or a field is missing or not a number.
 
     Examples:
       >>> wf.Session().run(wf.decode_csv("1,abc", [[0], [""]]))
@@ -389,8 +389,8 @@ def decode_json_example(json_examples: Any, name: str | None = None) -> Output:
     Args:
       json_examples: strings of any shape.
     Returns: strings of that shape.
-    Raises: InvalidTypeError: they are no strings; when it runs: InvalidArgumentError: a string is
-      no example in JSON.
+    Raises: InvalidTypeError: `json_examples` are not strings; when it runs: InvalidArgumentError: a
+      string is not an example in JSON.
 
     Examples:
       >>> text = '{"features": {"feature": {"a": {"int64List": {"value": ["3"]}}}}}'
@@ -408,8 +408,8 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
       bytes: strings of any shape.
       compression_type: "", "ZLIB" or "GZIP".
     Returns: strings of that shape.
-    Raises: InvalidTypeError: they are no strings; InvalidArgumentError: another compression; when
-      it runs: a string is no such data.
+    Raises: InvalidTypeError: `bytes` are not strings; InvalidArgumentError: the compression is
+      unknown; when it runs: a string is not valid compressed data.
 
     Examples:
       >>> import zlib
@@ -424,10 +424,10 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Output:
-    """Return a tensor as a serialized TensorProto: string, shape ().
+    """Serialize a tensor to a TensorProto: string, shape ().
 
     Args:
-      tensor: any type that has values.
+      tensor: any type except handles.
 
     Examples:
       >>> type(wf.Session().run(wf.serialize_tensor([1, 2])))
@@ -437,13 +437,13 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Output:
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Output:
-    """Return the tensor of a serialized TensorProto.
+    """Return the tensor in a serialized TensorProto.
 
     Args:
       serialized: string, shape ().
       out_type: its element type.
-    Raises (when it runs): InvalidArgumentError: it is not a serialized tensor, or has another
-      element type.
+    Raises (when it runs): InvalidArgumentError: the string is not a serialized tensor, or has
+      another element type.
 
     Examples:
       >>> wf.Session().run(wf.parse_tensor(wf.serialize_tensor(wf.constant([1, 2])), wf.int32))

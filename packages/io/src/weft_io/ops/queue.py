@@ -1,6 +1,6 @@
-"""Queues: elements that steps enqueue, dequeue and wait for (paper, section 4.6).
+"""Ops of queues, which steps enqueue to, dequeue from and wait for (paper, section 4.6).
 
-Programs use the classes of `weft_io.queues.queue`; this module makes their nodes.
+Programs use the classes of `weft_io.queues.queue`; this module creates their nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _no_outputs(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _known_shapes(handle: Output) -> Sequence[Dims] | None:
-    """Return the shapes of a queue's components, if its handle comes directly from it."""
+    """Return the shapes of a queue's components, if the handle's node is the queue itself."""
     node = handle.node
     if node.type not in _HOLDERS or not node.attrs["shapes"]:
         return None
@@ -168,14 +168,14 @@ def fifo_queue(
     *,
     padding: bool = False,
 ) -> Output:
-    """Return a queue in the order of arrival: its handle.
+    """Create a FIFO queue and return its handle.
 
     Args:
       component_types: element type of each component.
-      shapes: static shape of each component; none for any.
-      capacity: how many elements fit; unbounded when negative.
+      shapes: static shape of each component; empty for any shape.
+      capacity: maximum number of elements; unbounded if negative.
       shared_name: the name it is shared under; the node's by default.
-      padding: let shapes be partly known, and pad batches.
+      padding: allow partially known shapes, and pad batches.
     """
     attrs = _attrs(component_types, shapes, capacity, shared_name)
     return out("PaddingFIFOQueueV2" if padding else "FIFOQueueV2", (), attrs, name)
@@ -195,7 +195,7 @@ def random_shuffle_queue(
     Args:
       component_types, shapes, capacity, shared_name: as for `fifo_queue`.
       min_after_dequeue: number of elements that stay in an open queue for randomness.
-      seeds: seeds of the random order; (0, 0) for a different one in each session.
+      seeds: seeds of the random order; (0, 0) for a different order in each session.
     """
     attrs = _attrs(component_types, shapes, capacity, shared_name)
     attrs |= {"min_after_dequeue": min_after_dequeue, "seed": seeds[0], "seed2": seeds[1]}
@@ -209,10 +209,10 @@ def priority_queue(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Return a queue in the order of an int64 that goes before the components: its handle.
+    """Create a queue ordered by an int64 priority, the first component; return its handle.
 
     Args:
-      component_types, shapes: without the priority.
+      component_types, shapes: those of the components without the priority.
       capacity, shared_name: as for `fifo_queue`.
     """
     attrs = _attrs(component_types, shapes, capacity, shared_name)
@@ -236,8 +236,8 @@ def queue_enqueue(
     """Enqueue one element.
 
     Args:
-      components: a tensor per component.
-      timeout_ms: how long it may wait; -1 for as long as the step lasts.
+      components: one tensor per component.
+      timeout_ms: maximum wait in milliseconds; -1 for the duration of the step.
     """
     return create("QueueEnqueueV2", [handle, list(components)], {"timeout_ms": timeout_ms}, name)
 
@@ -248,7 +248,7 @@ def queue_enqueue_many(
     """Enqueue the rows of a batch.
 
     Args:
-      components: a tensor per component, all of one size along the first axis.
+      components: one tensor per component, with equal sizes of the first axis.
       timeout_ms: as for `queue_enqueue`.
     """
     attrs = {"timeout_ms": timeout_ms}
@@ -258,7 +258,7 @@ def queue_enqueue_many(
 def queue_dequeue(
     handle: Any, component_types: Sequence[Any], timeout_ms: int = -1, name: str | None = None
 ) -> tuple[Output, ...]:
-    """Dequeue one element: an output per component."""
+    """Dequeue one element; return an output per component."""
     attrs = {"component_types": tuple(component_types), "timeout_ms": timeout_ms}
     return create("QueueDequeueV2", [handle], attrs, name).outputs
 
@@ -272,7 +272,7 @@ def queue_dequeue_many(
     *,
     up_to: bool = False,
 ) -> tuple[Output, ...]:
-    """Dequeue elements as a batch: an output per component, with a first axis added.
+    """Dequeue elements as a batch; return an output per component, with a new first axis.
 
     Args:
       n: int32, shape (): the number of elements.

@@ -1,6 +1,6 @@
-"""Readers: records of files whose names come from a queue (paper, section 4.5).
+"""Ops of readers, which read records of files whose names come from a queue (paper, section 4.5).
 
-Programs use the classes of `weft_io.input.readers`; this module makes their nodes.
+Programs use the classes of `weft_io.input.readers`; this module creates their nodes.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def whole_file_reader(shared_name: str = "", name: str | None = None) -> Output:
 
 
 def identity_reader(shared_name: str = "", name: str | None = None) -> Output:
-    """Return the handle of a reader whose records are the names of the files."""
+    """Return the handle of a reader whose records are the file names."""
     return out("IdentityReaderV2", (), {"shared_name": shared_name, **_container()}, name)
 
 
@@ -242,7 +242,7 @@ def reader_read(
 def reader_read_up_to(
     reader_handle: Any, queue_handle: Any, num_records: Any, name: str | None = None
 ) -> tuple[Output, ...]:
-    """Up to `num_records` records of one file: (keys, values), strings of shape (n,)."""
+    """Return up to `num_records` records of one file: (keys, values), strings of shape (n,)."""
     inputs = [reader_handle, queue_handle, num_records]
     outputs: tuple[Output, ...] = named_results(create("ReaderReadUpToV2", inputs, None, name))
     return outputs

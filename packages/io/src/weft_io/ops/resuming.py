@@ -1,4 +1,4 @@
-"""Positions of random ops in their streams, so that a restored program draws the same numbers."""
+"""Ops that save the positions of random streams, so that a restored program continues them."""
 
 from __future__ import annotations
 

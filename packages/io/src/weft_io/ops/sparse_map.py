@@ -1,4 +1,4 @@
-"""Sparse tensors kept aside under numbers, so that queues can carry them."""
+"""Ops that store sparse tensors in a map, so that queues can carry their keys."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def add_sparse_to_tensors_map(
     *,
     rows: bool = False,
 ) -> Output:
-    """Keep a sparse tensor aside.
+    """Store a sparse tensor in a map.
 
     Args:
       sp_input: any type, shape S.
       container, shared_name: container and shared name of the map; the node's name by default.
-      rows: keep each row by itself.
+      rows: store each row separately.
     Returns: its key, int64, shape (); with `rows`, the keys of all rows, shape (S[0],).
     """
     parts = [sp_input.indices, sp_input.values, sp_input.dense_shape]
@@ -97,15 +97,15 @@ def take_many_sparse_from_tensors_map(
     rank: int | None = None,
     name: str | None = None,
 ) -> SparseTensor:
-    """Remove sparse tensors from the map that stores them.
+    """Remove sparse tensors from the map that stores them, and stack them.
 
     Args:
-      sparse_map_op: a node that puts into that map.
-      sparse_handles: int64, shape (n,): their numbers.
+      sparse_map_op: a node that stores tensors in that map.
+      sparse_handles: int64, shape (n,): keys of the tensors.
       dtype: element type of the values.
       rank: rank of each tensor, if it is known.
-    Returns: shape (n, M), each size of M the largest there is.
-    Raises (when it runs): InvalidArgumentError: a number is unknown, or ranks or types differ.
+    Returns: a sparse tensor of shape (n, M), where each size of M is the largest one.
+    Raises (when it runs): InvalidArgumentError: a key is unknown, or ranks or types differ.
     """
     attrs = {
         "dtype": dtype,

@@ -1,4 +1,4 @@
-"""Sparse tensors as text: three serialized tensors for each."""
+"""Ops that serialize sparse tensors, each to three serialized tensors."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def serialize_sparse(
     """Serialize a sparse tensor to three strings: indices, values and shape.
 
     Args:
-      sp_input: SparseTensor of any type but resources and variants.
-      out_type: string; or variant, which stays in this process.
+      sp_input: SparseTensor of any type except resources and variants.
+      out_type: string; or variant, which is valid only in this process.
     Returns: shape (3,).
 
     Examples:
@@ -113,7 +113,7 @@ def serialize_sparse(
 def serialize_many_sparse(
     sp_input: Any, name: str | None = None, out_type: Any = dtypes.string
 ) -> Output:
-    """Return each row of a sparse tensor as three texts; see `serialize_sparse`.
+    """Serialize each row of a sparse tensor to three strings; see `serialize_sparse`.
 
     Args:
       sp_input: SparseTensor of rank 1 or more, of N rows.
@@ -134,14 +134,15 @@ def serialize_many_sparse(
 def deserialize_many_sparse(
     serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
 ) -> SparseTensor:
-    """Decode results of `serialize_sparse` or `serialize_many_sparse` to one sparse tensor.
+    """Deserialize results of `serialize_sparse` or `serialize_many_sparse` to one sparse tensor.
 
     Args:
       serialized_sparse: string, shape (N, 3).
       dtype: element type of the values.
       rank: rank of each row, if it is known.
     Returns: shape (N, M...), where each size of M is the largest one.
-    Raises (when it runs): InvalidArgumentError: a string is not such a tensor, or ranks differ.
+    Raises (when it runs): InvalidArgumentError: a string is not a serialized tensor, or ranks
+      differ.
 
     Examples:
       >>> rows = [wf.serialize_sparse(wf.SparseTensor([[i]], [i], [i + 1])) for i in range(2)]

@@ -1,6 +1,6 @@
-"""Staging areas: tensors that one step stores for a later one, in order or by key.
+"""Ops of staging areas, which store tensors of one step for a later one, in order or by key.
 
-As in TensorFlow an area has no handle: the nodes with one `shared_name` share one.
+As in TensorFlow, an area has no handle: nodes with the same `shared_name` share an area.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class AreaAttrs(dict[str, Any]):
     Args:
       dtypes: element type of each component.
       shared_name: the name of the area.
-      capacity, memory_limit: how many tuples and bytes fit; 0 for any number.
+      capacity, memory_limit: maximum number of tuples and of bytes; 0 for no limit.
     """
 
     def __init__(
@@ -183,19 +183,19 @@ def area_size(op: str, area: AreaAttrs, name: str | None = None) -> Output:
 
 
 def area_clear(op: str, area: AreaAttrs, name: str | None = None) -> Node:
-    """Remove everything, by the op of that kind of area."""
+    """Remove all elements, with the op for that kind of area."""
     return create(op, (), area, name)
 
 
 def map_stage(
     op: str, key: Any, indices: Any, values: Sequence[Any], area: AreaAttrs, name: str | None = None
 ) -> Node:
-    """Add components of a key.
+    """Add components to a key.
 
     Args:
       op: MapStage or OrderedMapStage.
       key: int64, shape ().
-      indices: int32, shape (n,): the positions of the components.
+      indices: int32, shape (n,): the indices of the components.
       values: n tensors.
     """
     return create(op, [key, indices, list(values)], area, name)
@@ -207,9 +207,9 @@ def map_unstage(
     """Remove or read components of a key.
 
     Args:
-      op: MapUnstage, MapPeek, or the ordered ones.
+      op: MapUnstage, MapPeek, or their ordered forms.
       key: int64, shape ().
-      indices: int32, shape (n,): the positions of the components.
+      indices: int32, shape (n,): the indices of the components.
       dtypes: their types.
     """
     return create(op, [key, indices], {**area, "dtypes": tuple(dtypes)}, name).outputs
@@ -218,11 +218,11 @@ def map_unstage(
 def map_unstage_no_key(
     op: str, indices: Any, dtypes: Sequence[Any], area: AreaAttrs, name: str | None = None
 ) -> tuple[Output, ...]:
-    """Remove components of the first key; the key, int64, shape (), is the first result.
+    """Remove components of the first key; the first result is the key: int64, shape ().
 
     Args:
       op: MapUnstageNoKey or OrderedMapUnstageNoKey.
-      indices: int32, shape (n,): the positions of the components.
+      indices: int32, shape (n,): the indices of the components.
       dtypes: their types.
     """
     return create(op, [indices], {**area, "dtypes": tuple(dtypes)}, name).outputs

@@ -1,4 +1,4 @@
-"""Summary nodes, whose value is a serialized `Summary` message for event files (section 9.1)."""
+"""Summary ops, whose results are serialized `Summary` messages for event files (section 9.1)."""
 
 from __future__ import annotations
 
@@ -124,16 +124,16 @@ register_op(
 def scalar(
     name: str, tensor: Any, collections: Iterable[Any] | None = None, family: str | None = None
 ) -> Output:
-    """Return a summary of one number.
+    """Create a summary of one number.
 
     Args:
-      name: of the node; with the scopes around it the tag of the curve. Characters that names do
-        not have are replaced by "_".
+      name: name of the node; with its scopes it is the tag of the curve. Characters that are
+        invalid in names are replaced by "_".
       tensor: real number, shape ().
       collections: collections to add the summary to; `GraphKeys.SUMMARIES` by default.
-      family: put before the tag, so that TensorBoard shows it with others of the family.
+      family: prefix of the tag, by which TensorBoard groups summaries.
     Returns: string, shape (): a serialized `Summary`.
-    Raises: InvalidArgumentError: when it runs, if `tensor` has another shape.
+    Raises: InvalidArgumentError: when it runs: `tensor` has another shape.
 
     Examples:
       >>> text = wf.Session().run(wf.summary.scalar("loss", 0.5))
@@ -150,13 +150,13 @@ def scalar(
 def histogram(
     name: str, values: Any, collections: Iterable[Any] | None = None, family: str | None = None
 ) -> Output:
-    """Return a summary of how values are distributed.
+    """Create a summary of the distribution of values.
 
     Args:
       name, collections, family: as for `scalar`.
       values: real numbers, any shape.
     Returns: string, shape (): a serialized `Summary`.
-    Raises: InvalidArgumentError: when it runs, if a value is not finite.
+    Raises: InvalidArgumentError: when it runs: a value is not finite.
 
     Examples:
       >>> text = wf.Session().run(wf.summary.histogram("weights", [1.0, 2.0]))
@@ -181,16 +181,15 @@ def image(
 ) -> Output:
     """Create a summary of images, tagged "name/image/0" and so on, or "name/image" for one.
 
-    Each floating-point image is scaled separately: by 255 / max if nothing is negative, else so
-    that 0 becomes 128 and the largest magnitude differs from it by 127. Non-finite pixels become
-    red.
+    Each floating-point image is scaled separately: by 255 / max if no value is negative; otherwise
+    0 becomes 128, and the largest magnitude 1 or 255. Non-finite pixels become red.
 
     Args:
       name, collections, family: as for `scalar`.
       tensor: uint8, float16, float32 or float64, shape (n, height, width, 1, 3 or 4).
       max_outputs: maximum number of items to show.
     Returns: string, shape (): a serialized `Summary`.
-    Raises: InvalidArgumentError: when it runs, if the shape does not fit or has no pixels.
+    Raises: InvalidArgumentError: when it runs: the shape is invalid, or the images are empty.
 
     Examples:
       >>> text = wf.Session().run(wf.summary.image("noise", wf.zeros([1, 4, 4, 3])))
@@ -222,7 +221,7 @@ def audio(
       sample_rate: float32, shape (), frames per second.
       max_outputs: maximum number of items to show.
     Returns: string, shape (): a serialized `Summary`, with 16-bit WAV inside.
-    Raises: InvalidArgumentError: when it runs, if a shape does not fit or the rate is not positive.
+    Raises: InvalidArgumentError: when it runs: a shape is invalid, or the rate is not positive.
 
     Examples:
       >>> tone = wf.sin(wf.range(800.0) * 0.35)
@@ -240,13 +239,13 @@ def audio(
 
 
 def text(name: str, tensor: Any, collections: Iterable[Any] | None = None) -> Output:
-    """Return a summary of text in Markdown; TensorBoard shows vectors and matrices as tables.
+    """Create a summary of Markdown text; TensorBoard shows vectors and matrices as tables.
 
     Args:
       name, collections: as for `scalar`.
       tensor: string, any shape.
     Returns: string, shape (): a serialized `Summary`.
-    Raises: InvalidTypeError: `tensor` is not of strings.
+    Raises: InvalidTypeError: `tensor` does not contain strings.
 
     Examples:
       >>> text = wf.Session().run(wf.summary.text("note", "hello"))
@@ -276,10 +275,10 @@ def tensor_summary(
       name, collections, family: as for `scalar`.
       tensor: any type except handles, any shape.
       summary_description: description in Markdown, stored in the metadata.
-      summary_metadata: selects the TensorBoard plugin that shows it.
+      summary_metadata: metadata that selects the TensorBoard plugin.
       display_name: shown instead of the tag; stored in the metadata.
     Returns: string, shape (): a serialized `Summary`.
-    Raises: InvalidArgumentError: `name` is None; InvalidTypeError: when it runs, if `tensor` is a
+    Raises: InvalidArgumentError: `name` is None; InvalidTypeError: when it runs: `tensor` is a
       handle.
 
     Examples:
@@ -307,15 +306,15 @@ def tensor_summary(
 def merge(
     inputs: Sequence[Any], collections: Iterable[Any] | None = None, name: str | None = None
 ) -> Output:
-    """Return one summary with the values of several summaries.
+    """Merge several summaries into one.
 
     Args:
       inputs: strings, serialized `Summary` messages.
       collections: collections to add the result to; none by default.
       name: name of the node, and of a scope around it.
     Returns: string, shape (): a serialized `Summary`.
-    Raises: InvalidArgumentError: there are no inputs; or when it runs, an input is no `Summary` or
-      two have one tag.
+    Raises: InvalidArgumentError: there are no inputs; when it runs: an input is not a `Summary`, or
+      two have the same tag.
 
     Examples:
       >>> merged = wf.summary.merge([wf.summary.scalar("a", 1.0), wf.summary.scalar("b", 2.0)])
@@ -336,7 +335,7 @@ def merge_all(
 
     Args:
       key: the collection.
-      scope: only those whose names this regular expression matches at the start.
+      scope: regular expression; only summaries whose names begin with a match are merged.
       name: name of the node.
     Returns: string, shape (): a serialized `Summary`; None if there are none.
 
@@ -356,7 +355,8 @@ def get_summary_description(node_def: proto.NodeDef) -> proto.SummaryDescription
     Args:
       node_def: a `NodeDef` of a TensorSummary, whose attribute `description` is JSON.
     Returns: a `SummaryDescription` message.
-    Raises: InvalidArgumentError: another kind of node, or its description is not valid JSON.
+    Raises: InvalidArgumentError: the node is not a TensorSummary, or its description is not valid
+      JSON.
 
     Examples:
       >>> node = wf.NodeDef(name="confusion", op="TensorSummary")
@@ -395,7 +395,7 @@ def _summary(
 
 
 def _type_attrs(op: str, value: Any) -> dict[str, Any]:
-    """Return the element type of an array, if the op accepts it; the op's default is for lists."""
+    """Return the element type of an array as an attribute, if the op accepts it."""
     if not isinstance(value, np.ndarray | np.generic):
         return {}
     dtype = dtypes.from_numpy(value.dtype)
@@ -406,9 +406,9 @@ def _type_attrs(op: str, value: Any) -> dict[str, Any]:
 def _summary_scope(
     name: str | None, family: str | None, default_name: str | None, value: Any
 ) -> Iterator[tuple[str, str]]:
-    """The tag of a summary, and the name of its node as an open scope.
+    """Open the scope of a summary's node; yield its tag and the node's name.
 
-    A family is part of the scope's name as well, so that no two tags of it are equal.
+    The scope's name contains the family, too, so that all tags of a family are different.
     """
     clean, group = _clean(name), _clean(family)
     base = default_name if clean is None else clean

@@ -1,4 +1,4 @@
-"""Lookup tables as nodes; the public classes are in `weft_io.lookup`."""
+"""Ops of lookup tables; the public classes are in `weft_io.lookup`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INITIALIZES_FROM_FILES: Final = Traits(state=State.WRITES, reads_files=True, di
 
 
 def value_dims(handle: Output) -> tuple[Dims, bool]:
-    """Return the shape of a table's values, and whether it is known from its producer."""
+    """Return the shape of a table's values, and whether the table's node determines it."""
     node = handle.node
     attrs = node.attrs
     if not {"key_dtype", "value_dtype"} <= attrs.keys():
@@ -120,7 +120,7 @@ def _export_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _declare(version: str, handle_type: str, of_handle: Dims) -> None:
-    """Declare the ops that create tables, with one kind of handle."""
+    """Declare the ops that create tables, for one kind of handle."""
     handle = f"table_handle: {handle_type}"
     for op, inputs, attrs, doc in (
         ("HashTable", (), {}, "A table that is given its content once."),
@@ -149,7 +149,7 @@ def _declare(version: str, handle_type: str, of_handle: Dims) -> None:
 
 
 def _declare_uses(version: str, handle_type: str) -> None:
-    """Declare the ops that read and change tables, with one kind of handle."""
+    """Declare the ops that read and change tables, for one kind of handle."""
     handle = f"table_handle: {handle_type}"
     for op, doc in (
         ("Insert", "Give keys values."),

@@ -1,4 +1,4 @@
-"""Sequences of tensors with individual shapes, as values of graph edges."""
+"""Ops of sequences of tensors with individual shapes."""
 
 from __future__ import annotations
 
