@@ -1,1 +1,1 @@
-"""TensorFlow's checkpoints, "tensor bundles": read and written without TensorFlow."""
+"""TensorFlow's checkpoint format, "tensor bundles", read and written without TensorFlow."""

@@ -11,11 +11,11 @@ _MASK: Final = 0xA282EAD8
 
 
 def crc32c(data: Any, crc: int = 0) -> int:
-    """Return the CRC-32C of a buffer, going on from `crc`; nothing is copied."""
+    """Return the CRC-32C of a buffer without copying it, continuing from `crc`."""
     value: int = extend(crc, np.frombuffer(data, np.uint8))
     return value
 
 
 def masked(crc: int) -> int:
-    """Mask a CRC for storage: the CRC of data that contains its own CRC would be constant."""
+    """Mask a CRC for storage, as TensorFlow does for data that may contain its own CRC."""
     return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF

@@ -1,7 +1,7 @@
-"""Varints, and keys whose bytes sort like the values that they encode.
+"""Varints, and keys that sort like the values they encode.
 
-The first are LevelDB's and protobuf's varints. The second are the keys of the slices of partitioned
-variables: 0, the name, the number of axes, and start and length for each of them.
+Varints are those of LevelDB and protobuf. The keys identify slices of partitioned variables: they
+encode 0, the name, the number of axes, and the start and length on each axis.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SPECIAL: Final = re.compile(rb"[\x00\xff]")
 _ESCAPED: Final = {b"\x00": b"\x00\xff", b"\xff": b"\xff\x00"}
 
 Extents = Sequence[tuple[int, int]]
-"""Start and length of a slice on each axis; (0, -1) for all of an axis."""
+"""Start and length of a slice on each axis; (0, -1) means the whole axis."""
 
 
 class MalformedError(Exception):
     """Error for bytes that are not a valid encoding.
 
     Attributes:
-      position: position of the first of them.
+      position: position of the first invalid byte.
       label: a description of the error.
     """
 
@@ -36,7 +36,7 @@ class MalformedError(Exception):
 
 
 def put_varint(value: int) -> bytes:
-    """Return a number below 2**64, seven bits a byte, the lowest first."""
+    """Encode a number below 2**64 as a varint: seven bits per byte, the lowest first."""
     result = bytearray()
     while value >= 0x80:
         result.append(value & 0x7F | 0x80)
@@ -46,10 +46,10 @@ def put_varint(value: int) -> bytes:
 
 
 def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the number at a position, and the position behind it.
+    """Return the varint at a position, and the position after it.
 
-    Raises: MalformedError: it does not end before `end`, is too large, or is not in its shortest
-      form.
+    Raises: MalformedError: the varint does not end before `end`, is too large, or is not in its
+      shortest form.
     """
     value = shift = 0
     for i in range(position, min(end, position + _LONGEST)):
@@ -64,9 +64,9 @@ def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any, Any], int]:
-    """Return the `number` varints that an array of bytes begins with, and their length in bytes.
+    """Return the first `number` varints of an array of bytes, and their total length in bytes.
 
-    Raises: MalformedError: there are fewer, or one is 2**63 or more.
+    Raises: MalformedError: there are fewer varints, or one is 2**63 or more.
     """
     ends = np.flatnonzero(data[: number * _LONGEST] < 0x80)[:number] + 1
     if len(ends) < number:
@@ -104,7 +104,7 @@ def _ordered_bytes(value: bytes) -> bytes:
 
 
 def _ordered_signed(value: int) -> bytes:
-    """Encode in two's complement, with the number of bytes in unary before it."""
+    """Encode an integer in two's complement, preceded by the number of bytes in unary."""
     length = (value if value >= 0 else ~value).bit_length() // 7 + 1
     bits = value & ((1 << 8 * length) - 1)
     return (bits ^ ((1 << length) - 1) << 7 * length).to_bytes(length, "big")

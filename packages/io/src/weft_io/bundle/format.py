@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoints as a format that readers and savers can use."""
+"""TensorFlow's checkpoint format behind the interface of readers and savers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 _HEADER_KEY = b"\0\0"
-"""The beginning of a table whose first key is empty: no shared bytes and no other bytes."""
+"""First bytes of a table whose first key is empty: both key lengths are 0."""
 
 
 class BundleFormat:
-    """Bundles."""
+    """The bundle format, a `CheckpointFormat`."""
 
     def recognizes(self, data: bytes) -> bool:
-        """Return True if the bytes begin or end as an index does."""
+        """Return True if the bytes begin or end like a bundle's index."""
         return is_table(data) or data.startswith(_HEADER_KEY)
 
     def parse(self, data: bytes, path: str) -> BundleIndex:
-        """Return the index in a file's bytes."""
+        """Parse the bytes of an index file."""
         return BundleIndex.from_bytes(data, path)
 
     def file_suffixes(self, data: bytes, path: str) -> set[str]:
-        """Return the shards."""
+        """Return the suffixes of the shard files."""
         total = self.parse(data, path).shards
         return {shard_path("", number, total) for number in range(total)}
 
@@ -43,7 +43,7 @@ class BundleFormat:
         return read_boxes(prefix, index, expected, empty)
 
     def checks(self, prefix: str, index: BundleIndex) -> Iterator[Checked]:
-        """Read everything of the types that weft has, and compare the checksums."""
+        """Read all tensors of supported types and compare the checksums."""
         for name, entry in index.tensors.items():
             if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
                 continue  # it can be listed only

@@ -1,7 +1,7 @@
-"""The index of a bundle: a table from names to `BundleEntryProto`s, and under "" the header.
+"""The index of a bundle: a table from names to `BundleEntryProto`s, with the header under "".
 
-A partitioned variable has an entry without bytes that lists its slices; each of them has an entry
-under a key of its own (`coding.slice_key`), which no name begins like.
+The entry of a partitioned variable lists its slices and has no bytes. Each slice has its own entry,
+under a key (`coding.slice_key`) that cannot be the beginning of a name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft_graph import proto
 
 VERSION: Final = 1
-"""The version of the format that is read and written."""
+"""The format version that is read and written."""
 
 _HEADER: Final = b""
 _SLICE: Final = b"\x00"  # prefix of the keys of slices, but not of names
@@ -35,29 +35,29 @@ _MAX_RANK: Final = 64  # NumPy's
 
 
 def shard_path(prefix: str, number: int, total: int) -> str:
-    """Return the file with the bytes of a shard."""
+    """Return the path of a shard."""
     return f"{prefix}.data-{number:05d}-of-{total:05d}"
 
 
 class ForeignType(NamedTuple):
-    """An element type that weft has not; a tensor of it can be listed, and not be read."""
+    """An element type that weft does not support; such tensors can be listed but not read."""
 
     name: str
 
     @property
     def base_dtype(self) -> ForeignType:
-        """Itself."""
+        """Return this type."""
         return self
 
 
 class Piece(NamedTuple):
-    """A box of a tensor, in one shard.
+    """A box of a tensor, stored in one shard.
 
     Attributes:
       region: the box.
       shard: number of the shard.
       begin, end: its bytes in the file.
-      crc: the masked CRC-32C of these; of a string tensor, of something else (`strings`).
+      crc: the masked CRC-32C of the bytes; `strings` describes that of string tensors.
     """
 
     region: Region
@@ -68,11 +68,11 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One tensor.
+    """The index entry of one tensor.
 
     Attributes:
-      dtype, shape: those of the whole.
-      parts: boxes of it that do not overlap; those of a slice that was not saved are missing.
+      dtype, shape: element type and shape of the whole tensor.
+      parts: boxes of the tensor, without overlaps; slices that were not saved are missing.
     """
 
     dtype: Any
@@ -85,7 +85,7 @@ class BundleIndex:
 
     Attributes:
       path: its file, for messages.
-      save: identifies the save that wrote it: a checksum of the file.
+      save: a checksum of the file, which identifies the save that wrote it.
       shards: number of files with data.
       big_endian: whether the bytes of numbers come most significant first.
       tensors: by name.
@@ -111,7 +111,7 @@ class BundleIndex:
 
     @property
     def file_count(self) -> int:
-        """The number of its shards."""
+        """The number of shards."""
         return self.shards
 
     @staticmethod
@@ -144,7 +144,7 @@ class BundleIndex:
         return BundleIndex(path, save, header.num_shards, bool(header.endianness), tensors)
 
     def to_bytes(self) -> bytes:
-        """Return the file."""
+        """Serialize the index."""
         header = proto.BundleHeaderProto(num_shards=self.shards, endianness=int(self.big_endian))
         header.version.producer = VERSION
         items = {_HEADER: header.SerializeToString()}
@@ -192,11 +192,11 @@ def _add_slice(message: proto.BundleEntryProto, extents: Extents) -> None:
 
 
 class _MalformedError(Exception):
-    """The index says something that cannot be."""
+    """Error for an index with contradictory or impossible entries."""
 
 
 class _UnknownVersionError(Exception):
-    """A later version wrote the index."""
+    """Error for an index that a later version wrote."""
 
 
 def _header(item: tuple[bytes, bytes] | None) -> proto.BundleHeaderProto:
@@ -265,7 +265,7 @@ def _entry(
 
 
 def disjoint(boxes: Iterable[Region]) -> bool:
-    """Return True if no element is in two of the boxes."""
+    """Return True if the boxes do not overlap."""
     filled = [box for box in boxes if regions.count(box.shape)]
     if len(filled) < 2 or not filled[0].shape:
         return len(filled) < 2
@@ -334,7 +334,7 @@ def _piece(
 
 
 def _check_places(tensors: Mapping[str, Entry]) -> None:
-    """Check that no byte belongs to two tensors, which bounds allocations by the file sizes."""
+    """Check that no byte belongs to two tensors, so that file sizes bound allocations."""
     places = sorted(
         (part.shard, part.begin, part.end, name)
         for name, entry in tensors.items()

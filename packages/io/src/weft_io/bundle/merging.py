@@ -1,4 +1,4 @@
-"""Merging of bundles, and the temporary prefixes where savers write the parts."""
+"""Merging of bundles, and the temporary prefixes under which savers write the parts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STEP: Final = re.compile(r"-\d+$")
 
 
 def temporary_place() -> str:
-    """Return a suffix that makes a checkpoint's path a prefix for parts of it."""
+    """Return a suffix that turns a checkpoint's path into the temporary prefix of its parts."""
     return f"_temp_{uuid4().hex}/part"
 
 
 def is_part(prefix: str) -> bool:
-    """Return True if a path is the prefix of a shard written by weft or TensorFlow."""
+    """Return True if a path is a temporary prefix of a part, written by weft or TensorFlow."""
     return _PART_PREFIX.search(prefix) is not None
 
 
@@ -42,10 +42,10 @@ def merge_bundles(
     Args:
       prefixes: prefixes of the bundles, in one file system with `destination`.
       destination: prefix of the new one.
-      delete_old_dirs: remove the directories of the old ones, if they are empty then.
-      allow_missing_files: pass over bundles that do not exist.
+      delete_old_dirs: remove the directories of the old ones, if they are empty afterwards.
+      allow_missing_files: skip bundles that do not exist.
     Raises:
-      NotFoundError: there is no bundle of a prefix.
+      NotFoundError: a bundle does not exist.
       InvalidArgumentError: two of them have the same tensor, or the same slice of one.
       DataLossError: an index is damaged.
     """

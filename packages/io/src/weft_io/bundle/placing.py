@@ -1,8 +1,9 @@
-"""Atomic replacement of a bundle: a crash at any moment leaves the old or the new one.
+"""Atomic replacement of a bundle: a crash at any time leaves either the old or the new one.
 
-The names of a bundle's shards contain their number. A bundle that replaces another has an empty
-additional shard if the numbers are equal: no file of the old one is touched before the new index
-has replaced the old. Notes (`checkpoint.journal`) tell the next save which files a killed one left.
+The names of shards contain the number of shards. If a bundle replaces one with as many shards, it
+gets an additional empty shard, so that its files have other names. No old file changes before the
+new index has replaced the old one. Notes (`checkpoint.journal`) tell the next save which files a
+killed save left.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ _META: Final = ".meta"
 
 
 class NewBundle:
-    """Files of a bundle that replaces the existing one at its prefix.
+    """The files of a bundle that replaces the existing one at its prefix.
 
-    Used in a `with` block; unless `finish` is called in it, nothing of it stays.
+    Use it in a `with` block. Unless the block calls `finish`, all new files are removed.
 
     Args:
-      prefix: path without suffix; its directory is made if it is missing.
-      shards: how many it needs.
+      prefix: path without suffix; its directory is created if it is missing.
+      shards: the required number of shards.
     Attributes:
-      shards: how many it has.
+      shards: the actual number of shards.
     Raises: OSError, as its methods do.
     """
 
@@ -67,12 +68,12 @@ class NewBundle:
             raise
 
     def take(self, number: int, source: str) -> None:
-        """Make a file of another bundle a shard, too."""
+        """Add a file of another bundle as a shard."""
         system, target = systems.locate(self._free(number))
         system.link(systems.locate(source)[1], target)
 
     def finish(self, tensors: Mapping[str, Entry], big_endian: bool) -> BundleIndex:
-        """Move the bundle into place and remove the previous one."""
+        """Move the new files into place and remove those of the previous bundle."""
         for number in sorted(self._missing):
             with self.create(number):
                 pass
@@ -94,7 +95,7 @@ class NewBundle:
 
 
 def _unused_shard_count(prefix: str, expected: int) -> int:
-    """Return a number of shards that the bundle at `prefix` does not have."""
+    """Return a number of shards that differs from that of the bundle at `prefix`."""
     try:
         num_shards = read_bundle_index(prefix).shards
     except (errors.NotFoundError, errors.DataLossError, errors.UnimplementedError):
@@ -105,7 +106,7 @@ def _unused_shard_count(prefix: str, expected: int) -> int:
 def read_bundle_index(prefix: str) -> BundleIndex:
     """Return the index of a bundle.
 
-    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+    Raises: NotFoundError, DataLossError: the bundle does not exist, or its index is damaged.
     """
     path = index_path(paths.as_path(prefix))
     with reported("reading", path):

@@ -1,4 +1,4 @@
-"""Reading the tensors of a bundle: each is verified while its bytes arrive."""
+"""Reading of the tensors of a bundle, verified while their bytes arrive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _THREADS: Final = 4
 def read_boxes(
     prefix: str, index: BundleIndex, expected: Sequence[tuple[str, Region]], empty: Empty
 ) -> list[Array]:
-    """Read boxes of tensors; arguments, results and errors as for `CheckpointFormat.read`."""
+    """Read boxes of tensors; see `CheckpointFormat.read` for arguments, results and errors."""
     parts = [_parts(prefix, name, index.tensors[name], box) for name, box in expected]
     sizes = [sum(part.end - part.begin for part in part) for part in parts]
     groups = _groups(sizes, min(_THREADS, os.cpu_count() or 1) if sum(sizes) > _MUCH else 1)
@@ -49,7 +49,7 @@ def read_boxes(
 
 
 def _groups(sizes: Sequence[int], number: int) -> list[range]:
-    """Group neighbours, so that there are about `number` groups of similar size."""
+    """Divide a sequence of sizes into about `number` groups of neighbors with similar totals."""
     groups: list[range] = []
     start = done = 0
     share = sum(sizes) / number
@@ -62,7 +62,7 @@ def _groups(sizes: Sequence[int], number: int) -> list[range]:
 
 
 def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
-    """Return the parts of a tensor that make up a box of it."""
+    """Return the stored parts that make up a box of a tensor."""
     if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
         raise errors.UnimplementedError(
             f"tensor {name!r} of {prefix} has type {entry.dtype.name}, which weft does not support"
@@ -80,7 +80,7 @@ def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
 
 
 class _Shard:
-    """A file of a bundle that is open."""
+    """An open shard of a bundle."""
 
     def __init__(self, path: str, file: Reading, swap: bool) -> None:
         self._path = path
@@ -88,9 +88,9 @@ class _Shard:
         self._swap = swap
 
     def read(self, name: str, dtype: DType, part: Piece, empty: Empty) -> Array:
-        """Return the tensor at a place, in memory from `empty`.
+        """Return the stored part, in memory from `empty`.
 
-        Raises: DataLossError: its bytes are not those that were written.
+        Raises: DataLossError: the checksum of its bytes is wrong.
         """
         where = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
         if part.end > self._file.size:
@@ -120,7 +120,7 @@ class _Shard:
         return array
 
     def _fill(self, where: str, position: int, memory: Array) -> int:
-        """Read until `memory` is full; return the checksum of the bytes, not masked."""
+        """Read until `memory` is full; return the unmasked checksum of the bytes."""
         crc = 0
         for start in range(0, memory.size, _CHUNK):
             chunk = memory[start : start + _CHUNK]
@@ -137,7 +137,7 @@ def _memory(array: Any) -> memoryview:
 
 
 def _swapped(array: Array, dtype: DType) -> Array:
-    """Return the array with the bytes of each number in the other order."""
+    """Return the array with the bytes of each number reversed."""
     unit = dtype.real_dtype.numpy.itemsize
     if unit > 1:
         array.reshape(-1).view(f"u{unit}").byteswap(inplace=True)

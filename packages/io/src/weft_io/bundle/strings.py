@@ -1,8 +1,8 @@
 """String tensors in a bundle.
 
-The length of each element as a varint, a masked CRC-32C of the lengths, then all the bytes. That
-checksum, and the tensor's, which goes on from it before it is masked, take a length as four bytes,
-or eight where it needs them, and not as it is stored.
+The stored bytes are the length of each element as a varint, a masked CRC-32C of the lengths, then
+the bytes of all elements. The checksum of the lengths uses four bytes per length, or eight for long
+elements, instead of the stored varints. The tensor's checksum continues from that one, unmasked.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SHORT: Final = 1 << 32
 
 
 def encode_strings(array: Array) -> tuple[memoryview, int]:
-    """Return the stored bytes of a tensor, and its checksum, not masked.
+    """Return the stored bytes of a tensor, and its unmasked checksum.
 
     Args:
-      array: objects that are bytes.
-    Raises: InvalidTypeError: one is something else.
+      array: of dtype object; the elements are bytes.
+    Raises: InvalidTypeError: an element is not bytes.
     """
     items = array.reshape(-1).tolist()
     invalid = next((item for item in items if not isinstance(item, bytes)), None)
@@ -42,11 +42,11 @@ def encode_strings(array: Array) -> tuple[memoryview, int]:
 
 
 def decode_strings(data: Array, shape: Shape) -> tuple[Array, int]:
-    """Return the tensor of stored bytes, and its checksum, not masked.
+    """Decode stored bytes to a tensor; return it and its unmasked checksum.
 
     Args:
       data: uint8, shape (N,).
-    Raises: MalformedError: no tensor of that shape has such bytes.
+    Raises: MalformedError: the bytes do not encode a tensor of that shape.
     """
     number = count(shape)
     lengths, position = get_varints(data, number)

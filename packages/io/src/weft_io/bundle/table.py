@@ -37,19 +37,19 @@ _RATIO: Final = 8
 
 
 class Place(NamedTuple):
-    """The location of a block in the file, without its trailer."""
+    """The position and size of a block in the file, without its trailer."""
 
     offset: int
     size: int
 
     @property
     def end(self) -> int:
-        """The offset after its trailer."""
+        """The offset after the block's trailer."""
         return self.offset + self.size + TRAILER
 
 
 def is_table(data: bytes) -> bool:
-    """Return True if a file's bytes end as a table does."""
+    """Return True if the bytes of a file end like a table."""
     return data.endswith(TABLE_MAGIC)
 
 
@@ -71,7 +71,7 @@ class TableReader:
         self._budget = _FREE + _RATIO * len(data)
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all keys and values, sorted by key, each block verified before its first.
+        """Yield all keys and values, sorted by key; each block is verified before its first entry.
 
         Raises:
           DataLossError: the bytes are damaged or inconsistent.
@@ -104,7 +104,7 @@ class TableReader:
             self._fail(start, "the index has no block here")
 
     def _footer(self) -> Place:
-        """Return the place of the index."""
+        """Return the handle of the index block."""
         data, size = self._data, len(self._data)
         if size < FOOTER:
             self._fail(0, f"a table has at least {FOOTER} bytes, this file has {size}")
@@ -128,7 +128,7 @@ class TableReader:
         return Place(offset, size), position
 
     def _block(self, place: Place) -> Iterator[tuple[bytes, bytes]]:
-        """Return the keys and values of a block."""
+        """Yield the keys and values of a block."""
         data, (begin, size) = self._data, place
         end = begin + size
         if place.end > len(data) - FOOTER or size < 2 * _U32.size:
@@ -179,11 +179,11 @@ class TableReader:
 
 
 def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18) -> bytes:
-    """Return a table.
+    """Serialize sorted items as a table.
 
     Args:
       items: keys, ascending, and values.
-      block_size: bytes after which a block ends; TensorFlow's by default.
+      block_size: size in bytes at which a block ends; TensorFlow's by default.
     """
     result, index, block = bytearray(), _Block(1), _Block(16)
     last, place = b"", b""
@@ -205,7 +205,7 @@ def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18)
 
 
 def _separator_key(low: bytes, high: bytes) -> bytes:
-    """Return a key that is at least `low` and below `high`, and short if that is easy."""
+    """Return a short key that is at least `low` and below `high`."""
     common = _common(low, high)
     if common < min(len(low), len(high)) and low[common] + 1 < high[common]:
         return low[:common] + bytes([low[common] + 1])
@@ -213,13 +213,13 @@ def _separator_key(low: bytes, high: bytes) -> bytes:
 
 
 def _successor_key(key: bytes) -> bytes:
-    """Return a key that is at least `key`, and short if that is easy."""
+    """Return a short key that is at least `key`."""
     num_equal = len(key) - len(key.lstrip(b"\xff"))
     return key[:num_equal] + bytes([key[num_equal] + 1]) if num_equal < len(key) else key
 
 
 def _finish(data: bytearray, block: _Block) -> bytes:
-    """Append a block and its trailer; returns its place."""
+    """Append a block and its trailer; return its handle."""
     content = block.to_bytes() + bytes([_PLAIN])
     place = put_varint(len(data)) + put_varint(len(content) - 1)
     data += content + _U32.pack(masked(crc32c(content)))
@@ -227,7 +227,7 @@ def _finish(data: bytearray, block: _Block) -> bytes:
 
 
 class _Block:
-    """Entries of a block that is being made."""
+    """The entries of a block under construction."""
 
     def __init__(self, interval: int) -> None:
         self._interval = interval

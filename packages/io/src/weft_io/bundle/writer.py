@@ -1,4 +1,4 @@
-"""Writing bundles."""
+"""Writer of bundles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:
     Raises:
       InvalidArgumentError: a name occurs twice, or slices overlap.
       InvalidTypeError: a tensor cannot be written, such as a handle.
-      ResourceExhaustedError, PermissionDeniedError, ...: the operating system's error.
+      ResourceExhaustedError, PermissionDeniedError, ...: the operating system reports an error.
     """
     prefix = paths.as_path(prefix)
     plan = _Plan(items)
@@ -46,7 +46,7 @@ def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:
 
 
 class _Plan:
-    """Which piece goes to which shard, checked."""
+    """The assignment of pieces to shards, after validation."""
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._wholes = Wholes()
@@ -77,14 +77,14 @@ class _Plan:
             position += size
 
     def tensors(self) -> dict[str, Entry]:
-        """Return the locations of tensors, once everything is written."""
+        """Return the locations of all tensors; call it after every shard is written."""
         return {
             name: Entry(*whole, tuple(self._parts[name])) for name, whole in self._wholes.items()
         }
 
 
 def _write_tensor(writing: Writing, item: Item) -> tuple[int, int]:
-    """Write one tensor; the number of its bytes, and their checksum."""
+    """Write one tensor; return the number of its bytes and their checksum."""
     array = np.asarray(item.value)
     if item.dtype is dtypes.string:
         stored, crc = encode_strings(array)

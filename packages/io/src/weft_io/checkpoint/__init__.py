@@ -1,1 +1,1 @@
-"""Checkpoints on disk: their format, how they are written so that nothing is lost, and read."""
+"""Checkpoints on disk: their formats, crash-safe writing, and reading."""

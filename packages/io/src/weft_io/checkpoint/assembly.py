@@ -1,4 +1,4 @@
-"""Assembly of tensor boxes from stored parts; each part is read once."""
+"""Assembly of boxes of tensors from stored parts; each part is read once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class OpenShard(Protocol):
     """An open file of a checkpoint."""
 
     def read(self, name: str, dtype: DType, part: Any, empty: Empty) -> Array:
-        """Return a stored part, verified, in memory from `empty`."""
+        """Read and verify a stored part, into memory from `empty`."""
 
 
 OpenFile = Callable[[int, Sequence[str]], AbstractContextManager[OpenShard]]
-"""Opens a file by its number, for these tensors."""
+"""A function that opens a data file by its number, to read certain tensors."""
 
 
 def assembled(
@@ -33,7 +33,7 @@ def assembled(
     open_file: OpenFile,
     empty: Empty,
 ) -> list[Array]:
-    """Read boxes of tensors; arguments, results and errors as for `CheckpointFormat.read`."""
+    """Read boxes of tensors; see `CheckpointFormat.read` for arguments, results and errors."""
     parts_by_shard: dict[int, dict[tuple[str, StoredPart], list[int]]] = {}
     for i, (name, box) in enumerate(expected):
         parts = tensors[name].parts
@@ -54,7 +54,7 @@ def assembled(
 
 
 class _Targets:
-    """The boxes of one tensor that overlap with a stored part."""
+    """The boxes of one tensor that overlap a stored part."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Targets:
         self._empty = empty
 
     def fill(self, shard: OpenShard, name: str, part: StoredPart) -> None:
-        """Read the part, in place if possible, and copy it to the other boxes."""
+        """Read the part, in place if possible, and copy it to all boxes."""
         first, *others = self._users
         value = shard.read(name, self._dtype, part, self._place(first, part))
         if part.region == self._boxes[first]:

@@ -20,7 +20,7 @@ _TEXT: Final = re.compile(r"crc32:[0-9a-f]{8}|xxh3:[0-9a-f]{16}")
 
 
 class Digest(Protocol):
-    """A checksum in the making."""
+    """A checksum under construction."""
 
     def update(self, data: Data) -> None:
         """Add bytes; releases the GIL for large inputs."""
@@ -64,7 +64,7 @@ def digest(kind: str = KIND) -> Digest:
 
 
 def digest_like(text: str) -> Digest:
-    """Return a new checksum of the kind that a text has."""
+    """Return a new checksum of the same kind as one in text form."""
     return digest(text.partition(":")[0])
 
 
@@ -76,5 +76,5 @@ def checksum(data: Data, kind: str = KIND) -> str:
 
 
 def is_checksum(text: str) -> bool:
-    """Return True if a text is a checksum of a known kind."""
+    """Return True if a text has the form of a checksum of a known kind."""
     return _TEXT.fullmatch(text) is not None

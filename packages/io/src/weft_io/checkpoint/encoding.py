@@ -1,9 +1,9 @@
-"""Element types on disk: their names in safetensors, and the encoding of strings.
+"""Element types on disk: safetensors names, and the encoding of strings.
 
-Numbers are stored as they are, least significant byte first. safetensors has no complex numbers and
+Numbers are stored in little-endian byte order. safetensors has no complex numbers and
 no strings: these are stored as bytes, and the index holds the true type and shape. A string tensor
-is the end of each element (uint64, counted from the first byte of the first element), then all the
-bytes.
+is stored as the end offset of each element (uint64, relative to the first element), followed by the
+bytes of all elements.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ def check_saveable(dtype: DType, name: str) -> None:
 
 
 def stored_size(dtype: DType, shape: Shape) -> int | None:
-    """Return the size of a tensor on disk; None if it depends on the elements."""
+    """Return the size of a tensor on disk in bytes; None if it depends on the elements."""
     return None if dtype is dtypes.string else count(shape) * dtype.numpy.itemsize
 
 
 def stored_as(dtype: DType, shape: Shape, size: int) -> tuple[str, Shape]:
-    """Return the safetensors type name and the shape for the shard's header."""
+    """Return the safetensors type name and shape to write to the shard's header."""
     name = _NAMES.get(dtype)
     return ("U8", (size,)) if name is None else (name, shape)
 
 
 def encode(value: Any, dtype: DType) -> memoryview:
-    """Return the bytes of a tensor; those of `value` itself if possible.
+    """Return the bytes of a tensor, as a view of `value` if possible.
 
     Args:
       value: array or scalar of the type's NumPy dtype.
-    Raises: InvalidTypeError: a string tensor holds something else than bytes.
+    Raises: InvalidTypeError: an element of a string tensor is not bytes.
     """
     array = np.asarray(value)
     if dtype is dtypes.string:
@@ -96,7 +96,7 @@ def _memory(flat: Any) -> memoryview:
 
 
 def allocate(dtype: DType, shape: Shape, size: int, empty: Empty) -> tuple[Array, memoryview]:
-    """Memory for `size` stored bytes: an array, and a view of its bytes to read into."""
+    """Allocate memory for `size` stored bytes; return it as an array and as a view of bytes."""
     if dtype is dtypes.string:
         array: Array = np.empty(size, np.uint8)
         return array, _memory(array)
@@ -105,9 +105,9 @@ def allocate(dtype: DType, shape: Shape, size: int, empty: Empty) -> tuple[Array
 
 
 def decode(array: Array, dtype: DType, shape: Shape) -> Array:
-    """Return the tensor whose bytes were read into an array of `allocate`.
+    """Decode the bytes that were read into an array of `allocate` to a tensor.
 
-    Raises: ValueError: no tensor has such bytes.
+    Raises: ValueError: the bytes do not encode a tensor.
     """
     if dtype is dtypes.string:
         return _decode_strings(array, shape)

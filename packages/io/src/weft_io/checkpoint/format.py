@@ -15,19 +15,19 @@ class StoredPart(Protocol):
 
     @property
     def region(self) -> Region:
-        """The box."""
+        """The box within the tensor."""
 
     @property
     def shard(self) -> int:
-        """The number of its file."""
+        """The number of the file that stores it."""
 
     @property
     def begin(self) -> int:
-        """The first byte."""
+        """The offset of its first byte."""
 
     @property
     def end(self) -> int:
-        """The byte behind the last."""
+        """The offset after its last byte."""
 
 
 class StoredTensor(Protocol):
@@ -35,15 +35,15 @@ class StoredTensor(Protocol):
 
     @property
     def dtype(self) -> Any:
-        """Its element type, a `DType`; or something with a `name` for a type that weft lacks."""
+        """The element type, a `DType`; another object with a `name` for unsupported types."""
 
     @property
     def shape(self) -> Shape:
-        """The shape of the whole."""
+        """The shape of the whole tensor."""
 
     @property
     def parts(self) -> Sequence[StoredPart]:
-        """The boxes that it is stored in."""
+        """The stored boxes."""
 
 
 class CheckpointIndex(Protocol):
@@ -51,19 +51,19 @@ class CheckpointIndex(Protocol):
 
     @property
     def format(self) -> str:
-        """The name of its format."""
+        """The name of the checkpoint's format."""
 
     @property
     def save(self) -> str:
-        """An identifier of the save that wrote it, unique among those of one prefix."""
+        """An identifier of the save that wrote the checkpoint, unique for its prefix."""
 
     @property
     def tensors(self) -> Mapping[str, StoredTensor]:
-        """Its tensors by name."""
+        """The tensors by name."""
 
     @property
     def file_count(self) -> int:
-        """The number of its files with data."""
+        """The number of data files."""
 
 
 class Checked(NamedTuple):
@@ -81,13 +81,13 @@ class Checked(NamedTuple):
 
 
 class CheckpointFormat(Protocol):
-    """A checkpoint format. Its index file makes a checkpoint complete.
+    """A checkpoint format; a checkpoint is complete once its index file exists.
 
     `index` is a result of `parse`.
     """
 
     def recognizes(self, data: bytes) -> bool:
-        """Return True if the bytes of an index, which may be damaged, are of this format."""
+        """Return True if the bytes, which may be damaged, are an index of this format."""
 
     def parse(self, data: bytes, path: str) -> CheckpointIndex:
         """Parse the index in a file's bytes, which are untrusted.
@@ -100,7 +100,7 @@ class CheckpointFormat(Protocol):
         """
 
     def file_suffixes(self, data: bytes, path: str) -> set[str]:
-        """Return the files with data that an index names, after the prefix. Raises: as `parse`."""
+        """Return the suffixes of the data files that an index names."""
 
     def read(
         self, prefix: str, index: Any, expected: Sequence[tuple[str, Region]], empty: Empty
@@ -112,9 +112,9 @@ class CheckpointFormat(Protocol):
           empty: `empty(shape, numpy dtype)`, the allocator.
         Raises:
           NotFoundError: a file is missing, or a slice that a box needs.
-          UnimplementedError: weft lacks the type of a tensor.
-          DataLossError: a file is damaged; tensor, file and place are named.
+          UnimplementedError: weft does not support the type of a tensor.
+          DataLossError: a file is damaged; the message names tensor, file and position.
         """
 
     def checks(self, prefix: str, index: Any) -> Iterator[Checked]:
-        """Read everything, part by part, and compare the checksums."""
+        """Read everything and compare the checksums; yield the result of each part."""

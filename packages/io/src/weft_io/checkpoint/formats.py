@@ -1,7 +1,7 @@
-"""The formats of checkpoints that can be read: weft's own, TensorFlow's, and those of packages.
+"""Registry of the checkpoint formats that can be read: weft's, TensorFlow's, and those of packages.
 
 A package adds one through the entry-point group `weft_io.checkpoint_formats`: a module that calls
-`register_format` when it is imported, which happens when an index is not weft's own.
+`register_format` when it is imported. It is imported at the first index that is not weft's own.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ register_format(Index.format, _WEFT)
 
 
 def format_of(index: CheckpointIndex) -> CheckpointFormat:
-    """Return the format that an index is of."""
+    """Return the format of an index."""
     return _formats.lookup(index.format)
 
 
 def recognized(data: bytes, path: str) -> CheckpointFormat:
-    """Return the format of an index in a file's bytes.
+    """Return the format of the bytes of an index file.
 
     Args:
       path: the file, for messages.
@@ -55,5 +55,5 @@ def recognized(data: bytes, path: str) -> CheckpointFormat:
 
 
 def parse_index(data: bytes, path: str) -> CheckpointIndex:
-    """Return the index in a file's bytes; arguments and errors as for `CheckpointFormat.parse`."""
+    """Parse the bytes of an index file; see `CheckpointFormat.parse` for arguments and errors."""
     return recognized(data, path).parse(data, path)

@@ -1,8 +1,8 @@
 """Tensors held for an asynchronous save, from HoldForSave until the saver takes them.
 
-A variable's snapshot never changes: whoever updates the variable while the snapshot is held works
-on a copy. So holding costs nothing by itself, and the copies are made by those updates that come
-while the save is being written, each variable once.
+A snapshot of a variable never changes: an update while the snapshot is held works on a copy.
+Holding is therefore free. Each variable is copied at most once per save, and only if it is updated
+while the save is being written.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _held: Final[dict[str, Sequence[Item]]] = {}
 
 
 def hold(items: Sequence[Item]) -> str:
-    """Keep items; the name under which `take` finds them."""
+    """Hold items; return the name by which `take` finds them."""
     name = secrets.token_hex(8)
     _held[name] = items
     return name
 
 
 def take(name: str) -> Sequence[Item]:
-    """Return the items that are held under a name, which are not held any longer.
+    """Return the items held under a name and stop holding them.
 
-    Raises: NotFoundError: there are none in this process.
+    Raises: NotFoundError: this process holds nothing under that name.
     """
     items = _held.pop(name, None)
     if items is None:
@@ -39,5 +39,5 @@ def take(name: str) -> Sequence[Item]:
 
 
 def drop(name: str) -> None:
-    """Release the tensors held under a name, if they are still held."""
+    """Release the items held under a name, if any."""
     _held.pop(name, None)

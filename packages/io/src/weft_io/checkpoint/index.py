@@ -56,7 +56,7 @@ def index_path(prefix: str) -> str:
 
 
 def shard_suffix(number: int, total: int, save: str) -> str:
-    """Return the suffix of a shard's name, which is unique to a save."""
+    """Return the suffix of a shard's file name, which is unique to a save."""
     return f".data-{number:05d}-of-{total:05d}-{save}.safetensors"
 
 
@@ -67,7 +67,7 @@ class Shard:
       suffix: its name, after the prefix.
       size: in bytes.
       header: bytes before the first tensor.
-      checksum: of these.
+      checksum: checksum of the header.
     """
 
     __slots__ = ("checksum", "header", "size", "suffix")
@@ -86,7 +86,7 @@ class Part:
       region: the box.
       shard: number of the shard.
       begin, end: its bytes in the file.
-      checksum: of these.
+      checksum: checksum of the bytes.
     """
 
     __slots__ = ("begin", "checksum", "end", "region", "shard")
@@ -100,7 +100,7 @@ class Part:
 
 
 class Entry:
-    """One tensor.
+    """The index entry of one tensor.
 
     Attributes:
       dtype, shape: element type and shape of the whole tensor.
@@ -119,7 +119,7 @@ class Index:
     """The table of contents of a checkpoint.
 
     Attributes:
-      save: name of the save that wrote it; every save has its own.
+      save: unique name of the save that wrote it.
       shards: its files.
       tensors: by name.
     """
@@ -135,11 +135,11 @@ class Index:
 
     @property
     def file_count(self) -> int:
-        """The number of its shards."""
+        """The number of shards."""
         return len(self.shards)
 
     def to_bytes(self) -> bytes:
-        """Return the file."""
+        """Serialize the index."""
         body = json.dumps(
             {
                 "save": self.save,
@@ -173,7 +173,7 @@ class Index:
 
 
 def shard_suffixes(data: bytes, path: str) -> set[str]:
-    """Return the files that an index names, after the prefix, without looking at the tensors.
+    """Return the suffixes of the files that an index names, without parsing the tensors.
 
     Raises: as `Index.from_bytes`.
     """
@@ -238,7 +238,7 @@ def _entry_to_json(entry: Entry) -> dict[str, Any]:
 
 
 class _MalformedError(Exception):
-    """The index says something that cannot be."""
+    """Error for an index with contradictory or impossible entries."""
 
 
 def _index_from_json(data: Any) -> Index:
@@ -300,7 +300,7 @@ def _part_from_json(
 
 
 def _check_places(tensors: Mapping[str, Entry], number: int) -> None:
-    """Check that no byte belongs to two tensors, which bounds allocations by the file sizes."""
+    """Check that no byte belongs to two tensors, so that file sizes bound allocations."""
     places: list[list[tuple[int, int]]] = [[] for _ in range(number)]
     for entry in tensors.values():
         for part in entry.parts:

@@ -29,7 +29,7 @@ class Item(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Element type and shape of a tensor that may be saved in parts."""
+    """The element type and shape of a tensor that may be saved in parts."""
 
     dtype: DType
     shape: Shape
@@ -39,12 +39,12 @@ class Wholes(dict[str, Whole]):
     """The tensors that items are parts of, by name."""
 
     def add(self, item: Item) -> Region:
-        """Return the region of an item within its tensor.
+        """Record an item; return its region within the whole tensor.
 
         Raises:
-          InvalidTypeError: it cannot be saved, such as a handle.
-          InvalidArgumentError: its name is not UTF-8, its value has another shape than the part, or
-            an earlier item was a part of another tensor of that name.
+          InvalidTypeError: values of its type cannot be saved, such as handles.
+          InvalidArgumentError: its name is not UTF-8, the shape of its value differs from that of
+          the part, or an earlier item with that name belongs to a tensor of another shape or type.
         """
         name, dtype, value, spec, _ = item
         try:

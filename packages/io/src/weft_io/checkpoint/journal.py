@@ -1,9 +1,10 @@
 """Journals of files being written and removed, for cleanup after a killed save.
 
 Before a save changes any file, it records the files that it will create and replace. The record is
-locked while its writer lives (`local.Saving`). The next save in the directory that finds one of a
-dead writer removes the recorded files that no index refers to: the new shards if the crash was
-before the new index was in place, else the old shards. Nothing else is ever removed.
+locked while its writer lives (`local.Saving`). The next save in the directory looks for records of
+dead writers and removes the recorded files that no index refers to. These are the new shards if the
+crash came before the new index was in place, and the old shards otherwise. Nothing else is ever
+removed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from weft_tensor import errors
 
 _FIRST_LINE: Final = b"weft checkpoint journal 1\n"
 _NOTE: Final = re.compile(rb"weft \w+ journal \d+\n")
-"""The first line of a note of any kind; the others are not dealt with here."""
+"""The first line of a journal of any kind; this module ignores the others."""
 _PART: Final = re.compile(rf"{SHARD_SUFFIX.pattern}|\.data-\d{{5}}-of-\d{{5}}")
-"""Shards, and the files of a bundle, TensorFlow's format."""
+"""Names of shards, and of the files of a bundle."""
 
 
 class Journal:
-    """The note of one save or removal.
+    """The journal of one save or removal.
 
     Args:
       directory, base: the checkpoint's prefix.
@@ -66,14 +67,14 @@ class Journal:
             self._note.abandon()
 
     def give_up(self) -> None:
-        """Clean up after a failure: as `settle`, now or by the next save."""
+        """Clean up after a failure, as `settle` does, or leave it to the next save."""
         try:
             self.settle()
         except OSError:
             self.abandon()
 
     def abandon(self) -> None:
-        """Leave the note for the next save."""
+        """Leave the journal for the next save."""
         self._note.abandon()
 
 
@@ -119,7 +120,7 @@ def settle(prefix: str, names: Iterable[str], needed: set[str] | None = None) ->
 
 
 def is_part_name(base: str, name: str) -> bool:
-    """Return True if a file belongs to a checkpoint at `base` and is not its index."""
+    """Return True if a file belongs to a checkpoint at `base` and is not the index."""
     if not name.startswith(base):
         return False
     remaining = name[len(base) :]
@@ -127,7 +128,7 @@ def is_part_name(base: str, name: str) -> bool:
 
 
 def names_of(prefix: str) -> set[str]:
-    """Return the files of a checkpoint besides its index; none if the index is missing.
+    """Return the names of a checkpoint's files except the index; none if the index is missing.
 
     Raises: DataLossError: the index cannot be read.
     """
@@ -142,7 +143,7 @@ def names_of(prefix: str) -> set[str]:
 
 
 def replaced(directory: str, base: str) -> set[str]:
-    """Return the files that a new checkpoint replaces, besides the index.
+    """Return the names of the files that a new checkpoint replaces, except the index.
 
     An unreadable index is replaced as well.
     """
@@ -153,7 +154,7 @@ def replaced(directory: str, base: str) -> set[str]:
 
 
 def _shards_by_name(directory: str, base: str) -> set[str]:
-    """Return the files in `directory` with names of shards of `base`, from any save."""
+    """Return the files in `directory` whose names are those of shards of `base`, from any save."""
     pattern = re.compile(re.escape(base) + SHARD_SUFFIX.pattern)
     names = paths.storage_of(directory).names(directory)
     return {name for name in names if pattern.fullmatch(name)}

@@ -1,4 +1,4 @@
-"""Reading checkpoints: everything that is asked for is verified before anything is returned."""
+"""Reading of checkpoints: all requested tensors are verified before any is returned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATTEMPTS: Final = 5
 
 
 class CheckpointNotFoundError(errors.NotFoundError, ValueError):
-    """No checkpoint has the given name.
+    """Error for a checkpoint that does not exist.
 
     Check the path: it must be a result of `Saver.save`, without a file's suffix. The class is also
     a ValueError, as in TensorFlow's `Saver.restore`.
@@ -32,7 +32,7 @@ class CheckpointNotFoundError(errors.NotFoundError, ValueError):
 
 
 class Wanted(NamedTuple):
-    """A tensor to read.
+    """A request to read a tensor.
 
     Attributes:
       name: in the checkpoint.
@@ -53,7 +53,7 @@ def read_index(prefix: str) -> CheckpointIndex:
     """Return the index of a checkpoint of any format.
 
     Raises:
-      NotFoundError: there is none.
+      NotFoundError: the checkpoint does not exist.
       DataLossError: it is damaged.
     """
     path = index_path(prefix)
@@ -78,7 +78,7 @@ def read_tensors(prefix: str, wanteds: Sequence[Wanted], empty: Empty = np.empty
       NotFoundError: the checkpoint does not exist, or lacks a tensor or a file; all missing tensors
         are named.
       InvalidArgumentError: a tensor has another type or shape than required.
-      DataLossError: a file is damaged; tensor and place are named.
+      DataLossError: a file is damaged; the message names the tensor and the position.
     """
     prefix = paths.as_path(prefix)
     index = read_index(prefix)
@@ -121,19 +121,19 @@ def _read(
 
 
 def _stored(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot | None:
-    """Return the tensor of that name, which an earlier version may have stored in parts."""
+    """Return the tensor of a name; an earlier version may have stored it in parts."""
     return index.tensors.get(name) or find_split_slot(index.tensors, name)
 
 
 def _present(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot:
-    """Return the tensor of that name, which must have passed `check_names`."""
+    """Return the tensor of a name that passed `check_names`."""
     entry = _stored(index, name)
     assert entry is not None
     return entry
 
 
 def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> None:
-    """Raise NotFoundError if names are missing, listing all of them with similar names."""
+    """Raise NotFoundError if names are missing; the message lists them with similar names."""
     missing = [name for name in dict.fromkeys(names) if _stored(index, name) is None]
     if not missing:
         return
@@ -153,7 +153,7 @@ def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> No
 
 
 def _check(prefix: str, entry: StoredTensor | SplitSlot, expected: Wanted) -> Region:
-    """Return the box that is wanted of a tensor, after comparing its type and shape."""
+    """Return the requested box of a tensor, after comparing its type and shape."""
     parsed = parse_spec(expected.spec)
     if expected.dtype is not None and expected.dtype.base_dtype is not entry.dtype:
         raise errors.InvalidArgumentError(
@@ -224,7 +224,7 @@ class CheckpointReader:
         return {name: entry.dtype for name, entry in self._index.tensors.items()}
 
     def has_tensor(self, tensor_str: str | bytes) -> bool:
-        """Return True if such a tensor exists. Raises: InvalidTypeError: it is not a string."""
+        """Return True if the checkpoint has a tensor of that name."""
         return _stored(self._index, _name(tensor_str)) is not None
 
     def get_tensor(self, tensor_str: str | bytes) -> Any:
@@ -232,7 +232,7 @@ class CheckpointReader:
 
         Raises:
           InvalidTypeError: `tensor_str` is not a name.
-          NotFoundError, DataLossError: it is not there, or is damaged.
+          NotFoundError, DataLossError: the tensor does not exist, or is damaged.
         """
         return _read(self._prefix, self._index, [Wanted(_name(tensor_str))], np.empty)[0][()]
 
@@ -264,12 +264,13 @@ class CheckpointReader:
     def verify(self) -> None:
         """Read everything and compare the checksums.
 
-        Raises: NotFoundError, DataLossError: the first thing that is missing or damaged.
+        Raises: NotFoundError, DataLossError: a file is missing, or a tensor is damaged; the first
+          one is reported.
         """
         for checked in self.checks():
             if checked.error is not None:
                 raise checked.error
 
     def checks(self) -> Iterator[Checked]:
-        """Read everything, part by part, and compare the checksums."""
+        """Read everything and compare the checksums; yield the result of each part."""
         return format_of(self._index).checks(self._prefix, self._index)

@@ -1,4 +1,4 @@
-"""Boxes within a tensor: the parts it is stored in, and the slice of it that is asked for."""
+"""Boxes within a tensor: stored parts and requested slices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Region(NamedTuple):
 
     @staticmethod
     def whole(shape: Shape) -> Region:
-        """Return all of a tensor."""
+        """Return the box of a whole tensor."""
         return Region((0,) * len(shape), shape)
 
     def within(self, shape: Shape) -> bool:
-        """Return True if it is inside a tensor of that shape."""
+        """Return True if the box is inside a tensor of that shape."""
         return len(self.start) == len(self.shape) == len(shape) and all(
             start + size <= full
             for start, size, full in zip(self.start, self.shape, shape, strict=True)
@@ -41,7 +41,7 @@ class Region(NamedTuple):
         return Region(start, shape) if all(size > 0 for size in shape) else None
 
     def slices(self, origin: Shape) -> tuple[slice, ...]:
-        """Index of this box in an array that starts at `origin`."""
+        """Return the index of this box in an array that starts at `origin`."""
         return tuple(
             [
                 slice(start - first, start - first + size)
@@ -51,9 +51,9 @@ class Region(NamedTuple):
 
 
 def parse_spec(spec: str) -> tuple[Shape, Region] | None:
-    """Parse TensorFlow's text "10 20 0,5:-" to the shape of the whole and a box.
+    """Parse TensorFlow's slice text, such as "10 20 0,5:-", to the shape of the whole and a box.
 
-    The sizes of the whole come first, then "start,length" per axis, or "-" for all of it.
+    The sizes of the whole come first, then "start,length" per axis, or "-" for the whole axis.
 
     Returns: None for "", which means the whole tensor of any shape.
     Raises: InvalidArgumentError: it is malformed, or the box exceeds the tensor.
@@ -80,7 +80,7 @@ def parse_spec(spec: str) -> tuple[Shape, Region] | None:
 
 
 def count(shape: Sequence[int]) -> int:
-    """Number of elements."""
+    """Return the number of elements of a shape."""
     total = 1
     for size in shape:
         total *= size

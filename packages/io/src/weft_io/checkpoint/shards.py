@@ -1,8 +1,8 @@
-"""Shards: safetensors files, written in one pass with their checksums.
+"""Shards: safetensors files, written in one pass together with their checksums.
 
 A shard consists of eight bytes with the header's length, the header (JSON: name to type, shape and
-place) and the tensors' bytes without gaps; any safetensors reader can open it. Weft itself uses the
-index, whose checksums cover every byte.
+offsets) and the tensors' bytes without gaps; any safetensors reader can open it. Weft itself uses
+the index, whose checksums cover every byte.
 
 The checksum of a tensor is computed chunk by chunk, just before a chunk is written and just after
 it is read. The chunk is then in the processor's cache, so the checksum costs almost nothing.
@@ -33,7 +33,7 @@ _RESERVED: Final = "__metadata__"
 
 
 class Piece(NamedTuple):
-    """A box of a tensor to write, and its value."""
+    """A box of a tensor to write, with its value."""
 
     name: str
     dtype: DType
@@ -52,7 +52,7 @@ def write_shard(
     Args:
       prefix, suffix: the file's name.
       number: the shard's number in the index.
-    Returns: the shard, and the place of each piece.
+    Returns: the shard, and the location of each piece.
     Raises: OSError.
     """
     blobs = [encoding.encode(piece.value, piece.dtype) for piece in pieces]
@@ -97,7 +97,7 @@ def _header(
 
 
 def _write(file: Writing, header: bytes, blobs: Sequence[memoryview]) -> list[str]:
-    """Write everything; the checksums of the blobs."""
+    """Write header and blobs; return the checksums of the blobs."""
     gathered = bytearray(header)
     sums: list[str] = []
     for blob in blobs:
@@ -129,7 +129,7 @@ def _write_large(file: Writing, blob: memoryview) -> str:
 class ShardReader:
     """An open shard whose size and header match the index.
 
-    Raises: DataLossError: size or header differ from the index.
+    Raises: DataLossError: the size or the header does not match the index.
     """
 
     def __init__(self, path: str, shard: Shard, file: Reading) -> None:
@@ -153,7 +153,7 @@ class ShardReader:
         Args:
           name: for messages.
           empty: `empty(shape, numpy dtype)`, the allocator.
-        Raises: DataLossError: its bytes are not those that were written.
+        Raises: DataLossError: the checksum of its bytes is wrong.
         """
         size = part.end - part.begin
         array, memory = encoding.allocate(dtype, part.region.shape, size, empty)
@@ -174,7 +174,7 @@ class ShardReader:
         """Read until `memory` is full or the file ends.
 
         Args:
-          like: a checksum, for its kind.
+          like: a checksum of the kind to compute.
         Returns: the number of bytes read, and their checksum.
         """
         result = digest_like(like)
@@ -197,7 +197,7 @@ def opened(prefix: str, shard: Shard, tensors: Sequence[str]) -> Iterator[ShardR
       tensors: the tensors to read from it, for messages.
     Raises:
       NotFoundError: the file does not exist.
-      DataLossError: it is not the file that was written.
+      DataLossError: it does not match the index.
     """
     path = prefix + shard.suffix
     try:

@@ -1,8 +1,9 @@
-"""Slots in checkpoints of earlier versions, which stored one tensor per part of a variable.
+"""Slot variables in checkpoints of earlier versions, which stored one tensor per part.
 
-They saved the slot `Adagrad` of a variable `w` in two parts as `w/part_0/Adagrad` and
-`w/part_1/Adagrad`. Now it is `w/Adagrad`, as in TensorFlow, which these tensors together stand for.
-The variable `w` of `create_partitioned_variables` was `w/w`, or `w/part` if the name was its own.
+For a variable `w` in two parts, they saved the slot `Adagrad` as `w/part_0/Adagrad` and
+`w/part_1/Adagrad`. Now, as in TensorFlow, it is one tensor `w/Adagrad`, which this module assembles
+from the old ones. A variable `w` of `create_partitioned_variables` was saved as `w/w`, or as
+`w/part` if it had its own name.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class Source(NamedTuple):
 
 
 class SplitSlot(NamedTuple):
-    """A tensor that is stored as several.
+    """A slot variable that is stored as several tensors.
 
     Attributes:
-      dtype, shape: those of the whole.
-      pieces: the name of each tensor, and the box of the whole that it holds.
+      dtype, shape: element type and shape of the whole.
+      pieces: the name of each tensor, and the box of the whole that it contains.
     """
 
     dtype: Any
@@ -44,7 +45,7 @@ class SplitSlot(NamedTuple):
     pieces: tuple[tuple[str, Region], ...]
 
     def overlaps(self, box: Region) -> list[Source]:
-        """Return the sources that a box of the whole consists of, in order."""
+        """Return the sources that make up a box of the whole, in order."""
         result = [(name, region, region.overlap(box)) for name, region in self.pieces]
         return [
             Source(name, Region(_difference(shared.start, region.start), shared.shape), shared)
@@ -54,10 +55,10 @@ class SplitSlot(NamedTuple):
 
 
 def find_split_slot(tensors: Mapping[str, StoredTensor], name: str) -> SplitSlot | None:
-    """Return the slot `name` of a partitioned variable; None if there is none in parts.
+    """Return the slot `name` of a partitioned variable; None if it is not stored in parts.
 
     Args:
-      tensors: of a checkpoint that has no tensor `name`.
+      tensors: tensors of a checkpoint that lacks a tensor `name`.
     """
     former = _former_name(tensors, name)
     if former is not None:
@@ -76,14 +77,14 @@ def find_split_slot(tensors: Mapping[str, StoredTensor], name: str) -> SplitSlot
 
 
 def _former_name(tensors: Mapping[str, StoredTensor], name: str) -> str | None:
-    """Return the old name of a variable of `create_partitioned_variables`, or None."""
+    """Return the earlier name of a variable of `create_partitioned_variables`, or None."""
     names = (f"{name}/{name.rpartition('/')[2]}", f"{name}/part")
     result = (name for name in names if name in tensors and len(tensors[name].parts) > 1)
     return next(result, None)
 
 
 def joined(sources: Sequence[Source], arrays: Iterator[Array], target: Array) -> Array:
-    """Copy the next array of each source to its place in `target`, and return that.
+    """Copy the next array of each source to its position in `target`; return `target`.
 
     Args:
       sources: in the order of their offsets; the first starts where `target` does.
@@ -94,7 +95,7 @@ def joined(sources: Sequence[Source], arrays: Iterator[Array], target: Array) ->
 
 
 def _join(tensors: Mapping[str, StoredTensor], full: Shape, names: list[str]) -> SplitSlot | None:
-    """Stack tensors along the axis on which they are shorter than the variable."""
+    """Join tensors along the axis on which they are smaller than the variable."""
     parts = [tensors[name] for name in names]
     shape = full[: len(parts[0].shape)]
     axis = next((i for i, size in enumerate(shape) if parts[0].shape[i] != size), 0)

@@ -107,14 +107,15 @@ def update_checkpoint_state(
     `Saver.save` does this; a program that writes checkpoints in another way calls it.
 
     Args:
-      save_dir, model_checkpoint_path, all_model_checkpoint_paths, all_model_checkpoint_timestamps,
+        save_dir, model_checkpoint_path, all_model_checkpoint_paths,
+        all_model_checkpoint_timestamps,
         last_preserved_timestamp: as for `generate_checkpoint_state_proto`.
       latest_filename: name of the file; "checkpoint" by default.
       save_relative_paths: name the checkpoints relative to `save_dir`, so that the directory can
         be moved.
     Raises:
       InvalidArgumentError: as `generate_checkpoint_state_proto`; `latest_filename` is not a name.
-      NotFoundError: there is no such directory.
+      NotFoundError: `save_dir` does not exist.
 
     Examples:
       >>> step = wf.Variable(7, name="step")
@@ -147,7 +148,7 @@ def update_checkpoint_state(
 
 
 def state_path(directory: str, latest_filename: str | None = None) -> str:
-    """Return the state file of a directory.
+    """Return the path of a directory's state file.
 
     Raises: InvalidTypeError, InvalidArgumentError: `latest_filename` is not a file name.
     """
@@ -263,7 +264,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
 
     Args:
       checkpoint_prefixes: results of `Saver.save`.
-    Returns: seconds since the epoch, in the same order; nothing for checkpoints that do not exist.
+    Returns: seconds since the epoch, in the same order; checkpoints that do not exist are left out.
 
     Examples:
       >>> import time
@@ -318,7 +319,7 @@ def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
 
     Args:
       ckpt_dir_or_file: the prefix of a checkpoint, or a directory, to use its latest one.
-    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+    Raises: NotFoundError, DataLossError: the checkpoint does not exist, or is damaged.
 
     Examples:
       >>> step = wf.Variable(7, name="step")

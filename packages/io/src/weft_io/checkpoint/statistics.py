@@ -18,10 +18,10 @@ _PIECE: Final = 1 << 18
 
 
 class Statistics(NamedTuple):
-    """Statistics of finite numbers, of magnitudes of complex numbers, or of string lengths.
+    """Statistics of numbers, of the magnitudes of complex numbers, or of string lengths.
 
     Attributes:
-      least, most, mean, deviation: None if there are no values.
+      least, most, mean, deviation: of the finite values; None if there are none.
       zeros: number of zeros, or of empty strings.
       not_finite: number of infinities and NaNs.
     """
@@ -35,10 +35,10 @@ class Statistics(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The differences of two tensors of the same type and shape.
+    """The size of the differences between two tensors of the same type and shape.
 
     Attributes:
-      elements: the number of different elements.
+      elements: the number of elements that differ.
       absolute: the largest |a - b|; None for strings, infinite if one is NaN.
       relative: the largest |a - b| / max(|a|, |b|); as `absolute`.
     """
@@ -58,7 +58,7 @@ def _flat(value: Any) -> Array:
 
 
 def _numbers(value: Array, dtype: DType) -> Array:
-    """Return values as comparable numbers: lengths of strings, magnitudes, 0 and 1."""
+    """Convert values to comparable numbers: lengths of strings, magnitudes, or 0 and 1."""
     if dtype is dtypes.string:
         return np.array([len(item) for item in value.tolist()], np.int64)
     if dtype.is_complex:
@@ -98,10 +98,10 @@ def statistics(value: Any, dtype: DType) -> Statistics:
 
 
 def difference(a: Any, b: Any, dtype: DType) -> Difference | None:
-    """Compute the differences of two tensors; None if every byte is equal.
+    """Compute the differences between two tensors; None if every byte is equal.
 
     Args:
-      a, b: of one shape, and of the element type.
+      a, b: arrays of the same shape and of type `dtype`.
     """
     elements = 0
     absolute: Any = None if dtype is dtypes.string else 0
@@ -124,7 +124,7 @@ def _pieces(a: Any, b: Any) -> Iterator[tuple[Array, Array]]:
 
 
 def _unequal(a: Array, b: Array) -> Array:
-    """Which elements differ in a bit: a NaN equals itself, and -0 is not 0."""
+    """Return the mask of elements whose bits differ: a NaN equals itself, and -0 is not 0."""
     if a.dtype.hasobject:
         result: Array = np.array(
             [x != y for x, y in zip(a.tolist(), b.tolist(), strict=True)], bool
@@ -137,7 +137,7 @@ def _unequal(a: Array, b: Array) -> Array:
 
 
 def _distance(a: Array, b: Array, dtype: DType) -> tuple[Any, float]:
-    """Return the largest absolute and relative distance of elements that differ."""
+    """Return the largest absolute and relative difference of the elements that differ."""
     if dtype.is_integer or dtype.is_quantized:
         high, low = np.maximum(a, b), np.minimum(a, b)
         unsigned = np.dtype(f"u{a.dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""Reader of weft's checkpoint format: safetensors shards with a JSON index."""
+"""Reader for weft's checkpoint format: safetensors shards with a JSON index."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class WeftFormat:
     """The format that a `Saver` writes by default."""
 
     def recognizes(self, data: bytes) -> bool:
-        """Return True if the bytes begin like this format's index; a bundle's begins with zero."""
+        """Return True if the bytes begin like an index of this format."""
         return b"weft-checkpoint" in data[:40] and not data.startswith(b"\0")
 
     def parse(self, data: bytes, path: str) -> Index:
-        """Return the index in a file's bytes."""
+        """Parse the bytes of an index file."""
         return Index.from_bytes(data, path)
 
     def file_suffixes(self, data: bytes, path: str) -> set[str]:
-        """Return the shards, without looking at the tensors."""
+        """Return the suffixes of the shard files, without parsing the tensors."""
         return shard_suffixes(data, path)
 
     def read(

@@ -1,8 +1,9 @@
-"""Writing and removing checkpoints, so that a crash at any moment leaves the old one or the new.
+"""Crash-safe writing and removal of checkpoints.
 
-The order is: a note of what will be done, the shards under names that no other save has, the index
-over the old one, which is the moment the new checkpoint replaces the old, then the removal of the
-old shards. Everything is flushed before anything refers to it.
+A save first writes a journal, then the shards, under names that no other save uses. It then
+replaces the index, which makes the new checkpoint valid, and finally removes the old shards. Every
+file is flushed before another one refers to it. A crash at any time leaves either the old or the
+new checkpoint.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from weft_tensor.os_errors import reported
 def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
     """Save tensors under `prefix`, replacing an existing checkpoint.
 
-    On return all of it would survive a loss of power. On failure, and after a crash, what was
-    there before is there still.
+    On return the checkpoint is durable: it survives a power failure. After an error or a crash the
+    previous checkpoint still exists.
 
     Args:
-      prefix: path without suffix; its directory is made if it is missing.
+      prefix: path without suffix; its directory is created if it is missing.
       items: in any order.
     Raises:
-      InvalidArgumentError: a name occurs twice, or the parts of a tensor do not make it up.
+      InvalidArgumentError: a name occurs twice, or the parts of a tensor do not cover it.
       ResourceExhaustedError: the disk is full.
-      PermissionDeniedError, ...: by what the operating system says.
+      PermissionDeniedError, ...: the operating system reports an error.
     """
     prefix = paths.as_path(prefix)
     directory, base = paths.split_prefix(prefix)
@@ -63,11 +64,11 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
 
 
 def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
-    """Remove a checkpoint if it exists, its index first, so that no partial one remains.
+    """Remove a checkpoint if it exists, index first, so that no incomplete one remains.
 
     Args:
-      others: names of further files that go with it.
-    Raises: PermissionDeniedError, ...: by what the operating system says.
+      others: names of further files to remove.
+    Raises: PermissionDeniedError, ...: the operating system reports an error.
     """
     directory, base = paths.split_prefix(prefix)
     storage = paths.storage_of(directory)
@@ -91,7 +92,7 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
 
 
 class _Plan:
-    """Which piece goes to which shard, checked."""
+    """The assignment of pieces to shards, after validation."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self._wholes = Wholes()

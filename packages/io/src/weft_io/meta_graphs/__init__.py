@@ -1,1 +1,1 @@
-"""Graphs with their collections and savers as messages, in files."""
+"""Graphs with their collections and savers, as messages in files."""

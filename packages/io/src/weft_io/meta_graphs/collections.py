@@ -1,4 +1,4 @@
-"""The collections of a graph as `CollectionDef`s, and back."""
+"""Conversion of a graph's collections to `CollectionDef`s and back."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def add_collections(
 ) -> None:
     """Add the collections of a graph to a message.
 
-    What SAVEABLE_OBJECTS holds is there as the nodes of a saver.
+    SAVEABLE_OBJECTS is left out, because the nodes of the saver represent it.
 
     Args:
-      names: which; None for all.
+      names: the
+      collections; None for all.
       scope: restricts to objects in this name scope, with relative names; "" for all.
     """
     computed = computed_collections()
@@ -51,7 +52,7 @@ def add_collections(
 
 
 def _add(message: proto.MetaGraphDef, name: str, items: Sequence[Any], scope: str) -> None:
-    """Add one collection, in the form that all its items support."""
+    """Add one collection, in a form that all its items support."""
     if not items:
         return
     try:
@@ -86,12 +87,12 @@ def _converted(collection: str, items: Sequence[Any], scope: str) -> tuple[str, 
 
 
 class CollectionReader:
-    """Builder of the items of collections whose nodes were just imported.
+    """Restores the items of collections whose nodes were just imported.
 
     Args:
       scope: the name scope that the nodes are under, without a closing slash; "" for none.
       nodes: the new nodes by their names in the message.
-      closed: refuse what names nodes that were there before.
+      closed: reject references to nodes that existed before the import.
     """
 
     def __init__(
@@ -107,13 +108,14 @@ class CollectionReader:
         self._items_by_bytes: dict[tuple[str, bytes], Any] = {}
 
     def read(self, name: str, message: proto.CollectionDef) -> None:
-        """Make the items of one collection.
+        """Restore the items of one collection.
 
         Raises:
-          InvalidArgumentError: an item refers to a name that was taken.
-          PermissionDeniedError: it refers to a node that was there before, and may not.
-          NotFoundError: it refers to a node that is not there.
-          DataLossError: it is not a message of its kind.
+          InvalidArgumentError: an item refers to a node that was renamed because its name was
+            taken.
+          PermissionDeniedError: an item refers to an older node, and `closed` is set.
+          NotFoundError: an item refers to a missing node.
+          DataLossError: an item is not a message of the expected kind.
         """
         kind = message.WhichOneof("kind")
         if kind is None:
@@ -133,7 +135,7 @@ class CollectionReader:
         return self._graph.as_graph_element(self._prefix + name)
 
     def _objects(self, functions: ItemFunctions, values: Sequence[bytes], where: str) -> list[Any]:
-        """Create an object per distinct message, because a variable is in several collections."""
+        """Restore one object per message, since a variable can be in several collections."""
         keys = [(functions.message, data) for data in values]
         new = [key for key in dict.fromkeys(keys) if key not in self._items_by_bytes]
         messages = [self._message(*key, where) for key in new]
@@ -152,16 +154,16 @@ class CollectionReader:
         return message
 
     def check(self, message: Any, where: str) -> None:
-        """Refuse a message that names a node which has another name now, or may not be named.
+        """Check that a message does not name renamed nodes or nodes that it must not name.
 
-        Raises: InvalidArgumentError, PermissionDeniedError: it does.
+        Raises: InvalidArgumentError, PermissionDeniedError: it does so.
         """
         if self._renamed or self._others:
             for text in _strings(message):
                 self.check_name(text, where)
 
     def check_name(self, text: str, where: str) -> None:
-        """Check the name of a node or a tensor."""
+        """Check the node name or tensor name in a text."""
         name = text.removeprefix("^").partition(":")[0]
         if name in self._renamed:
             raise errors.InvalidArgumentError(
@@ -175,7 +177,7 @@ class CollectionReader:
             )
 
     def add(self) -> None:
-        """Put all items into their collections."""
+        """Add all items to their collections."""
         for name, item in self._items:
             self._graph.add_to_collection(name, item)
 

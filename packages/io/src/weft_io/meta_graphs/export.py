@@ -1,4 +1,4 @@
-"""A graph with its collections and its saver as a `MetaGraphDef`, the file beside a checkpoint."""
+"""Export of a graph with its collections and its saver as a `MetaGraphDef`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.graph import Graph
 
 UNBOUND_INPUTS: Final = "unbound_inputs"
-"""The collection that lists the inputs which come from outside of the exported scope."""
+"""The collection that lists the inputs from outside the exported scope."""
 
 
 def export_meta_graph(
@@ -36,27 +36,29 @@ def export_meta_graph(
     strip_default_attrs: bool = False,
     save_debug_info: bool = False,
 ) -> proto.MetaGraphDef:
-    """Return the graph as a `MetaGraphDef`, written to `filename` if there is one.
+    """Return the graph as a `MetaGraphDef`, and write it to `filename` if that is set.
 
-    It has TensorFlow's ops alone: those that only weft has are replaced by what means the same.
+    Ops that only weft has are replaced by equivalent TensorFlow ops.
 
     Args:
-      filename: written atomically.
+      filename: path of the
+      file, which is written atomically.
       meta_info_def: a `MetaInfoDef` to start from.
-      graph_def: the graph's `GraphDef`, if it is at hand.
-      saver_def: how to save and restore it.
-      collection_list: names of the collections to put in; all by default. What has no form in a
-        message is left out, with a remark in the log.
+      graph_def: the graph's `GraphDef`, if it exists already.
+      saver_def: the `SaverDef` to include.
+      collection_list: names of the collections to include; all by default. Items that cannot be
+        represented in a message are left out, which is logged.
       as_text: write protobuf's text format.
       graph: the default graph by default.
-      export_scope: only the nodes under this name scope, with names relative to it. Inputs from
-        outside are called "$unbound_inputs_<name>" and are listed in the collection
+      export_scope: export only the nodes under this name scope, with names relative to it. Inputs
+        from outside are called "$unbound_inputs_<name>" and are listed in the collection
         "unbound_inputs": an import must map them.
-      clear_devices: leave out device requests.
-      clear_extraneous_savers: leave out the nodes of savers other than that of `saver_def`.
-      strip_default_attrs: leave out attributes that have their default values.
-      save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
-    Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more.
+      clear_devices: omit device requests.
+      clear_extraneous_savers: omit the nodes of all savers except that of `saver_def`.
+      strip_default_attrs: omit attributes that have their default values.
+      save_debug_info: accepted and ignored.
+    Raises: InvalidArgumentError: a node cannot be represented in a GraphDef, or the message has 2
+      GiB or more.
 
     Examples:
       >>> x = wf.Variable(1.0, name="x")
@@ -102,7 +104,7 @@ def export_meta_graph(
 
 
 def _cut_scope(message: proto.MetaGraphDef, scope: str) -> None:
-    """Keep only the nodes of a scope, and list their inputs from outside."""
+    """Keep only the nodes under a name scope, and record their inputs from outside."""
     from weft_io.meta_graphs import graph_def_edits
 
     unbound = graph_def_edits.cut_scope(message.graph_def, scope)
@@ -126,7 +128,7 @@ def _remove_savers(message: proto.MetaGraphDef) -> None:
 def renamed_saver(
     message: proto.SaverDef, rename: Callable[[str], str], required: str = ""
 ) -> proto.SaverDef | None:
-    """Return a copy with other names; None unless all names begin with `required`."""
+    """Return a renamed copy; None unless all names begin with `required`."""
     copy = proto.SaverDef()
     copy.CopyFrom(message)
     for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):

@@ -1,7 +1,8 @@
-"""Untrusted graphs without the nodes of their savers that access files.
+"""Removal of the file-accessing saver nodes from untrusted graphs.
 
-Nearly every graph with variables has such nodes, and its author chooses the files. Nodes that serve
-only a saver are removed, and a new saver over the same variables and names replaces it.
+Nearly every graph with variables has savers, whose nodes access files chosen by the graph's author.
+Nodes that serve only a saver are removed, and a new saver for the same variables and names replaces
+it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from weft_io.meta_graphs.graph_def_edits import (
 from weft_tensor import errors
 
 _JOINING: Final = frozenset({"ExpandDims", "NoOp", "Pack"})
-"""Ops by which several savers of parts become one."""
+"""Ops that combine savers of parts."""
 
 _NAMES: Final = 1
-"""The input of a node that restores which has the names of the tensors."""
+"""The index of the input with the tensor names, by restoring op."""
 
 
 class Limited(NamedTuple):
-    """A graph without nodes of savers.
+    """A graph without saver nodes.
 
     Attributes:
       message: the graph itself if nothing was removed; else a copy.
-      keys: names under which variables were restored, by the names of the variables' nodes.
+      keys: the checkpoint names of restored variables, by the names of the variables' nodes.
     """
 
     message: proto.MetaGraphDef
@@ -46,9 +47,10 @@ class Limited(NamedTuple):
 def remove_foreign_savers(
     message: proto.MetaGraphDef, allowed_ops: Collection[str] | None
 ) -> Limited:
-    """Remove nodes that save and restore variables, if their ops are not allowed.
+    """Remove the nodes that save and restore variables, unless their ops are allowed.
 
-    Nodes that others use or name, and nodes that restore other state, are kept and rejected later.
+    Nodes that others use or refer to, and nodes that restore other state, stay; they are rejected
+    later.
     """
     if allowed_ops is None:
         return Limited(message, {})
@@ -77,7 +79,7 @@ class _Nodes:
                 self._users[source].add(name)
 
     def cut(self) -> tuple[set[str], dict[str, str]]:
-        """Return the nodes that serve only savers, and the keys of variables that they restore."""
+        """Return the nodes that serve only savers, and the checkpoint names of their variables."""
         touching = {name for name, node in self._nodes.items() if node.op in self._touching}
         behind = reached(touching, self._users)
         others = behind & _named(self._message)
@@ -100,7 +102,7 @@ class _Nodes:
         return self._message.saver_def.restore_op_name
 
     def _restored(self, node: proto.NodeDef) -> dict[str, str] | None:
-        """Return the variables that a node restores, by its names; None for other nodes."""
+        """Return the variables that a restoring node restores, by name; None for other nodes."""
         names = self._nodes.get(node_of(node.input[_NAMES])) if len(node.input) > _NAMES else None
         if names is None or traits_of(names.op).role is not Role.CONSTANT:
             return None
@@ -115,7 +117,7 @@ class _Nodes:
         return result
 
     def _assigned(self, text: str) -> set[str] | None:
-        """Return the variables that a tensor is assigned to; None if it has other users."""
+        """Return the variables that a tensor is assigned to; None if it has other uses."""
         variables: set[str] = set()
         waiting = [text]
         for tensor in waiting:  # which grows
@@ -149,7 +151,7 @@ def _is_same_node(a: str, b: str) -> bool:
 
 
 def _named(message: proto.MetaGraphDef) -> set[str]:
-    """Return the nodes that collections and signatures name."""
+    """Return the nodes that collections and signatures refer to."""
     names = {
         node_of(name)
         for collection in message.collection_def.values()
@@ -168,7 +170,8 @@ def restored_by_key(
     Args:
       variables: the created variables, by their names in the message.
       nodes: the created nodes, by their names in the message.
-    Raises: InvalidArgumentError: two variables are restored from one tensor, which no saver does.
+    Raises: InvalidArgumentError: two variables are restored from the same tensor, which no valid
+      saver does.
     """
     result: dict[str, Any] = {}
     for name, key in keys.items():

@@ -1,4 +1,4 @@
-"""Changes to `GraphDef`s on their way into a `MetaGraphDef`, or out of one."""
+"""Edits of `GraphDef`s when they are written to or read from a `MetaGraphDef`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _UNBOUND: Final = "$unbound_inputs_"
 
 
 def copied(graph_def: proto.GraphDef) -> proto.GraphDef:
-    """Return a copy."""
+    """Return a copy of a message."""
     copy = proto.GraphDef()
     copy.CopyFrom(graph_def)
     return copy
 
 
 def set_nodes(graph_def: proto.GraphDef, nodes: Iterable[proto.NodeDef]) -> None:
-    """Replace the nodes; the new ones may include existing ones."""
+    """Replace the nodes; `nodes` may include existing ones."""
     result = proto.GraphDef(node=nodes)  # copies: a node that is removed may not be used any more
     del graph_def.node[:]
     graph_def.node.MergeFrom(result.node)
@@ -45,9 +45,9 @@ def clear_devices(graph_def: proto.GraphDef) -> None:
 
 
 def strip_defaults(graph_def: proto.GraphDef) -> None:
-    """Remove attributes that have their default values, so that older readers know the rest.
+    """Remove attributes that have their default values, so that older readers accept them.
 
-    Those that say an input's type stay: not every reader has a default for them.
+    Attributes for the type of an input stay, because some readers have no default for them.
     """
     functions = {function.signature.name for function in graph_def.library.function}
     defaults = {op: _defaults(lookup_op(op)) for op in {n.op for n in graph_def.node} - functions}
@@ -58,7 +58,7 @@ def strip_defaults(graph_def: proto.GraphDef) -> None:
 
 
 def restore_defaults(graph_def: proto.GraphDef) -> None:
-    """Add the attributes that `strip_defaults` removed; unregistered ops stay as they are."""
+    """Add the attributes that `strip_defaults` removed; unregistered ops are unchanged."""
     op_defs = {}
     for op in {node.op for node in graph_def.node}:
         with suppress(errors.NotFoundError):
@@ -82,11 +82,11 @@ def _defaults(op_def: OpDef) -> dict[str, proto.AttrValue]:
 
 
 def cut_scope(graph_def: proto.GraphDef, scope: str) -> list[str]:
-    """Keep the nodes under a name scope alone, with names relative to it.
+    """Keep only the nodes under a name scope, with names relative to it.
 
     Args:
-      scope: with its closing slash.
-    Returns: the inputs that come from outside, as they are called then, sorted.
+      scope: the scope with its closing slash.
+    Returns: the sorted new names of inputs from outside.
     """
     unbound: set[str] = set()
     inside = [node for node in graph_def.node if node.name.startswith(scope)]
@@ -136,10 +136,10 @@ def signature_names(signature: proto.SignatureDef) -> Iterator[str]:
 
 
 def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -> None:
-    """Remove the save and restore nodes and the nodes that only they use.
+    """Remove the nodes that save and restore, and the nodes that only they use.
 
     Args:
-      remaining: the saver that stays, or None.
+      remaining: the saver to keep, or None.
     """
     nodes = {node.name: node for node in graph_def.node}
     inputs = {name: {node_of(text) for text in node.input} for name, node in nodes.items()}
@@ -163,12 +163,12 @@ def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -
 
 
 def node_of(text: str) -> str:
-    """Return the name of the node that an input or a tensor's name has."""
+    """Return the node name in the name of an input or a tensor."""
     return text.removeprefix("^").partition(":")[0]
 
 
 def reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
-    """Return the mappings from nodes to their users and to their inputs."""
+    """Return the nodes that are reachable from `begin` along edges."""
     names: set[str] = set()
     waiting = list(begin)
     while waiting:

@@ -1,4 +1,4 @@
-"""A graph written to a file as a `GraphDef`."""
+"""Writing of a graph to a file as a `GraphDef`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ def write_graph(
     r"""Write a graph as a `GraphDef`, atomically.
 
     Args:
-      graph_or_graph_def: what to write.
-      logdir: directory, made if it is not there, or a URL that fsspec knows.
-      name: file name in it.
+      graph_or_graph_def: a graph or a message.
+      logdir: directory, created if it does not exist, or a URL that fsspec knows.
+      name: file name within it.
       as_text: write protobuf's text format.
     Returns: the path.
-    Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more;
-      InvalidTypeError: it is neither a graph nor a message; AlreadyExistsError: there is a file
-      where the directory should be.
+    Raises: InvalidArgumentError: a node cannot be represented in a GraphDef, or the message has 2
+      GiB or more;
+      InvalidTypeError: the argument is neither a graph nor a message;
+      AlreadyExistsError: `logdir` is a file.
 
     Examples:
       >>> x = wf.constant(1.0, name="x")

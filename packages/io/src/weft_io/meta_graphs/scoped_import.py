@@ -1,4 +1,4 @@
-"""Adding the graph and the collections of a `MetaGraphDef` to a graph."""
+"""Import of the graph and the collections of a `MetaGraphDef`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ImportedGraph(NamedTuple):
       elements: the requested `return_elements`.
       scope: its name scope, without a closing slash; "" for none.
       saver_def: its saver, if it has one.
-      restorable: variables by their names in checkpoints, if nodes of its savers were left out.
+      restorable: variables by their names in checkpoints, if nodes of savers were omitted.
     """
 
     variables: dict[str, Variable]
@@ -58,20 +58,20 @@ def import_scoped_meta_graph(
       clear_devices: ignore its device requests.
       graph: the default graph by default.
       import_scope: name scope of the imported nodes.
-      input_map: tensors instead of inputs, as for `import_graph_def`.
+      input_map: tensors that replace inputs, as for `import_graph_def`.
       unbound_inputs_col_name: the collection that names inputs which `input_map` must have; None to
         skip the check.
       restore_collections_predicate: returns True for the names of collections to import.
       return_elements: names in the message of operations and tensors to return.
-      allowed_ops: as for `import_graph_def`. Nodes of its savers with other ops are omitted if they
-        serve nothing else, and collections may only name its own nodes.
+      allowed_ops: as for `import_graph_def`. Saver nodes with other ops are omitted if nothing else
+        uses them, and collections may refer only to imported nodes.
     Raises:
-      PermissionDeniedError: as for `import_graph_def`, or something names a node that is not its
-        own. The graph is unchanged.
-      NotFoundError: the file does not exist, or it uses ops that are not declared.
+      PermissionDeniedError: as for `import_graph_def`, or a reference leads to a node outside the
+        message. The graph is unchanged.
+      NotFoundError: the file does not exist, or the graph uses undeclared ops.
       DataLossError: the file does not contain a MetaGraphDef.
-      InvalidArgumentError: the graph or its collections are inconsistent, or names that they refer
-        to are taken and there is no `import_scope`. The graph is unchanged.
+      InvalidArgumentError: the graph or its collections are inconsistent, or names that collections
+        refer to are taken and there is no `import_scope`. The graph is unchanged.
     """
     from weft_graph.messages.import_graph_def import add_graph_def
     from weft_graph.messages.shared_memory import read_after_updates
@@ -125,7 +125,7 @@ def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:
 
 
 def as_meta_graph(meta_graph_or_file: Any) -> proto.MetaGraphDef:
-    """Return a `MetaGraphDef` that is given as such, or as the path of a file."""
+    """Return a `MetaGraphDef`, from itself or from the path of a file."""
     if isinstance(meta_graph_or_file, proto.MetaGraphDef):
         return meta_graph_or_file
     if isinstance(meta_graph_or_file, str | bytes | os.PathLike):
@@ -164,7 +164,7 @@ def _input(name: str | bytes) -> str:
 
 @contextmanager
 def _undone(graph: Graph) -> Iterator[None]:
-    """Return a context that removes the nodes that were added if the block fails."""
+    """Return a context that removes all added nodes if the block raises."""
     count = len(graph.nodes)
     contexts, has_contexts = dict(graph.contexts), graph.has_contexts
     try:

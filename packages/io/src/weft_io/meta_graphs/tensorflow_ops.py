@@ -1,4 +1,4 @@
-"""A `GraphDef` with ops that TensorFlow has, instead of those that only weft has."""
+"""Replacement of ops that only weft has by TensorFlow's ops, in a `GraphDef`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from weft_graph import proto
 from weft_io.meta_graphs.graph_def_edits import set_nodes
 
 _DROPPED: Final = frozenset({"HoldForSave"})
-"""Ops whose nodes matter to their own process alone; nothing takes their outputs."""
+"""Ops that matter only within their own process; their outputs are not used."""
 
 
 def use_tensorflow_ops(graph_def: proto.GraphDef) -> None:
-    """Replace nodes of weft's own ops, keeping their names and what their first outputs are."""
+    """Replace nodes of weft's own ops, keeping their names and the meaning of outputs."""
     if not any(node.op in _REPLACED or node.op in _DROPPED for node in graph_def.node):
         return
     names = {node.name for node in graph_def.node}
@@ -27,11 +27,11 @@ def use_tensorflow_ops(graph_def: proto.GraphDef) -> None:
 
 
 class _Conditional:
-    """The nodes of "the variable's value where it has one, else another": a Merge of two Switches.
+    """The nodes for "the variable's value, or a default if it has none": a Merge of two Switches.
 
     Args:
       node: an InitializedValue or ResourceInitializedValue.
-      names: those that are taken; new ones are added.
+      names: the names in use; new names are added.
     """
 
     def __init__(self, node: proto.NodeDef, names: set[str]) -> None:
@@ -42,12 +42,12 @@ class _Conditional:
         self._new_nodes: list[proto.NodeDef] = []
 
     def nodes(self) -> list[proto.NodeDef]:
-        """Return the nodes; the last one has the replaced node's name."""
+        """Return the nodes; the last one takes the name of the replaced node."""
         self._merge(*_REPLACED[self._node.op](self))
         return self._new_nodes
 
     def of_reference(self) -> tuple[list[str], proto.AttrValue]:
-        """Read the variable of a reference."""
+        """Add the nodes that read a reference variable."""
         kind = self._node.attr["T"]
         has = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
         switch = self._add("RefSwitch", [self._variable, has], {"T": kind})
@@ -56,7 +56,7 @@ class _Conditional:
         return [other, read], kind
 
     def of_handle(self) -> tuple[list[str], proto.AttrValue]:
-        """Read the variable of a handle."""
+        """Add the nodes that read a resource variable."""
         kind = self._node.attr["dtype"]
         handle = proto.AttrValue(type=proto.DT_RESOURCE)
         has = self._add("VarIsInitializedOp", [self._variable], {})

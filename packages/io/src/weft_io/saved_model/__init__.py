@@ -1,4 +1,4 @@
-"""SavedModels: graphs with their variables, files and signatures in a directory, as TensorFlow's.
+"""SavedModels: directories of graphs with variables, files and signatures, as in TensorFlow.
 
 saved_model.pb or .pbtxt    the graphs, each with its tags and signatures
 variables/variables.*       their variables, a bundle

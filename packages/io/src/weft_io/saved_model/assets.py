@@ -1,4 +1,4 @@
-"""The files that come with a SavedModel."""
+"""The asset files of a SavedModel."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CHUNK = 1 << 20
 
 
 class AssetFiles:
-    """The files under `assets/` of a SavedModel that is being written.
+    """The files under `assets/` of a SavedModel being written.
 
     Args:
-      export_dir: its directory.
+      export_dir: the directory of the SavedModel.
     """
 
     def __init__(self, export_dir: str) -> None:
@@ -29,7 +29,7 @@ class AssetFiles:
         self._sources: dict[str, str] = {}
 
     def add(self, tensors: Sequence[Output]) -> list[Any]:
-        """Copy the files that constants name.
+        """Copy the files whose paths are in constants.
 
         Args:
           tensors: string constants of rank 0.
@@ -51,7 +51,7 @@ class AssetFiles:
         return messages
 
     def _name(self, source: str) -> str:
-        """Return the name of the copy: other files of one name get a number."""
+        """Return the name of the copy; a different file with the same name gets a number."""
         base = name = source.replace("\\", "/").rpartition("/")[2]
         number = 0
         while name in self._sources:
@@ -93,12 +93,12 @@ def _has_same_contents(one: str, other: str) -> bool:
 
 
 def asset_feeds(export_dir: str, message: proto.MetaGraphDef, scope: str = "") -> dict[str, bytes]:
-    """Return the feeds by which a loaded graph finds its files.
+    """Return the feeds that tell a loaded graph the paths of its files.
 
     Args:
       scope: the name scope that it was imported under.
-    Returns: the path of each file by the name of the tensor to feed.
-    Raises: InvalidArgumentError: the name of a file leads outside the directory of the assets.
+    Returns: the path of each file, by the name of the tensor to feed.
+    Raises: InvalidArgumentError: a file is outside the directory of the assets.
     """
     feeds = {}
     for asset in message.asset_file_def or _read_collection(message.collection_def):

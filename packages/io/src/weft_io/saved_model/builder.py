@@ -1,4 +1,4 @@
-"""Writing SavedModels."""
+"""Writer of SavedModels."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _log = logging.getLogger("weft")
 
 
 class SavedModelError(errors.FailedPreconditionError, AssertionError):
-    """A SavedModel cannot be written this way: wrong order of calls, or something is in its place.
+    """Error for a SavedModel that cannot be written: wrong order of calls, or a used directory.
 
-    Add the graph whose variables are saved first and once, and export to a directory that is empty
-    or does not exist. It is an AssertionError too, since that is what TensorFlow raises.
+    First add the graph whose variables are saved, once, and export to a directory that is empty or
+    does not exist. The class is also an AssertionError, as in TensorFlow.
     """
 
 
@@ -55,7 +55,7 @@ class SavedModelBuilder:
 
     Args:
       export_dir: the directory; it must be empty, or not exist.
-    Raises: SavedModelError: there is something in it.
+    Raises: SavedModelError: the directory is not empty.
 
     Examples:
       >>> builder = wf.saved_model.builder.SavedModelBuilder("./built")
@@ -100,14 +100,14 @@ class SavedModelBuilder:
           assets_collection: constants with paths of files, which are copied; `main_op` sees the
             paths of the copies.
           legacy_init_op: `main_op` by its deprecated name.
-          clear_devices: leave out device requests.
-          main_op: what to run when the model was loaded and its variables restored.
-          strip_default_attrs: leave out attributes with default values, so that older readers know
-            the rest.
-          saver: how the variables are saved; all of them by default. Its checkpoints must be
+          clear_devices: omit device requests.
+          main_op: the node to run after the variables of a loaded model are restored.
+          strip_default_attrs: omit attributes with default values, so that older readers accept the
+            rest.
+          saver: the saver of the variables; all variables by default. Its checkpoints must be
             bundles (`BundleSaverBuilder`).
         Raises:
-          SavedModelError: variables were saved already.
+          SavedModelError: variables are already saved.
           InvalidArgumentError, InvalidTypeError: a signature, an asset or an op is malformed.
         """
         if self._has_variables:
@@ -144,7 +144,8 @@ class SavedModelBuilder:
     ) -> None:
         """Add the default graph, whose variables must be among those already saved.
 
-        Arguments and errors are those of `add_meta_graph_and_variables`, which must come before.
+        Arguments and errors are those of `add_meta_graph_and_variables`, which must be called
+        first.
         """
         if not self._has_variables:
             raise SavedModelError(
@@ -156,12 +157,12 @@ class SavedModelBuilder:
         self._add(saver, tags, signature_def_map, clear_devices, strip_default_attrs)
 
     def save(self, as_text: bool = False) -> bytes:
-        """Write the file with the graphs; the directory is a SavedModel then.
+        """Write the file with the graphs, which completes the SavedModel.
 
         Args:
           as_text: write protobuf's text format.
-        Returns: its path.
-        Raises: InvalidArgumentError: the graphs take 2 GiB or more.
+        Returns: the path of the file.
+        Raises: InvalidArgumentError: the graphs have 2 GiB or more.
         """
         path = saved_model_path(self._export_dir, as_text)
         write_message(path, self._message, as_text)
@@ -260,8 +261,8 @@ def simple_save(
       session: the session with the variables.
       export_dir: the directory; it must be empty, or not exist.
       inputs, outputs: tensors by the names that callers use.
-      legacy_init_op: what to run when the model was loaded.
-    Raises: SavedModelError: there is something in the directory.
+      legacy_init_op: the node to run after loading.
+    Raises: SavedModelError: the directory is not empty.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None], name="x")

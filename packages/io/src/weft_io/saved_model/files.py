@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class SavedModelNotFoundError(errors.NotFoundError, OSError):
-    """There is no SavedModel in a directory.
+    """Error for a directory without a SavedModel.
 
-    Give the directory that `simple_save` or the builder was given. It is an OSError too, since that
-    is what TensorFlow's loader raises.
+    Pass the `export_dir` of `simple_save` or of the builder. The class is also an OSError, as in
+    TensorFlow.
     """
 
 
 def saved_model_path(export_dir: str, as_text: bool) -> str:
-    """Return the file with the graphs."""
+    """Return the path of the file with the graphs."""
     name = constants.SAVED_MODEL_FILENAME_PBTXT if as_text else constants.SAVED_MODEL_FILENAME_PB
     return paths.join(paths.as_path(export_dir), name)
 
@@ -37,7 +37,7 @@ def variables_prefix(export_dir: str) -> str:
 def asset_path(export_dir: str, filename: str) -> str:
     """Return the path of an asset.
 
-    Raises: InvalidArgumentError: its name leads out of the directory of the assets.
+    Raises: InvalidArgumentError: the file is outside the directory of the assets.
     """
     parts = filename.replace("\\", "/").split("/")
     if paths.is_absolute(filename) or ".." in parts or not filename:
@@ -53,8 +53,8 @@ def read_saved_model(export_dir: str) -> tuple[proto.SavedModel, bool]:
     """Return the message of a SavedModel, and whether it is in text form.
 
     Raises:
-      NotFoundError: there is none in the directory.
-      DataLossError: it is damaged.
+      NotFoundError: the directory has no SavedModel.
+      DataLossError: the file is damaged.
     """
     for as_text in (False, True):
         path = saved_model_path(export_dir, as_text)

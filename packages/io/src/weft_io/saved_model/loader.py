@@ -1,4 +1,4 @@
-"""Loading SavedModels."""
+"""Loader of SavedModels."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _log = logging.getLogger("weft")
 
 
 class MetaGraphNotFoundError(errors.NotFoundError, RuntimeError):
-    """No graph of a SavedModel has the given tags.
+    """Error for tags that no graph of a SavedModel has.
 
-    Use tags that the message lists. The class is also a RuntimeError, as in TensorFlow.
+    The message lists the existing tags. The class is also a RuntimeError, as in TensorFlow.
     """
 
 
@@ -64,18 +64,19 @@ def load(
 
     Args:
       sess: the session.
-      tags: those of the graph, all of them.
+      tags: all tags of the graph.
       export_dir: the SavedModel's directory.
-      import_scope: name scope to put the graph under; the names in the result are without it.
+      import_scope: name scope of the imported graph; the names in the result do not contain it.
       allowed_ops: the allowed op types, in its functions too, such as `wf.safe_ops()` for an
-        untrusted model; all by default. If the ops of its saver are not allowed, its variables
-        are restored by a new saver.
+        untrusted model; all by default. If the ops of its saver are not allowed, its variables are
+        restored by a new saver.
       **saver_kwargs: further arguments of `import_meta_graph`, such as `clear_devices`.
     Returns: the graph's message, with its signatures.
     Raises:
-      NotFoundError: there is no SavedModel, no graph with the tags, or variables are missing.
+      NotFoundError: the SavedModel, a graph with the tags, or a variable does not exist.
       DataLossError: a file is damaged.
-      PermissionDeniedError: there are other ops than `allowed_ops`; all are named with their nodes.
+      PermissionDeniedError: the graph has ops outside `allowed_ops`; the message lists them with
+        their nodes.
       InvalidArgumentError: the graph is invalid, or types or shapes of variables do not match.
 
     Examples:
@@ -94,8 +95,8 @@ class SavedModelLoader:
     """Loads graphs of a SavedModel, step by step.
 
     Args:
-      export_dir: its directory.
-    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+      export_dir: the directory of the SavedModel.
+    Raises: NotFoundError, DataLossError: it does not exist, or is damaged.
     """
 
     def __init__(self, export_dir: Any) -> None:
@@ -114,13 +115,13 @@ class SavedModelLoader:
 
     @property
     def saved_model(self) -> proto.SavedModel:
-        """The message in its file."""
+        """The message in the SavedModel's file."""
         return self._message
 
     def get_meta_graph_def_from_tags(self, tags: Iterable[str]) -> proto.MetaGraphDef:
         """Return the graph with exactly these tags.
 
-        Raises: MetaGraphNotFoundError: there is none.
+        Raises: MetaGraphNotFoundError: no graph has these tags.
         """
         expected = {tags} if isinstance(tags, str) else set(tags)
         for message in self._message.meta_graphs:
@@ -141,7 +142,7 @@ class SavedModelLoader:
         import_scope: str | None = None,
         **saver_kwargs: Any,
     ) -> tuple[Any, list[Node | Output]]:
-        """Add a graph; arguments as for `load`.
+        """Add a graph; for arguments see `load`.
 
         Returns: its saver (None without variables), and the requested `return_elements`.
         """
@@ -167,7 +168,7 @@ class SavedModelLoader:
             _log.info("%s has no variables", self._export_dir)
 
     def run_init_ops(self, sess: Any, tags: Iterable[str], import_scope: str | None = None) -> None:
-        """Run the graph's main op, if it has one; it finds the files that come with the model."""
+        """Run the graph's main op, if it has one, with the paths of the model's files."""
         message = self.get_meta_graph_def_from_tags(tags)
         with sess.graph.as_default():
             op = init_op(message, import_scope)
@@ -181,7 +182,7 @@ class SavedModelLoader:
         import_scope: str | None = None,
         **saver_kwargs: Any,
     ) -> proto.MetaGraphDef:
-        """Load graph, variables and main op; arguments and result as in the function `load`."""
+        """Load graph, variables and main op; for arguments and result see the function `load`."""
         message = self.get_meta_graph_def_from_tags(tags)
         with sess.graph.as_default():
             result = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
@@ -193,9 +194,9 @@ class SavedModelLoader:
 
 
 def init_op(message: proto.MetaGraphDef, import_scope: str | None = None) -> Any:
-    """Return the node to run after a graph was loaded into the default graph, or None.
+    """Return the node to run after loading into the default graph, or None.
 
-    Raises: InvalidArgumentError: there is more than one.
+    Raises: InvalidArgumentError: there are several.
     """
     key = constants.INIT_OP_SIGNATURE_KEY
     if key in message.signature_def:

@@ -17,7 +17,7 @@ from weft_graph.variables.reference import (
 
 
 def main_op() -> Node:
-    """Return a node that initializes all variables, local ones too, and tables.
+    """Return a node that initializes all variables, including local ones, and tables.
 
     Examples:
       >>> seen = wf.Variable(0, collections=[wf.GraphKeys.LOCAL_VARIABLES])

@@ -1,4 +1,4 @@
-"""Changing the methods that the signatures of a SavedModel are of."""
+"""Editing of the method names in the signatures of a SavedModel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class MethodNameUpdater:
     """Changes the method names in the signatures of a SavedModel.
 
     Args:
-      export_dir: its directory.
-    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+      export_dir: the directory of the SavedModel.
+    Raises: NotFoundError, DataLossError: it does not exist, or is damaged.
 
     Examples:
       >>> with wf.Session() as session:
@@ -38,7 +38,7 @@ class MethodNameUpdater:
           signature_key: name of the signature.
           method_name: new name of its method.
           tags: the tags of its graph; all graphs by default.
-        Raises: InvalidArgumentError: there is no such graph, or it has no such signature.
+        Raises: InvalidArgumentError: no graph has the tags, or the graph lacks the signature.
         """
         if not signature_key or not method_name:
             raise errors.InvalidArgumentError(
@@ -62,10 +62,10 @@ class MethodNameUpdater:
             graph.signature_def[signature_key].method_name = method_name
 
     def save(self, new_export_dir: str | None = None) -> None:
-        """Write the SavedModel's file, in the form that it was in.
+        """Write the SavedModel's file, in text or binary form like the original.
 
         Args:
-          new_export_dir: another directory than it was read from.
+          new_export_dir: the directory to write to; by default the original one.
         """
         path = saved_model_path(new_export_dir or self._export_dir, self._as_text)
         write_message(path, self._message, self._as_text)

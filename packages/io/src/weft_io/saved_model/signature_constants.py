@@ -1,4 +1,4 @@
-"""The names of the methods that signatures are of, and of their inputs and outputs."""
+"""Names of the methods of signatures, and of their inputs and outputs."""
 
 from __future__ import annotations
 

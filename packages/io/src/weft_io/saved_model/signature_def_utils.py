@@ -1,4 +1,4 @@
-"""`SignatureDef`: how a method of a model is called."""
+"""`SignatureDef`: the inputs and outputs of a method of a model."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ def build_signature_def(
     method_name: str | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> proto.SignatureDef:
-    """Return a signature: how callers of a saved model name its inputs and outputs.
+    """Return a signature, which names the inputs and outputs of a saved model.
 
     Args:
       inputs, outputs: `TensorInfo`s by the names that callers use.
-      method_name: one of `signature_constants`, as a rule.
-      defaults: values of inputs that callers may leave out: arrays, numbers, or constants of a
-        graph.
+      method_name: usually one of `signature_constants`.
+      defaults: values of inputs that callers may omit: arrays, numbers, or constants of a graph.
     Returns: a `SignatureDef` message.
     Raises: InvalidArgumentError: a default is a tensor without a constant value; TypeError: an
       input or output is not a `TensorInfo`.
@@ -85,8 +84,8 @@ def regression_signature_def(examples: Any, predictions: Any) -> proto.Signature
       examples: string: serialized `Example`s.
       predictions: float32.
     Returns: a `SignatureDef` message, with the input "inputs" and the output "outputs".
-    Raises: InvalidArgumentError: one is missing, or of another type; InvalidTypeError: one is no
-      tensor.
+    Raises: InvalidArgumentError: an argument is missing, or of another type; InvalidTypeError: an
+      argument is not a tensor.
 
     Examples:
       >>> examples = wf.placeholder(wf.string, [None])
@@ -111,8 +110,8 @@ def classification_signature_def(examples: Any, classes: Any, scores: Any) -> pr
       scores: float32, or None if there are classes.
     Returns: a `SignatureDef` message, with the input "inputs" and the outputs "classes" and
       "scores".
-    Raises: InvalidArgumentError: one is missing, or of another type; InvalidTypeError: one is no
-      tensor.
+    Raises: InvalidArgumentError: an argument is missing, or of another type; InvalidTypeError: an
+      argument is not a tensor.
 
     Examples:
       >>> examples = wf.placeholder(wf.string, [None])
@@ -139,12 +138,13 @@ def classification_signature_def(examples: Any, classes: Any, scores: Any) -> pr
 def predict_signature_def(
     inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> proto.SignatureDef:
-    """Return the signature of any computation.
+    """Return the signature of a prediction, which can be any computation.
 
     Args:
       inputs, outputs: tensors by the names that callers use; at least one of each.
     Returns: a `SignatureDef` message.
-    Raises: InvalidArgumentError: there are none; InvalidTypeError: one is not a tensor.
+    Raises: InvalidArgumentError: inputs or outputs are empty; InvalidTypeError: one is not a
+      tensor.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -191,11 +191,11 @@ _TYPES = {
 
 
 def is_valid_signature(signature_def: Any) -> bool:
-    """Return True if a signature is a prediction, regression or classification with valid types.
+    """Return True if a signature is a valid prediction, regression or classification.
 
     Args:
       signature_def: a `SignatureDef` message; None is not valid.
-    Returns: False, too, without inputs or without outputs.
+    Returns: False also if there are no inputs or no outputs.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None])
@@ -224,16 +224,16 @@ def is_valid_signature(signature_def: Any) -> bool:
 
 
 def op_signature_def(op: Node | Output, key: str) -> proto.SignatureDef:
-    """Return a signature that names an operation as its output `key`."""
+    """Return a signature that refers to an operation as its output `key`."""
     return build_signature_def(outputs={key: build_tensor_info_from_op(op)})
 
 
 def load_op_from_signature_def(
     signature_def: Any, key: str, import_scope: str | None = None
 ) -> Node | Output:
-    """Return the operation that a signature of `op_signature_def` names, in the default graph.
+    """Return the operation in the default graph that a signature of `op_signature_def` names.
 
-    Raises: NotFoundError: it is not there.
+    Raises: NotFoundError: it does not exist.
     """
     if key not in signature_def.outputs:
         raise errors.NotFoundError(f"the signature has no output {key!r}")

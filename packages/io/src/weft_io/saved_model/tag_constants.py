@@ -1,4 +1,4 @@
-"""The tags that graphs of a SavedModel usually have."""
+"""The usual tags of graphs in a SavedModel."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def build_tensor_info(tensor: Any) -> proto.TensorInfo:
-    """Name, type and static shape of a tensor.
+    """Return a message with the name, type and static shape of a tensor.
 
     Args:
-      tensor: a tensor, a variable, or a SparseTensor, of which the names of its three parts are
-        taken.
+      tensor: a tensor, a variable, or a SparseTensor, for which the message has the names of its
+        three parts.
     Returns: a `TensorInfo` message.
-    Raises: InvalidTypeError: it is something else.
+    Raises: InvalidTypeError: it is neither.
 
     Examples:
       >>> info = wf.saved_model.build_tensor_info(wf.placeholder(wf.float32, [None, 3], name="x"))
@@ -49,7 +49,7 @@ def build_tensor_info(tensor: Any) -> proto.TensorInfo:
 
 
 def build_tensor_info_from_op(op: Node | Output) -> proto.TensorInfo:
-    """Return a message that names an operation, which has no type and no shape."""
+    """Return a message with the name of an operation, without type and shape."""
     return proto.TensorInfo(name=op.name, tensor_shape=proto.TensorShapeProto(unknown_rank=True))
 
 
@@ -61,11 +61,11 @@ def get_tensor_from_tensor_info(
     Args:
       tensor_info: a `TensorInfo`.
       graph: the graph of the tensor; the default graph by default.
-      import_scope: name scope that its graph was imported under.
-    Returns: a tensor, or a SparseTensor of three.
+      import_scope: name scope under which its graph was imported.
+    Returns: a Tensor or a SparseTensor.
     Raises:
-      NotFoundError: there is no such tensor.
-      InvalidArgumentError: the message names none.
+      NotFoundError: the tensor does not exist.
+      InvalidArgumentError: the message does not name a tensor.
       UnimplementedError: it describes a composite tensor other than a SparseTensor.
 
     Examples:
@@ -120,9 +120,9 @@ def _sparse_names(message: Any) -> tuple[str, str, str]:
 def get_element_from_tensor_info(
     tensor_info: Any, graph: Graph | None = None, import_scope: str | None = None
 ) -> Node | Output:
-    """Return the named operation or tensor; arguments as for `get_tensor_from_tensor_info`.
+    """Return the operation or tensor that a message names; see `get_tensor_from_tensor_info`.
 
-    Raises: NotFoundError: there is none.
+    Raises: NotFoundError: it does not exist.
     """
     _encoding(tensor_info)
     selected = graph or get_default_graph()

@@ -1,1 +1,1 @@
-"""Saver, the choice of saved variables, and the retention of files."""
+"""Saver, the selection of variables to save, and the retention of checkpoints."""

@@ -1,7 +1,8 @@
-"""Background jobs that finish before the program ends.
+"""Background jobs that are completed before the program ends.
 
-A job is a thread. Its failure is logged at once, and raised to the first caller that asks for its
-result. At exit, unfinished jobs are named in the log and waited for; a second Ctrl-C ends the wait.
+Each job has a thread. Its failure is logged immediately, and raised to the first caller that
+requests the result. At exit, the program logs the unfinished jobs and waits for them; a second
+Ctrl-C ends the wait.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Job:
     """Work done in a thread.
 
     Args:
-      label: for messages: "the checkpoint /tmp/model-5".
+      label: name in messages: "the checkpoint /tmp/model-5".
       work: the function to run.
       failed: called in the thread with `take_error` if `work` fails.
     """
@@ -72,15 +73,15 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """True if the job has ended or failed."""
+        """Return True if the job has ended, successfully or not."""
         return self._finished.is_set()
 
     def wait(self) -> None:
-        """Wait until it is done, or failed."""
+        """Wait until the job has ended, successfully or not."""
         self._finished.wait()
 
     def result(self) -> None:
-        """Wait until the job has ended; raise its error, once."""
+        """Wait until the job has ended; raise its error to the first caller."""
         self.wait()
         error = self.take_error()
         if error is not None:
@@ -104,7 +105,7 @@ def _release(error: BaseException | None) -> None:
 
 
 def _prepare() -> None:
-    """See to it that the end of the program waits, and that a forked child does not."""
+    """Register handlers, so that exit waits for jobs and forked children do not."""
     global _prepared
     if _prepared:
         return

@@ -1,4 +1,4 @@
-"""Savers whose checkpoints TensorFlow reads: `Saver(builder=BundleSaverBuilder())`."""
+"""Savers with checkpoints that TensorFlow can read: `Saver(builder=BundleSaverBuilder())`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from weft_io.saving.saver_builder import SaverBuilder
 
 
 class BundleSaverBuilder(SaverBuilder):
-    """Builder of nodes that save bundles with the names of TensorFlow's sharded savers.
+    """Builder of the nodes that save bundles, with the names of TensorFlow's sharded savers.
 
-    Each shard is written as a bundle of its own to a temporary directory beside the checkpoint;
-    merging them renames their files and writes one index. TensorFlow can run the nodes, too.
-
+    Each shard is first written as a separate bundle in a temporary directory next to the
+    checkpoint. Merging renames their files and writes one index. TensorFlow can run the nodes, too.
     Args:
-      write_version: noted in the `SaverDef`.
+      write_version: the version in the `SaverDef`.
 
     Examples:
       >>> step = wf.Variable(7, name="step")
@@ -37,7 +36,7 @@ class BundleSaverBuilder(SaverBuilder):
     """
 
     def add_save(self, path: Output, saveables: Sequence[SaveableObject], sharded: bool) -> Output:
-        """Add the nodes that save; the output that is the path, once they have run."""
+        """Add the nodes that save; return the output with the path, which depends on them."""
         specs = [spec for saveable in saveables for spec in saveable.specs]
         devices = sorted({spec.device for spec in specs}) if sharded else [""]
         base = string_join([path, constant(temporary_place())], name="StringJoin")

@@ -1,4 +1,4 @@
-"""MetaGraphs with the savers of their variables."""
+"""Import of MetaGraphs, with savers of their variables."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def import_meta_graph(
 
     Args:
       meta_graph_or_file: the message, or a file with one, binary or text.
-      clear_devices: leave out its device requests.
-      import_scope: name scope to put it under.
-      allowed_ops: the op types that it may have, in its functions too, such as `wf.safe_ops()` for
-        a graph of a stranger; all by default. Where the ops of its saver are not among them, the
-        saver's nodes are left out, and the result is a new saver of the same variables.
+      clear_devices: omit its device requests.
+      import_scope: name scope of the imported nodes.
+      allowed_ops: the allowed op types, also in functions, such as `wf.safe_ops()` for an untrusted
+        graph; all by default. If they exclude the ops of the saver, its nodes are omitted, and the
+        result is a new saver for the same variables.
       **kwargs: as for `import_scoped_meta_graph`.
-    Returns: a saver over the imported nodes; without a `saver_def` in the message, a new one of
-      all variables, or None when there are no variables. With `return_elements`, the saver
-      and the list of elements.
+    Returns: a saver that uses the imported nodes; if the message has no `saver_def`, a new saver of
+      all variables, or None if there are no variables. With `return_elements`, the saver and the
+      list of elements.
     Raises: as `import_scoped_meta_graph`.
 
     Examples:
@@ -59,7 +59,7 @@ def import_meta_graph(
 
 
 def saver_of(imported_graph: ImportedGraph, import_scope: str | None = None) -> Any:
-    """Return a saver over imported nodes, or of all variables; None if there are none."""
+    """Return a saver that uses imported nodes, or a new one; None if there are no variables."""
     if imported_graph.saver_def is not None:
         return Saver.from_proto(imported_graph.saver_def, imported_graph.scope or None)
     if imported_graph.restorable:

@@ -1,4 +1,4 @@
-"""The names that a checkpoint of objects has for variables, by the variables' own names."""
+"""Names of variables in object-based checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRAPH_KEY: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 def described_objects(reader: CheckpointReader) -> proto.TrackableObjectGraph | None:
     """Return the object graph of a checkpoint; None if it is not object-based.
 
-    Raises: DataLossError: it is damaged.
+    Raises: DataLossError: the checkpoint is damaged.
     """
     from google.protobuf.message import DecodeError
 
@@ -30,7 +30,7 @@ def described_objects(reader: CheckpointReader) -> proto.TrackableObjectGraph | 
 
 
 def names_of_objects(prefix: str) -> dict[str, str]:
-    """Names of variables to their names in a checkpoint of objects; nothing for any other one."""
+    """Map variable names to their names in an object-based checkpoint; empty for other kinds."""
     message = described_objects(CheckpointReader(prefix))
     if message is None:
         return {}

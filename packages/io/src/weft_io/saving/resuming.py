@@ -35,7 +35,7 @@ class _IteratorSaveable(SaveableObject):
 
 
 class _StreamSaveable(SaveableObject):
-    """The place of a random op in its stream."""
+    """Saves the position of a random op in its random stream."""
 
     optional_restore = True
 
@@ -59,9 +59,9 @@ class _StreamSaveable(SaveableObject):
 
 
 def state_of_run(graph: Graph) -> list[SaveableObject]:
-    """Return the stream positions of a graph's random ops and the positions of its iterators.
+    """Return the positions of a graph's random ops and iterators, as saveable objects.
 
-    Random ops used only by initializers, and iterators already saved, are left out.
+    Random ops used only by initializers, and iterators that are already saved, are left out.
     """
     iterators = [
         saveable_of(handle, optional=True)
@@ -82,7 +82,7 @@ def _rng_nodes(graph: Graph) -> Iterator[Node]:
 
 
 def _before_initializers(graph: Graph) -> set[Node]:
-    """Return the nodes that initializers of variables run."""
+    """Return the nodes on which the initializers of variables depend."""
     nodes: set[Node] = set()
     left: list[Node] = [
         variable.initializer
@@ -99,9 +99,9 @@ def _before_initializers(graph: Graph) -> set[Node]:
 
 
 def saveable_of(resource: Output, optional: bool = False) -> SaveableObject:
-    """Return the saveable of the iterator that a handle refers to.
+    """Return the saveable object for the iterator of a handle.
 
     Args:
-      optional: a checkpoint may lack it; the iterator then starts at its beginning.
+      optional: whether a checkpoint may lack it; the iterator then starts at the beginning.
     """
     return _IteratorSaveable(resource, optional)

@@ -1,4 +1,4 @@
-"""Retention of checkpoints: the last N, one per number of hours, and cleanup after crashes."""
+"""Retention of checkpoints: the last N, one per some hours, and cleanup after crashes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Retention:
     Args:
       max_to_keep: number to keep; None and 0 keep all, without a list.
       keep_every_n_hours: of the checkpoints to remove, keep one per this many hours permanently.
-      clock: returns seconds since the epoch.
+      clock: function that returns seconds since the epoch.
     Attributes:
-      last: (prefix, time written) of the checkpoints, oldest first.
+      last: (prefix, write time) of the checkpoints, oldest first.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Retention:
         self.last: list[tuple[str, float]] = []
 
     def record(self, prefix: str) -> list[str]:
-        """Record a new checkpoint; return those to remove."""
+        """Record a new checkpoint; return the prefixes of those to remove."""
         if not self._max_to_keep:
             return []
         self.last = [item for item in self.last if item[0] != prefix]
@@ -56,7 +56,7 @@ class Retention:
         return True
 
     def add_existing(self, prefixes: Iterable[str]) -> None:
-        """Add checkpoints that exist, in the order of their age."""
+        """Add existing checkpoints, oldest first."""
         for prefix in prefixes:
             if any(prefix == path for path, _ in self.last):
                 continue
@@ -76,12 +76,12 @@ class Retention:
 class RetentionJournal:
     """A journal of the changes that a save makes to the list of checkpoints.
 
-    If a process is killed during a save, it may leave a complete checkpoint that no list names; the
-    next save in the directory finds it by this journal.
+    A process killed during a save may leave a complete checkpoint that is in no list. The next save
+    in the directory finds it by this journal.
 
     Args:
       directory: the directory of the state file.
-      state_file: its name.
+      state_file: the name of the state file.
       prefix: the checkpoint about to be written.
     Raises: OSError.
     """
@@ -97,7 +97,7 @@ class RetentionJournal:
             raise
 
     def removes(self, prefixes: Sequence[str]) -> None:
-        """Record checkpoints that the list will no longer name. Raises: OSError."""
+        """Record checkpoints that are about to be dropped from the list."""
         if prefixes:
             self._note("removes", prefixes)
 
@@ -106,15 +106,15 @@ class RetentionJournal:
         self._saving.write(json.dumps({label: absolute}).encode() + b"\n")
 
     def done(self) -> None:
-        """End the journal: list and files agree again."""
+        """End the journal: list and files are consistent again."""
         self._saving.discard()
 
     def abandon(self) -> None:
-        """Leave it to the next save."""
+        """Leave the journal to the next save."""
         self._saving.abandon()
 
     def give_up(self) -> None:
-        """End the journal after an error; keep it only if there may be an unlisted checkpoint."""
+        """End the journal after an error, unless there may be an unlisted checkpoint."""
         if state.checkpoint_exists(self._prefix):
             self.abandon()
             return
@@ -125,11 +125,11 @@ class RetentionJournal:
 
 
 def recover(directory: str, state_file: str) -> list[str]:
-    """Finish the saves of processes that died while saving to a directory.
+    """Finish the saves of processes that died while saving in a directory.
 
-    Removes the checkpoints that were about to be removed.
+    It removes the checkpoints that were about to be removed.
 
-    Returns: prefixes of the complete checkpoints that no list names, oldest first.
+    Returns: prefixes of the complete checkpoints that are in no list, oldest first.
     Raises: OSError.
     """
     storage = paths.storage_of(directory)

@@ -1,4 +1,4 @@
-"""Saveable objects: variables, parts of variables, and other state, by name."""
+"""Saveable objects: named variables, parts of variables, and other state."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class SaveSpec:
     """One tensor of a saveable object.
 
     Attributes:
-      tensor: the output to save, or a function without arguments that makes it.
-      slice_spec: the whole's shape, then start and length of the part on each axis: "10 20 0,5:-"
-        is the first five rows of shape (10, 20); "" for the whole.
-      name: its name in the checkpoint.
+      tensor: the output to save, or a function without arguments that creates it.
+      slice_spec: the shape of the whole, then start and length of the part on each axis: "10 20
+        0,5:-" is the first five rows of shape (10, 20); "" for the whole.
+      name: the tensor's name in the checkpoint.
       dtype: element type.
       device: its device.
     """
@@ -60,8 +60,9 @@ class SaveableObject:
     Attributes:
       op: the node or object that has the state.
       specs: its tensors.
-      name: for messages and node names.
-      optional_restore: a checkpoint may lack its strings, which are restored as empty ones then.
+      name: name in messages and node names.
+      optional_restore: whether a checkpoint may lack its strings, which are then restored as empty
+        strings.
     """
 
     optional_restore = False
@@ -73,11 +74,11 @@ class SaveableObject:
 
     @property
     def device(self) -> str:
-        """The device of its first tensor."""
+        """The device of the first tensor."""
         return self.specs[0].device
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
-        """Return a node that restores the tensors.
+        """Add and return a node that restores the tensors.
 
         Args:
           restored_tensors: one per spec.
@@ -87,29 +88,29 @@ class SaveableObject:
 
 
 class Saved:
-    """An object that is not a variable and can be saved: a table."""
+    """An object other than a variable that can be saved, such as a table."""
 
     def saveable(self, name: str | None = None) -> SaveableObject:
-        """Return the saveable object, under the given name or its own."""
+        """Return the saveable object, under `name` or the object's own name."""
         raise NotImplementedError
 
 
 class ReferenceVariableSaveable(SaveableObject):
-    """A reference variable, or the output of its node."""
+    """Saves a reference variable, or the output of its node."""
 
     def __init__(self, ref: Output, slice_spec: str, name: str) -> None:
         self.ref = ref
         super().__init__(ref, [SaveSpec(ref, slice_spec, name, ref.dtype.base_dtype)], name)
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
-        """Return the node that assigns the value."""
+        """Add and return the node that assigns the value."""
         is_static = is_fully_defined(self.ref.dims)
         validate = restored_shapes is None and is_static
         return state.assign(self.ref, restored_tensors[0], validate_shape=validate).node
 
 
 class ResourceVariableSaveable(SaveableObject):
-    """A resource variable, or its handle."""
+    """Saves a resource variable, or its handle."""
 
     def __init__(self, handle: Output, dtype: DType, slice_spec: str, name: str) -> None:
         self.handle = handle
@@ -121,13 +122,13 @@ class ResourceVariableSaveable(SaveableObject):
             return resource_state.read_variable_op(self.handle, self.specs[0].dtype)
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
-        """Return the node that assigns the value."""
+        """Add and return the node that assigns the value."""
         with self.handle.graph.colocate_with(self.handle.node):
             return resource_state.assign_variable_op(self.handle, restored_tensors[0])
 
 
 def static_dims(saveable: SaveableObject) -> Any:
-    """Return the shape that a variable requires; None for one of any shape, and for other state."""
+    """Return the static shape of a variable; None for other state and for unknown shapes."""
     if isinstance(saveable, ReferenceVariableSaveable):
         return saveable.ref.dims
     if isinstance(saveable, ResourceVariableSaveable):
@@ -147,14 +148,14 @@ def all_saveable_objects(graph: Any, scope: str | None = None) -> list[Any]:
 
 
 def saveables_for(var_list: Any) -> list[SaveableObject]:
-    """Return the objects that a Saver's `var_list` means, sorted by name.
+    """Return the objects that a Saver's `var_list` denotes, sorted by name.
 
     Args:
       var_list: variables, partitioned variables, outputs of variable nodes, tables that change and
         SaveableObjects; or a mapping from names to these, or to a list of the parts of one
-        variable. A part that a mapping names on its own is a tensor of its own.
+        variable. A part with its own name in a mapping is saved as a separate tensor.
     Raises:
-      InvalidTypeError: something else is among them.
+      InvalidTypeError: an item is something else.
       InvalidArgumentError: a name or a variable occurs twice.
     """
     saveable_objects: list[SaveableObject] = []
@@ -179,7 +180,7 @@ def _identity(saveable: SaveableObject) -> Any:
 
 
 def by_name(var_list: Any) -> Mapping[str, Any]:
-    """Return the items of a Saver's `var_list` by name, the parts of one variable as a list.
+    """Return the items of a Saver's `var_list` by name; the parts of a variable are a list.
 
     Raises: as `saveables_for`.
     """
@@ -251,7 +252,7 @@ def _single(name: str, value: Any, spec: str) -> SaveableObject:
 
 
 def reshaped(tensors: Sequence[Output], saveable: SaveableObject) -> tuple[list[Output], Any]:
-    """Return the tensors in the shape that the variable has, and that shape."""
+    """Reshape the tensors to the shape of the variable; also return that shape."""
     dims = static_dims(saveable)
     if not is_fully_defined(dims):
         dims = None
@@ -266,12 +267,12 @@ def restore_nodes(
     reshape: bool,
     sequentially: bool,
 ) -> list[Node]:
-    """Return the nodes that restore tensors.
+    """Add the nodes that restore tensors.
 
     Args:
       tensors: one for each spec, in order.
       reshape: reshape each to the shape of its variable.
-      sequentially: one after the other.
+      sequentially: restore one after the other.
     """
     graph = tensors[0].graph
     groups: list[tuple[SaveableObject, list[Output], Any]] = []

@@ -1,4 +1,4 @@
-"""Saver: the nodes that save and restore a graph's variables, and the checkpoints they leave."""
+"""Saver: the nodes that save and restore variables, and the management of checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WRITTEN_VERSION = 2
 
 
 class _Save(NamedTuple):
-    """The files that one save writes; None for those not requested."""
+    """The files that one save writes; None for files that were not requested."""
 
     prefix: str
     directory: str
@@ -54,30 +54,30 @@ class _Save(NamedTuple):
 class Saver:
     """Saves and restores variables.
 
-    Its nodes are added to the default graph when it is made, so that it works on a finalized graph.
-    A checkpoint replaces an older one of the same name atomically: after a crash, either the old or
-    the new one is complete. Restoring verifies everything before it assigns anything.
+    Its nodes are added to the default graph at construction, so it can be used on a finalized
+    graph. A checkpoint replaces an older one of the same name atomically: after a crash, either the
+    old or the new one is complete. Restoring verifies everything before it assigns anything.
 
     `save` of an asynchronous saver returns as soon as the saver holds references to the values. A
     thread writes them while training continues; updates of variables that are not written yet copy
     them first. One checkpoint is written at a time: the next `save`, `restore`, `close` and the end
-    of the program wait for it. A write error is logged at once, and raised by the next call of
+    of the program wait for it. A write error is logged immediately, and raised by the next call of
     `save`, `restore`, `close` or `wait_until_finished`.
 
     Args:
       var_list: variables, or a dict from names in the checkpoint to variables; all variables and
         saveable objects of the graph by default.
-      reshape: reshape restored tensors to the shapes of their variables, if the number of
-        elements matches.
-      sharded: one file per device.
-      max_to_keep: how many of the latest checkpoints are kept; None or 0 keeps all.
+      reshape: reshape restored tensors to the shapes of their variables, if the number of elements
+        matches.
+      sharded: write one file per device.
+      max_to_keep: number of the latest checkpoints to keep; None or 0 keeps all.
       keep_checkpoint_every_n_hours: of the checkpoints to remove, keep one per this many hours.
       name: name scope of the nodes; "save" by default.
       restore_sequentially: restore one variable after the other.
-      saver_def: a `SaverDef` whose nodes are in the graph already, instead of new nodes.
-      builder: makes the nodes; a `SaverBuilder` by default.
-      defer_build: wait for `build()`, or the first use.
-      allow_empty: a graph without variables is fine: saving and restoring then do nothing.
+      saver_def: a `SaverDef` whose nodes are already in the graph, instead of new nodes.
+      builder: creates the nodes; a `SaverBuilder` by default.
+      defer_build: add the nodes in `build()`, or at the first use.
+      allow_empty: accept a graph without variables; saving and restoring then do nothing.
       write_version: accepted for compatibility; there is one format.
       pad_step_number: write steps with eight digits, so that names sort.
       save_relative_paths: name checkpoints relative to their directory in the state file, so that
@@ -180,7 +180,7 @@ class Saver:
     # ------------------------------------------------------------- the nodes
 
     def build(self) -> None:
-        """Add the nodes to the default graph, if that was not done before.
+        """Add the nodes to the default graph, unless they exist.
 
         Raises: InvalidArgumentError: there is nothing to save.
         """
@@ -224,13 +224,13 @@ class Saver:
                 raise errors.InvalidArgumentError(f"saver_def must have a {field}")
 
     def as_saver_def(self) -> proto.SaverDef:
-        """Return the names of its nodes, and its settings, as a message."""
+        """Return the names of the nodes, and the settings, as a message."""
         self.build()
         message: proto.SaverDef = self.saver_def
         return message
 
     def to_proto(self, export_scope: str | None = None) -> proto.SaverDef | None:
-        """Like `as_saver_def`, with names relative to a name scope; None if it is outside of it."""
+        """Return `as_saver_def()` with names relative to a name scope; None if outside of it."""
         message = self.as_saver_def()
         if export_scope is not None:
             text(export_scope, "export_scope")
@@ -241,7 +241,7 @@ class Saver:
 
     @staticmethod
     def from_proto(saver_def: proto.SaverDef, import_scope: str | None = None) -> Saver:
-        """Return a saver over nodes that are in the graph, possibly under a name scope."""
+        """Return a saver that uses nodes of the default graph, possibly under a name scope."""
         _check_saver_def(saver_def)
         if import_scope:
             prefix = import_scope.rstrip("/") + "/"
@@ -252,11 +252,11 @@ class Saver:
 
     @property
     def last_checkpoints(self) -> list[str]:
-        """Prefixes of the checkpoints that are kept, oldest first."""
+        """The prefixes of the kept checkpoints, oldest first."""
         return [prefix for prefix, _ in self._retention.last]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
-        """Replace the list of kept checkpoints, oldest first, as if they were written now."""
+        """Replace the list of kept checkpoints, oldest first; their write time is now."""
         paths = listed(last_checkpoints, "last_checkpoints")
         self.set_last_checkpoints_with_time([(path, time.time()) for path in paths])
 
@@ -277,7 +277,7 @@ class Saver:
             self._retention.last = pairs
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Replace the list by the existing ones of these checkpoints, say of an earlier process."""
+        """Replace the list by those of these checkpoints that exist."""
         paths = listed(checkpoint_paths, "checkpoint_paths")
         existing = [path for path in paths if state.checkpoint_exists(path)]
         times = state.get_checkpoint_mtimes(existing)
@@ -300,8 +300,8 @@ class Saver:
         """Save the variables.
 
         An asynchronous saver returns while the checkpoint is still being written, and raises the
-        error of the previous one. It makes the path absolute, since the program may change its
-        directory.
+        error of the previous one. It makes the path absolute, because the program may change its
+        working directory.
 
         Args:
           sess: a session over the graph with the saver's nodes.
@@ -313,14 +313,14 @@ class Saver:
           write_state: record the checkpoint in the state file, and remove those beyond
             `max_to_keep`.
           strip_default_attrs: omit attributes with default values from the graph's file.
-          save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
+          save_debug_info: accepted and ignored.
         Returns: the prefix to restore from; None if there is nothing to save except the graph.
         Raises:
           InvalidTypeError, InvalidArgumentError: an argument is invalid, for instance a
             `global_step` that is not an integer.
           FailedPreconditionError: a variable has no value.
           ResourceExhaustedError: the disk is full; the previous checkpoint still exists.
-          PermissionDeniedError and others: the operating system's error.
+          PermissionDeniedError and others: the operating system reports an error.
         """
         _check_session(sess)
         text(meta_graph_suffix, "meta_graph_suffix")
@@ -361,7 +361,7 @@ class Saver:
         return os.fsdecode(sess.run(self.saver_def.save_tensor_name, feeds))
 
     def _start(self, sess: Any, save: _Save) -> str:
-        """Hold the values, and let a thread write them."""
+        """Hold the values, and write them in a thread."""
         with self._save_lock:
             self.wait_until_finished()
             items = held.take(sess.run(self._pending_hold).decode())
@@ -379,14 +379,14 @@ class Saver:
         return save.prefix
 
     def _graph_file_later(self, graph: Any, save: _Save) -> Callable[[], bytes | None]:
-        """Return a function that returns the graph's file while the program continues."""
+        """Return a function that returns the graph's file, for use while the program continues."""
         if graph.finalized or save.graph_path is None:
             return lambda: self._cached_graph_file(graph, save)
         data = self._cached_graph_file(graph, save)  # now: nodes may be added meanwhile
         return lambda: data
 
     def wait_until_finished(self) -> None:
-        """Wait until the checkpoint that an asynchronous saver is writing is in place.
+        """Wait until an asynchronous saver has written its checkpoint.
 
         Raises: the error of the write, once.
         """
@@ -399,7 +399,7 @@ class Saver:
         job.result()
 
     def close(self) -> None:
-        """Like `wait_until_finished`; call it last on an asynchronous saver."""
+        """Wait for the last checkpoint, like `wait_until_finished`; call it last."""
         self.wait_until_finished()
 
     def _carry_out(
@@ -483,7 +483,7 @@ class Saver:
         save_debug_info: bool = False,
         graph: Any = None,
     ) -> proto.MetaGraphDef:
-        """Export graph and saver as a `MetaGraphDef`; arguments as for `export_meta_graph`."""
+        """Export graph and saver as a `MetaGraphDef`; for arguments see `export_meta_graph`."""
         return export_meta_graph(
             filename,
             saver_def=self.as_saver_def(),
@@ -509,8 +509,8 @@ class Saver:
           NotFoundError: the checkpoint does not exist, or lacks variables or files; all missing
             variables are named.
           InvalidArgumentError: a variable has another type or shape.
-          DataLossError: the checkpoint is damaged. No variable was changed.
-          the error of the last `save` of an asynchronous saver, which is waited for first.
+          DataLossError: the checkpoint is damaged. No variable was changed. The error of a pending
+          `save` of an asynchronous saver, for which this waits first.
         """
         if save_path is None:
             raise errors.InvalidArgumentError(
@@ -537,7 +537,7 @@ class Saver:
             progress.log.info("Restored parameters from %s", prefix)
 
     def _object_saver(self, graph: Any, prefix: str) -> Saver | None:
-        """Return a saver of the same variables under their names in an object-based checkpoint.
+        """Return a saver of the variables under their names in an object-based checkpoint.
 
         None if the checkpoint is not object-based, or lacks one of the variables.
         """
@@ -557,7 +557,7 @@ class Saver:
 
 
 def _parse_step_count(step: Any) -> int:
-    """Return a number of steps, which may have been counted in floats."""
+    """Convert a step number, which may be a float, to an integer."""
     value = np.asarray(step)
     if value.shape == () and value.dtype.kind == "f" and float(value).is_integer():
         return int(value)
@@ -572,7 +572,7 @@ def _check_saver_def(saver_def: Any) -> None:
 
 
 def _add_run_state(result: Any) -> Any:
-    """Add to a saver's list the state that makes it resumable."""
+    """Add the state that makes a saver resumable to its list."""
     from weft_io.saving.resuming import state_of_run
 
     state = state_of_run(get_default_graph())

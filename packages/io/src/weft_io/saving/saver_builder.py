@@ -1,4 +1,4 @@
-"""The nodes of a Saver, under TensorFlow's names: save/Const, save/SaveV2, save/restore_all."""
+"""Construction of a Saver's nodes, with TensorFlow's names: save/Const, save/restore_all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SaverBuilder:
     """Adds the nodes that save and restore variables.
 
     Args:
-      write_version: noted in the `SaverDef`.
+      write_version: the version in the `SaverDef`.
     """
 
     def __init__(self, write_version: int = 2) -> None:
@@ -39,7 +39,7 @@ class SaverBuilder:
         restore_sequentially: bool = False,
         filename: str = "model",
     ) -> proto.SaverDef:
-        """Add the nodes; arguments as for `Saver`.
+        """Add the nodes; for arguments see `Saver`.
 
         Returns: the names of the nodes, and the settings.
         """
@@ -66,7 +66,7 @@ class SaverBuilder:
         )
 
     def add_save(self, path: Output, saveables: Sequence[SaveableObject], sharded: bool) -> Output:
-        """Add the nodes that save; the output that is the path, once they have run."""
+        """Add the nodes that save; return the output with the path, which depends on them."""
         return _add_save(path, saveables, sharded)
 
 
@@ -95,7 +95,8 @@ def _add_save(path: Output, saveables: Sequence[SaveableObject], sharded: bool) 
 def add_hold(graph: Any, message: proto.SaverDef) -> Output:
     """Add the node that holds the tensors that a saver's SaveV2 saves; return its output.
 
-    Raises: InvalidArgumentError: the saver's nodes are not those that `SaverBuilder` makes.
+    Raises: InvalidArgumentError: the saver's nodes do not have the form that `SaverBuilder`
+      creates.
     """
     path = graph.as_graph_element(message.filename_tensor_name)
     done = graph.as_graph_element(message.save_tensor_name)
@@ -140,7 +141,7 @@ def _add_restore(
 
 
 def _optional(saveables: Sequence[SaveableObject]) -> list[int]:
-    """Return the indices of tensors that a checkpoint may lack: strings, as "" can mean absent."""
+    """Return the indices of tensors that a checkpoint may lack; they are strings."""
     result = [
         (saveable.optional_restore, spec) for saveable in saveables for spec in saveable.specs
     ]

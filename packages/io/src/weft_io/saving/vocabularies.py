@@ -1,4 +1,4 @@
-"""Initial values from a checkpoint whose vocabularies differ from the program's."""
+"""Initialization from a checkpoint whose vocabularies differ from the program's."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from weft_tensor import errors
 
 
 class VocabInfo(NamedTuple):
-    """The vocabulary of a variable, one row or column for each of its words, and the former one.
+    """The current and the previous vocabulary of a variable with one row or column per word.
 
     Attributes:
-      new_vocab: file of the program's words, one a line.
-      new_vocab_size: how many of them count.
-      num_oov_buckets: rows behind them, of words that are in none; they begin anew.
-      old_vocab: file of the words of the checkpoint.
-      old_vocab_size: how many of them count; -1 for all.
+      new_vocab: file of the program's words, one per line.
+      new_vocab_size: number of words to use.
+      num_oov_buckets: number of additional rows for unknown words, which are initialized anew.
+      old_vocab: file of the checkpoint's words.
+      old_vocab_size: number of words to use; -1 for all.
       backup_initializer: initializes rows that the checkpoint lacks; zeros by default.
-      axis: 0 where rows are words, 1 where columns are.
+      axis: 0 if rows are words, 1 if columns are.
 
     Args:
-      new_vocab, new_vocab_size, num_oov_buckets, old_vocab, old_vocab_size, backup_initializer,
+        new_vocab, new_vocab_size, num_oov_buckets, old_vocab, old_vocab_size, backup_initializer,
         axis: the attributes.
 
     Examples:
@@ -68,15 +68,16 @@ def warm_start(
 
     Args:
       ckpt_to_initialize_from: a checkpoint, or a directory with a latest one.
-      vars_to_warm_start: a regular expression that names of trainable variables match from their
-        start, a list of those of any variables, a list of variables, or None for only the variables
-        of `var_name_to_vocab_info`.
-      var_name_to_vocab_info: from names of variables to vocabularies, where these differ from those
-        of the checkpoint: rows go where their words are now.
-      var_name_to_prev_var_name: from names of variables to their names in the checkpoint.
+      vars_to_warm_start: a regular expression for the beginning of names of trainable variables, a
+        list of such expressions for any variables, a list of variables, or None for only the
+        variables of `var_name_to_vocab_info`.
+      var_name_to_vocab_info: vocabularies by variable name, for vocabularies that differ from the
+        checkpoint's; rows move to the new positions of their words.
+      var_name_to_prev_var_name: names in the checkpoint, by variable name.
     Raises:
-      NotFoundError: there is no checkpoint, or it lacks a variable.
-      InvalidArgumentError: a shape or type differs, or a name is of no variable that is started.
+      NotFoundError: the checkpoint does not exist, or lacks a variable.
+      InvalidArgumentError: a shape or type differs, or a name is not that of an initialized
+        variable.
 
     Examples:
       >>> old = wf.get_variable("old", initializer=[1.0, 2.0])
@@ -107,7 +108,7 @@ def warm_start(
 
 
 def _started(expected: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, Any]:
-    """Return the variables by name; the parts of one variable as a list."""
+    """Return the variables to initialize, by name; the parts of a variable are a list."""
     graph = get_default_graph()
     collection = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
     if expected is None:

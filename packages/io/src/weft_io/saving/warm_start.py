@@ -1,4 +1,4 @@
-"""Variables whose initial values come from a checkpoint."""
+"""Initialization of variables from a checkpoint."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
 
     Args:
       ckpt_dir_or_file: a checkpoint, or a directory with a latest one.
-      assignment_map: a dict, or a list of pairs, of two kinds. From the name of a tensor in the
-        checkpoint to a variable, the list of its parts, or its name. From "scope/" in the
-        checkpoint to "other_scope/" in the graph, for all variables that `get_variable` made there;
-        "/" is the root of either.
+      assignment_map: a dict, or a list of pairs, of two kinds: from the name of a tensor in the
+        checkpoint to a variable, the list of its parts, or its name; or from "scope/" in the
+        checkpoint to "other_scope/" in the graph, for all variables that `get_variable` created
+        there. "/" is the root of either.
     Raises:
-      NotFoundError: there is no checkpoint, or it lacks a tensor.
+      NotFoundError: the checkpoint does not exist, or lacks a tensor.
       InvalidArgumentError: a shape or a type differs, or the map is malformed.
 
     Examples:
@@ -72,7 +72,7 @@ def _prefix(path: Any) -> str:
 
 
 def _variable(target: Any) -> Any:
-    """Return the variable, or list of parts, of a value of the map; None for a scope."""
+    """Return the variable, or list of parts, that a value of the map denotes; None for a scope."""
     if isinstance(target, Variable | PartitionedVariable):
         return target
     if isinstance(target, list | tuple) and all(isinstance(part, Variable) for part in target):
@@ -85,7 +85,7 @@ def _variable(target: Any) -> Any:
 
 
 def _stored() -> dict[str, Any]:
-    """Return the variables of get_variable by name, partitioned ones and their slots as wholes."""
+    """Return the variables of get_variable by name, with parts joined to wholes."""
     store = variable_scope_store()
     return group_parts(store.variables.values()) | store.partitioned
 
@@ -107,7 +107,7 @@ def _scope(name: str, target: str) -> list[tuple[str, Any]]:
 
 
 class TensorNotFoundError(errors.NotFoundError, ValueError):
-    """A checkpoint lacks a tensor; a ValueError too, as in TensorFlow's `init_from_checkpoint`."""
+    """Error for a tensor that a checkpoint lacks; also a ValueError, as in TensorFlow."""
 
 
 def _parts(variable: Any) -> Sequence[Variable]:

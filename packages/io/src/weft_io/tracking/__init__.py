@@ -1,1 +1,1 @@
-"""Checkpoints of objects: variables under the names of the attributes that they are found by."""
+"""Object-based checkpoints: variables are named by the attributes that lead to them."""

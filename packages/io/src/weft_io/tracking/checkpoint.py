@@ -1,4 +1,4 @@
-"""`Checkpoint`: saves variables under the names of the attributes that lead to them."""
+"""`Checkpoint` saves variables under the names of the attributes that lead to them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ from weft_tensor import dtypes, errors
 class Checkpoint(Composite):
     """Saves and restores the variables, optimizers and layers reachable from its attributes.
 
-    Variables are saved under the names of attributes, "encoder/kernel", and not under their own, so
-    that a program may be rearranged without losing its checkpoints. Lists and dicts are followed by
-    positions and keys. The files are those of a `Saver`; TensorFlow's checkpoints of objects are
-    read too.
+    Variables are saved under the names of attributes, such as "encoder/kernel", instead of their
+    own names, so that checkpoints remain valid if a program is reorganized. Items of lists and
+    dicts are named by index and key. The files are those of a `Saver`; TensorFlow's object-based
+    checkpoints can be read, too.
 
     Args:
-      **kwargs: become attributes; more may be set later.
+      **kwargs: initial attributes; more can be set later.
     Attributes:
-      save_counter: a variable, int64 (): how often `save` was called.
-    Raises: InvalidTypeError: an attribute is nothing that can be saved.
+      save_counter: a variable, int64 (): the number of calls of `save`.
+    Raises:
+      InvalidTypeError: an attribute cannot be saved.
 
     Examples:
       >>> w = wf.get_variable("w", [], initializer=wf.ones_initializer())
@@ -109,10 +110,10 @@ class Checkpoint(Composite):
     # ---------------------------------------------------------------------------- saving
 
     def write(self, file_prefix: str, session: Any = None) -> str:
-        """Save under a prefix, neither counted nor noted as the latest checkpoint.
+        """Save under a prefix, without counting or recording the checkpoint as the latest.
 
         Args:
-          file_prefix: prefix of the checkpoint's files; its directory is made if it is missing.
+          file_prefix: prefix of the checkpoint's files; its directory is created if it is missing.
           session: the default session by default.
         Returns: the prefix.
         Raises: FailedPreconditionError: a variable has no value, or there is no session.
@@ -124,7 +125,7 @@ class Checkpoint(Composite):
         return paths.as_path(file_prefix)
 
     def save(self, file_prefix: str, session: Any = None) -> str:
-        """Count `save_counter` up, save under "<prefix>-<counter>", and note that as the latest.
+        """Increment `save_counter`, save under "<prefix>-<counter>", and record it as the latest.
 
         Args:
           file_prefix: prefix of the checkpoint's files.
@@ -149,7 +150,7 @@ class Checkpoint(Composite):
             return int(selected.run(self._increment))
 
     def _saver_of(self, object_graph: ObjectGraph, graph: Any) -> Saver:
-        """Return the saver of the current objects; a new one if they have changed."""
+        """Return the saver of the current objects; create a new one if they have changed."""
         message = object_graph.message().SerializeToString(deterministic=True)
         key = (message, graph, [id(result.value) for result in object_graph.objects])
         if self._saver is None or key != self._saved:
@@ -163,20 +164,19 @@ class Checkpoint(Composite):
     # ------------------------------------------------------------------------- restoring
 
     def restore(self, save_path: str | None) -> LoadStatus:
-        """Find the objects of a checkpoint; the status that it returns restores them.
+        """Match the objects with those of a checkpoint; the returned status restores them.
 
-        What is not there yet is restored when it comes: a variable that is set as an attribute
-        later begins with the value in the checkpoint.
+        A variable that becomes an attribute later starts with its value in the checkpoint.
 
         Args:
-          save_path: what `save` or `latest_checkpoint` returned, also of a `Saver`, whose variables
-            are found by their own names; None where there is none yet.
+          save_path: a result of `save` or `latest_checkpoint`, or of a `Saver`, for which variables
+          are matched by their own names; None if there is no checkpoint yet.
         Returns: a status. `run_restore_ops(session)` restores; `initialize_or_restore(session)`
-          also initializes what the checkpoint lacks, or all where there is none;
+          also initializes variables that the checkpoint lacks, or all if there is no checkpoint.
           `assert_consumed()` checks that program and checkpoint have the same objects,
-          `assert_existing_objects_matched()` that the checkpoint lacks none,
-          `assert_nontrivial_match()` that it has any. A failed check is an AssertionError.
-        Raises: NotFoundError, DataLossError: there is no such checkpoint, or it is damaged.
+          `assert_existing_objects_matched()` that the checkpoint has all objects of the program,
+          `assert_nontrivial_match()` that it has at least one. A failed check is an AssertionError.
+        Raises: NotFoundError, DataLossError: the checkpoint does not exist, or is damaged.
         """
         if save_path is None:
             self.save_counter  # noqa: B018 - makes it, so that it is initialized with the others
@@ -193,7 +193,7 @@ class Checkpoint(Composite):
         return CheckpointLoadStatus(prefix, lambda: Matches(self, message))
 
     def _restore_at_first(self, value: Any) -> None:
-        """Let new variables begin with the values of the checkpoint that was restored."""
+        """Make new variables start with their values in the restored checkpoint."""
         assert self._pending is not None
         prefix, message = self._pending
         new = {id(result.value) for result in ObjectGraph(value).objects}

@@ -1,4 +1,4 @@
-"""Statuses returned by `Checkpoint.restore`: checks of the match, and restore nodes."""
+"""Status objects returned by `Checkpoint.restore`: checks of the match, and restore nodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from weft_tensor import errors
 
 
 class CheckpointMatchError(errors.NotFoundError, AssertionError):
-    """A checkpoint and the objects of a program do not have the same variables.
+    """Error for a checkpoint and a program with different variables.
 
     The class is also an AssertionError, as in TensorFlow.
     """
 
 
 def session_of(graph: Any, session: Any, call: str) -> Any:
-    """Return a session that runs a graph: the given one or the default one."""
+    """Return a session that runs a graph: `session`, or the default one."""
     selected = session or thread_stacks.get_default_session()
     return thread_stacks.session_for(
         selected.graph if graph is None and selected else graph, selected, call
@@ -30,7 +30,7 @@ def session_of(graph: Any, session: Any, call: str) -> Any:
 
 
 class LoadStatus(Protocol):
-    """Methods that every status has."""
+    """The interface of all statuses."""
 
     def assert_consumed(self) -> LoadStatus:
         """Check that program and checkpoint have the same objects."""
@@ -41,7 +41,7 @@ class LoadStatus(Protocol):
         ...
 
     def assert_nontrivial_match(self) -> LoadStatus:
-        """Check that something of the program is in the checkpoint."""
+        """Check that the checkpoint has at least one object of the program."""
         ...
 
     def expect_partial(self) -> LoadStatus:
@@ -58,10 +58,10 @@ class LoadStatus(Protocol):
 
 
 class CheckpointLoadStatus:
-    """The status of a checkpoint of objects.
+    """The status for an object-based checkpoint.
 
     Args:
-      match: finds which objects are which, as they are now.
+      match: function that matches the current objects with those of the checkpoint.
     """
 
     def __init__(self, prefix: str, match: Callable[[], Matches]) -> None:
@@ -73,7 +73,8 @@ class CheckpointLoadStatus:
     def assert_consumed(self) -> CheckpointLoadStatus:
         """Check that program and checkpoint have the same objects.
 
-        Raises: CheckpointMatchError: one has some that the other lacks.
+        Raises: CheckpointMatchError: the program or the checkpoint has an object that the other
+          lacks.
         """
         result = self._match()
         _check("the program does not use what the checkpoint has", self._prefix, result.unused)
@@ -82,16 +83,16 @@ class CheckpointLoadStatus:
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
         """Check that the checkpoint has all variables of the program.
 
-        Raises: CheckpointMatchError: it lacks some.
+        Raises: CheckpointMatchError: it lacks a variable.
         """
         missing = self._match().missing
         _check("the checkpoint lacks variables of the program", self._prefix, missing)
         return self
 
     def assert_nontrivial_match(self) -> CheckpointLoadStatus:
-        """Check that something of the program is in the checkpoint.
+        """Check that the checkpoint has at least one object of the program.
 
-        Raises: CheckpointMatchError: nothing is.
+        Raises: CheckpointMatchError: it has none.
         """
         if self._match().trivial:
             raise CheckpointMatchError(f"nothing of the program is in {self._prefix}")
@@ -135,14 +136,14 @@ class CheckpointLoadStatus:
 
 
 class NameBasedStatus(CheckpointLoadStatus):
-    """The status of a checkpoint that a `Saver` wrote: variables are found by their own names."""
+    """The status for a checkpoint of a `Saver`, whose variables are matched by their own names."""
 
     def __init__(self, prefix: str, root: Any) -> None:
         super().__init__(prefix, lambda: NameMatches(root, CheckpointReader(prefix)))  # type: ignore[arg-type,return-value] # has the same attributes
 
 
 class NameMatches:
-    """Like `Matches`, by the names of variables."""
+    """Matches by the names of variables, with the attributes of `Matches`."""
 
     def __init__(self, root: Any, reader: CheckpointReader) -> None:
         stored_names = set(reader.get_variable_to_shape_map())
@@ -160,23 +161,23 @@ class NameMatches:
 
 
 class InitializationStatus:
-    """The status without a checkpoint: variables are initialized."""
+    """The status without a checkpoint, which only initializes variables."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
 
     def assert_consumed(self) -> InitializationStatus:
-        """Raises: CheckpointMatchError: no checkpoint was given."""
+        """Raise CheckpointMatchError, because there is no checkpoint."""
         raise CheckpointMatchError("restore() was given no checkpoint (save_path=None)")
 
     assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
 
     def expect_partial(self) -> InitializationStatus:
-        """As nothing was given, nothing is left."""
+        """Do nothing, because there is no checkpoint."""
         return self
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Raises: CheckpointMatchError: no checkpoint was given."""
+        """Raise CheckpointMatchError, because there is no checkpoint."""
         self.assert_consumed()
 
     def initialize_or_restore(self, session: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""`CheckpointManager`: the last checkpoints of a directory; and waiting for new ones."""
+"""`CheckpointManager`: retention of checkpoints in a directory, and iteration over new ones."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class CheckpointManager:
 
     Args:
       checkpoint: a `Checkpoint`.
-      directory: their directory, which is created if necessary. A manager continues with the
-        checkpoints of an earlier manager of the directory, and ignores those of other names.
+      directory: the directory of the checkpoints, created if necessary. A manager continues with
+        the checkpoints of an earlier manager of the directory, and ignores those with other names.
       max_to_keep: number of the latest checkpoints to keep; None keeps all.
       keep_checkpoint_every_n_hours: of the checkpoints to remove, keep one per this many hours.
       checkpoint_name: prefix of their names.
@@ -97,9 +97,10 @@ class CheckpointManager:
         """Save a checkpoint, and remove those beyond the limit.
 
         Args:
-          checkpoint_number: at the end of its name: a number, or a variable; counted by default.
+          checkpoint_number: the number at the end of its name, or a variable; by default the
+            `save_counter`.
           session: the default session by default.
-        Returns: its prefix.
+        Returns: the prefix of the checkpoint.
         Raises: as `Checkpoint.save`.
         """
         if checkpoint_number is None:
@@ -133,11 +134,11 @@ class CheckpointManager:
         )
 
     def restore_or_initialize(self, session: Any = None) -> str | None:
-        """Restore the last checkpoint, or else initialize all variables.
+        """Restore the last checkpoint; if there is none, initialize all variables.
 
         Args:
           session: the default session by default.
-        Returns: the prefix that was restored, or None.
+        Returns: the prefix of the restored checkpoint, or None.
         """
         latest = self.latest_checkpoint
         self._checkpoint.restore(latest).initialize_or_restore(session)
@@ -150,7 +151,7 @@ def checkpoints_iterator(
     timeout: float | None = None,
     timeout_fn: Callable[[], Any] | None = None,
 ) -> Iterator[str]:
-    """Yield new checkpoints of a directory as they appear, for evaluation.
+    """Yield new checkpoints of a directory as they appear, such as for evaluation.
 
     If several appear at once, only the latest is returned.
 
@@ -186,7 +187,7 @@ def checkpoints_iterator(
 
 
 def _next_checkpoint(directory: str, seen: str | None, timeout: float | None) -> str | None:
-    """Return the latest checkpoint once it is another than `seen`; None when the time is over."""
+    """Wait for a latest checkpoint other than `seen`; return None after the timeout."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         latest_checkpoint = state.latest_checkpoint(directory)

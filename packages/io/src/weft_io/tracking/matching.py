@@ -1,4 +1,4 @@
-"""Which objects of a program are which of a checkpoint."""
+"""Matching of the objects of a program with those of a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Matches:
 
     Attributes:
       values: objects to restore, by names in the checkpoint.
-      states: the same for Python states.
+      states: Python states to restore, by names in the checkpoint.
       unused: paths in the checkpoint that the program lacks.
       missing: names of the variables and states that the checkpoint lacks.
-      lacking: these variables.
+      lacking: the variables among them.
     """
 
     def __init__(self, root: Any, message: proto.TrackableObjectGraph) -> None:
@@ -50,7 +50,7 @@ class Matches:
 
     @property
     def trivial(self) -> bool:
-        """True if only the root was found."""
+        """True if only the root matches."""
         return len(self._numbers) == 1
 
     def _pair(self) -> None:

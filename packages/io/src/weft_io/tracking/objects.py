@@ -1,7 +1,7 @@
 """The objects that a checkpoint tracks, and the names of their variables.
 
-The names and the message that describes the objects are TensorFlow's, so that either can read the
-other's checkpoints: "encoder/kernel/.ATTRIBUTES/VARIABLE_VALUE".
+Names and the description of the objects are TensorFlow's, so that each system can read the
+checkpoints of the other: "encoder/kernel/.ATTRIBUTES/VARIABLE_VALUE".
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from weft_tensor import dtypes, errors
 from weft_tensor.nesting import shown
 
 COUNTER: Final = "save_counter"
-"""The one variable that a checkpoint may lack: `Checkpoint.write` and Savers do not count."""
+"""The only variable that a checkpoint may lack, since `Checkpoint.write` and Savers do not count.
+"""
 
 _VALUE: Final = "VARIABLE_VALUE"
 _STATE: Final = "py_state"
@@ -63,15 +64,15 @@ class PythonState:
         raise NotImplementedError
 
     def deserialize(self, string_value: Any) -> None:
-        """Set the state from the bytes of a result of `serialize`."""
+        """Restore the state from the bytes of a result of `serialize`."""
         raise NotImplementedError
 
 
 class StringSaveable(SaveableObject):
-    """A string that is saved, and that Python reads when it restores.
+    """Saves a string, which Python reads during a restore.
 
     Args:
-      make: makes its output in the current default graph.
+      make: function that creates the string's output in the current default graph.
     """
 
     def __init__(self, make: Callable[[], Output], key: str) -> None:
@@ -84,19 +85,19 @@ class StringSaveable(SaveableObject):
 
 
 class Composite:
-    """The base class of objects with attributes that are followed.
+    """Base class of objects whose attributes are tracked.
 
     Attributes:
-      tracked: by the names of the attributes.
+      tracked: the tracked objects, by attribute name.
     """
 
     tracked: dict[str, Any]
 
 
 def check_trackable(value: Any, name: str) -> None:
-    """Reject objects that no checkpoint can track.
+    """Check that a checkpoint can track an object.
 
-    Raises: InvalidTypeError: it is such an object.
+    Raises: InvalidTypeError: it cannot.
     """
     if not is_trackable(value) and not isinstance(value, list | tuple | Mapping):
         raise errors.InvalidTypeError(
@@ -149,7 +150,7 @@ def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
 
 
 def _slot(optimizer: Optimizer, variable: Any, name: str) -> Any:
-    """Return the slot of a variable, in equally many parts; None if there is none."""
+    """Return the slot of a variable, with the same number of parts; None if it does not exist."""
     if isinstance(variable, Variable):
         return optimizer.get_slot(variable, name)
     parts = [optimizer.get_slot(part, name) for part in variable]
@@ -181,7 +182,7 @@ class Found(NamedTuple):
     Attributes:
       value: the object.
       path: local names from the root, joined by "/"; "" for the root.
-      children: local name and number of each object that it refers to.
+      children: local name and number of each object to which it refers.
     """
 
     value: Any
@@ -190,7 +191,7 @@ class Found(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A variable that an optimizer keeps for another one; all but the name by number."""
+    """A slot variable, with its optimizer and variable as object numbers."""
 
     optimizer: int
     original: int
@@ -199,11 +200,11 @@ class Slot(NamedTuple):
 
 
 class ObjectGraph:
-    """The objects that a root leads to, in the order of their distance from it.
+    """The objects reachable from a root, in breadth-first order.
 
     Attributes:
-      objects: by number; the root is 0, and variables in slots of optimizers are the last.
-      slots: these.
+      objects: the objects by number; the root is 0, and slot variables are the last.
+      slots: the slot variables.
     """
 
     def __init__(self, root: Any) -> None:

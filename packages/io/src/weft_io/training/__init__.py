@@ -1,4 +1,4 @@
-"""Training loops: sessions that initialize, restore, call hooks around steps, and recover."""
+"""Training loops: sessions that initialize or restore a model, call hooks, and recover."""
 
 from weft_io.training.checkpoint_hooks import *
 from weft_io.training.hook import *

@@ -56,17 +56,17 @@ class CheckpointSaverListener:
 
         Args:
           session: the session, without hooks.
-          global_step_value: the step that is saved.
+          global_step_value: the global step of the checkpoint.
         """
 
     def after_save(self, session: Any, global_step_value: int) -> bool | None:
-        """Called when it is written; arguments as for `before_save`.
+        """Called after the checkpoint is written; for arguments see `before_save`.
 
-        Returns: true asks for the end of the training loop.
+        Returns: True requests the end of the training loop.
         """
 
     def end(self, session: Any, global_step_value: int) -> None:
-        """Called at the end, after the last checkpoint; arguments as for `before_save`."""
+        """Called at the end, after the last checkpoint; for arguments see `before_save`."""
 
 
 class CheckpointSaverHook(SessionRunHook):
@@ -77,14 +77,14 @@ class CheckpointSaverHook(SessionRunHook):
       save_secs: seconds between checkpoints; or
       save_steps: steps between checkpoints.
       saver: a `Saver`; or
-      scaffold: a `Scaffold` that has one. Without either it is the one in the collection SAVERS.
+      scaffold: a `Scaffold` that has one. By default, the saver in the collection SAVERS.
       checkpoint_basename: prefix of the names of the checkpoints.
       listeners: `CheckpointSaverListener`s, called in order.
       save_graph_def: write "graph.pbtxt", and a ".meta" file beside each checkpoint.
     Raises:
-      InvalidArgumentError: both `saver` and `scaffold`, not exactly one of `save_secs` and
-        `save_steps`, or one too small.
-      InvalidTypeError: an argument is of the wrong kind.
+      InvalidArgumentError: both `saver` and `scaffold` are set, not exactly one of `save_secs` and
+        `save_steps` is set, or it is too small.
+      InvalidTypeError: an argument has a wrong type.
 
     Examples:
       >>> step = wf.train.get_or_create_global_step()
@@ -113,7 +113,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._save_graph_def = save_graph_def
 
     def begin(self) -> None:
-        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
         self._before = step_before(self._global_step)
         self._steps = StepsAhead()
@@ -122,7 +122,7 @@ class CheckpointSaverHook(SessionRunHook):
             listener.begin()
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
-        """Write the graph and the checkpoint of the step that it begins with."""
+        """Write the graph, and a checkpoint of the first step."""
         graph = get_default_graph()
         step = int(session.run(self._global_step))
         if self._save_graph_def:
@@ -133,11 +133,11 @@ class CheckpointSaverHook(SessionRunHook):
         self._timer.update_last_triggered_step(step)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Request the global step as it is before the step."""
+        """Request the global step before the step."""
         return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Save, if it is time."""
+        """Save a checkpoint if it is due."""
         if not self._timer.should_trigger_for_step(self._steps.after(int(run_values.results))):
             return
         step = int(run_context.session.run(self._global_step))
@@ -147,7 +147,7 @@ class CheckpointSaverHook(SessionRunHook):
                 run_context.request_stop()
 
     def end(self, session: Any) -> None:
-        """Save the last step, if that was not done, and wait until everything is written."""
+        """Save the last step if necessary, and wait until everything is written."""
         step = int(session.run(self._global_step))
         if step != self._timer.last_triggered_step():
             self._save(session, step)
@@ -157,7 +157,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._writer.flush()
 
     def _save(self, session: Any, step: int) -> bool:
-        """Save; whether a listener asks for the end."""
+        """Save a checkpoint; return True if a listener requests the end."""
         progress.log.info("Saving checkpoints for %d into %s.", step, self._path)
         for listener in self._listeners:
             listener.before_save(session, step)

@@ -11,7 +11,7 @@ from weft_io.coordination.coordinator import Coordinator
 
 
 class SessionRunArgs(NamedTuple):
-    """Additions of a hook to a step, or the request of the program.
+    """The additions of a hook to a step, or the request of the program.
 
     Args:
       fetches: any structure that `Session.run` takes; None for nothing.
@@ -38,10 +38,10 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """Results of a step, passed to a hook's `after_run`.
+    """The results of a step, passed to a hook's `after_run`.
 
     Args:
-      results: the structure of the hook's fetches with values in place; None without fetches.
+      results: the values in the structure of the hook's fetches; None without fetches.
       options: the RunOptions of the step.
       run_metadata: the RunMetadata of the step.
 
@@ -106,12 +106,12 @@ class SessionRunContext:
         return self._stop_requested
 
     def request_stop(self) -> None:
-        """End the training loop: `should_stop` is true from now on."""
+        """Request the end of the training loop: `should_stop` becomes true."""
         self._stop_requested = True
 
 
 class SessionRunHook:
-    """Hook that is called around the steps of a monitored session; override methods as needed.
+    """Base class of hooks, whose methods are called around the steps of a monitored session.
 
     The order is `begin`, `after_create_session`, then `before_run` and `after_run` for each step,
     then `end`. A session that is recreated after a failure calls `after_create_session` again.
@@ -142,11 +142,11 @@ class SessionRunHook:
         """
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Return additions to the step that is about to run, if any."""
+        """Return additions to the next step, or None."""
         return None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Called after each step that did not fail."""
+        """Called after each successful step."""
 
     def end(self, session: Any) -> None:
         """Called at the end, while the session is open; not after an error."""

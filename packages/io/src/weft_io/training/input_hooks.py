@@ -1,4 +1,4 @@
-"""The hook that saves iterator positions together with the model."""
+"""The hook that saves the positions of iterators together with the model."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from weft_tensor import errors
 
 
 class CheckpointInputPipelineHook(SessionRunHook):
-    """Saves where iterators are in the checkpoints of the session; a restored one goes on there.
+    """Saves the positions of iterators in the checkpoints of the session.
 
-    So a checkpoint holds the position at the step of its variables. The hook adds the iterators to
-    the collection SAVEABLE_OBJECTS before the session is made, for the saver that the session's
-    `Scaffold` makes, or one with `defer_build=True`. Their initializers run in every session: they
-    are in TABLE_INITIALIZERS or a part of the scaffold's `local_init_op`, or a hook runs them. A
-    checkpoint that was saved without the hook is restored, with a warning: input begins anew then.
+    A restored session continues with the position at the step of its variables. The hook adds the
+    iterators to the collection SAVEABLE_OBJECTS before the session is created, for the saver that
+    the session's `Scaffold` creates, or one with `defer_build=True`. Their initializers run in
+    every session: they are in TABLE_INITIALIZERS, are part of the scaffold's `local_init_op`, or
+    are run by a hook. A checkpoint saved without the hook can be restored, with a warning: the
+    input then starts at its beginning.
 
     Args:
       iterators: `Iterator`s; by default all initializable and one-shot iterators of the graph.
-    Raises: InvalidTypeError: something else is among them; when the session is made,
-      FailedPreconditionError: there is none, or its saver does not save them.
+    Raises: InvalidTypeError: an item is not an iterator; when the session is created,
+      FailedPreconditionError: there are no iterators, or the saver does not save them.
 
     Examples:
       >>> def train(steps):
@@ -61,7 +62,10 @@ class CheckpointInputPipelineHook(SessionRunHook):
             self._saver_argument = result
 
     def begin(self) -> None:
-        """Add the iterators to the saved state. Raises: FailedPreconditionError: there is none."""
+        """Add the iterators to the saved state.
+
+        Raises: FailedPreconditionError: there are no iterators.
+        """
         graph = get_default_graph()
         if self._saver_argument is None:
             resources = iterators_of(graph)
@@ -80,7 +84,7 @@ class CheckpointInputPipelineHook(SessionRunHook):
                 graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, saveable)
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
-        """Look whether they are saved. Raises: FailedPreconditionError: one is not."""
+        """Check that the iterators are saved."""
         for saveable in self._saveables:
             if not is_serialized(saveable.op):
                 raise errors.FailedPreconditionError(

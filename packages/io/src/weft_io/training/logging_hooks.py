@@ -1,4 +1,4 @@
-"""Hooks that log the values of tensors, and that notice when a loss is NaN."""
+"""Hooks that log the values of tensors, and that stop when a loss is NaN."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class LoggingTensorHook(SessionRunHook):
     Args:
       tensors: tensors or their names; or a dict from tags to them, logged in the order of the tags.
       every_n_iter: steps of this session between lines; or
-      every_n_secs: seconds between lines. With `at_end`, neither is needed.
+      every_n_secs: seconds between lines. Optional with `at_end`.
       at_end: log at the end as well.
-      formatter: called with a dict from tags to values, returns the line.
+      formatter: function from a dict of values by tag to the line.
     Raises:
-      InvalidArgumentError: not exactly one of `every_n_iter` and `every_n_secs`, or one too small.
-      InvalidTypeError: an argument is of the wrong kind.
+      InvalidArgumentError: not exactly one of `every_n_iter` and `every_n_secs` is set, or it is
+        too small.
+      InvalidTypeError: an argument has a wrong type.
 
     Examples:
       >>> x = wf.constant(1.0, name="x")
@@ -73,18 +74,18 @@ class LoggingTensorHook(SessionRunHook):
         }
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Request the tensors, if they are to be logged."""
+        """Request the tensors if a line is due."""
         self._due = self._timer.should_trigger_for_step(self._count)
         return SessionRunArgs(self._tensors_by_tag) if self._due else None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Log them."""
+        """Log the tensors if they were requested."""
         if self._due:
             self._log_tensors(run_values.results)
         self._count += 1
 
     def end(self, session: Any) -> None:
-        """Log them once more, if that was asked for."""
+        """Log the tensors once more if `at_end` is set."""
         if self._logs_at_end:
             self._log_tensors(session.run(self._tensors_by_tag))
 
@@ -119,18 +120,18 @@ def _tag_name(tag: Any) -> str:
 
 
 class NanLossDuringTrainingError(RuntimeError):
-    """A loss became NaN: the learning rate may be too high, or an input no number."""
+    """Error for a NaN loss: the learning rate may be too high, or an input may be NaN."""
 
     def __str__(self) -> str:
         return "NaN loss during training."
 
 
 class NanTensorHook(SessionRunHook):
-    """Stops when a loss is NaN.
+    """Stops training when a loss is NaN.
 
     Args:
       loss_tensor: floating, shape ().
-      fail_on_nan_loss: raise `NanLossDuringTrainingError`; else ask for the end.
+      fail_on_nan_loss: raise `NanLossDuringTrainingError`; otherwise request the end of training.
 
     Examples:
       >>> hook = wf.train.NanTensorHook(wf.constant(1.0))
@@ -150,7 +151,7 @@ class NanTensorHook(SessionRunHook):
         return SessionRunArgs(self._loss)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Check the loss. Raises: NanLossDuringTrainingError: it is NaN."""
+        """Check the loss. Raises: NanLossDuringTrainingError: the loss is NaN."""
         if not np.isnan(run_values.results).any():
             return
         message = "Model diverged with loss = NaN."

@@ -1,4 +1,4 @@
-"""MonitoredSession: a session that initializes, restores, calls hooks, and ends its threads."""
+"""MonitoredSession: initializes or restores a model, calls hooks, and ends its threads."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from weft_tensor import errors
 from weft_tensor.arguments import function, number
 
 _CLEAN = (errors.OutOfRangeError, StopIteration)
-"""The end of the data: the `with` block ends without an error."""
+"""Exceptions that end the `with` block without an error, because the data has ended."""
 
 _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
 
 
 class _MonitoredSession(QueueRunningSession):
-    """Base of `MonitoredSession` and `SingularMonitoredSession`."""
+    """Base class of `MonitoredSession` and `SingularMonitoredSession`."""
 
     StepContext = _StepContext
 
@@ -60,7 +60,7 @@ class _MonitoredSession(QueueRunningSession):
 
     @property
     def graph(self) -> Any:
-        """The session's graph; None when it is closed."""
+        """The session's graph; None after it is closed."""
         session = self._creator.tf_sess
         return None if session is None else session.graph
 
@@ -76,8 +76,8 @@ class _MonitoredSession(QueueRunningSession):
         Args:
           fetches, feed_dict, options, run_metadata: as for `Session.run`.
         Raises:
-          FailedPreconditionError: it is closed, `should_stop` is true, or a tensor is fed twice.
-          errors of `Session.run`, hooks and the threads of queue runners.
+          FailedPreconditionError: the session is closed, `should_stop` is true, or a tensor is fed
+          twice. Also errors of `Session.run`, of hooks and of queue runners.
         """
         return self._open().run(fetches, feed_dict, options, run_metadata)
 
@@ -93,13 +93,14 @@ class _MonitoredSession(QueueRunningSession):
         return self._open().run_step_fn(step_fn)
 
     def should_stop(self) -> bool:
-        """Return True if a hook or thread requested the end of training, or if it is closed."""
+        """Return True if a hook or thread requested the end of training, or it is closed."""
         return self._sess is None or self._sess.should_stop()
 
     def close(self) -> None:
         """Call the hooks' `end`, stop the threads and close the session.
 
-        Raises: FailedPreconditionError: it is closed already; also errors of hooks and threads.
+        Raises: FailedPreconditionError: the session is already closed; also errors of hooks and
+          threads.
         """
         self._close(None)
 
@@ -176,10 +177,10 @@ class MonitoredSession(_MonitoredSession):
     repeated. Afterwards nodes may be added to the graph again.
 
     Args:
-      session_creator: makes the session; a `ChiefSessionCreator()` by default.
+      session_creator: creates the session; a `ChiefSessionCreator()` by default.
       hooks: `SessionRunHook`s, called in this order.
       stop_grace_period_secs: seconds that threads may take to stop.
-    Raises: InvalidTypeError: an argument is of the wrong kind; also errors of hooks and creator.
+    Raises: InvalidTypeError: an argument has a wrong type; also errors of hooks and creator.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -203,18 +204,18 @@ class MonitoredSession(_MonitoredSession):
 
 
 class SingularMonitoredSession(_MonitoredSession):
-    """A `MonitoredSession` without recovery: a preemption raises an error.
+    """A `MonitoredSession` without recovery: preemption raises an error.
 
     Args:
       hooks: `SessionRunHook`s, called in this order.
       scaffold: the nodes that make the model ready; a `Scaffold()` by default.
       master: a session target.
       config: a ConfigProto.
-      checkpoint_dir: its latest checkpoint is restored, if there is one; or
+      checkpoint_dir: directory whose latest checkpoint is restored, if there is one.
       stop_grace_period_secs: seconds that threads may take to stop.
-      checkpoint_filename_with_path: the checkpoint.
-    Raises: InvalidArgumentError: both a directory and a checkpoint; InvalidTypeError: an argument
-      is of the wrong kind; what hooks raise.
+      checkpoint_filename_with_path: the checkpoint to restore, instead of `checkpoint_dir`.
+    Raises: InvalidArgumentError: both a directory and a checkpoint are set; InvalidTypeError: an
+      argument has a wrong type; also errors of hooks.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -239,5 +240,5 @@ class SingularMonitoredSession(_MonitoredSession):
         super().__init__(creator, hooks, False, stop_grace_period_secs)
 
     def raw_session(self) -> Any:
-        """Return the session, without hooks; None when it is closed."""
+        """Return the session, without hooks; None after it is closed."""
         return self._tf_sess()

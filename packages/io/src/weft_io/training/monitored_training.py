@@ -1,4 +1,4 @@
-"""MonitoredTrainingSession: a monitored session with the hooks that training usually has."""
+"""MonitoredTrainingSession: a monitored session with the usual hooks for training."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class _Default:
 
 
 USE_DEFAULT: Final[Any] = _Default()
-"""Marks an argument that was not given, since None requests no service."""
+"""Marker of an omitted argument, since None disables a service."""
 
 
 class _Interval(NamedTuple):
-    """The interval of a repeated action; never if both are None."""
+    """The interval of a repeated action; both None means never."""
 
     steps: int | None
     secs: float | None
 
     @staticmethod
     def of(steps: Any, secs: Any, name: str, default: _Interval) -> _Interval:
-        """Return the interval of two arguments; None and 0 disable the action."""
+        """Return the interval from two arguments; None and 0 disable the action."""
         if steps is USE_DEFAULT and secs is USE_DEFAULT:
             return default
         steps = None if steps is USE_DEFAULT or steps is None else integer(steps, f"{name}_steps")
@@ -70,13 +70,13 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
     Args:
       master: a session target.
       is_chief: whether this program initializes and saves the model; others wait for it.
-      checkpoint_dir: directory to save checkpoints in and restore them from; None for none.
+      checkpoint_dir: directory of checkpoints, to save and to restore; None for none.
       scaffold: the nodes that make the model ready; a `Scaffold()` by default.
-      hooks: called after those below.
-      chief_only_hooks: called by the chief, before all others.
-      save_checkpoint_secs: seconds between checkpoints, 600 unless `save_checkpoint_steps` is
-        given; None or 0 for no checkpoints.
-      save_summaries_steps: steps between summaries, 100 unless `save_summaries_secs` is given; None
+      hooks: hooks called after the standard ones.
+      chief_only_hooks: hooks called only by the chief, before all others.
+      save_checkpoint_secs: seconds between checkpoints, 600 unless `save_checkpoint_steps` is set;
+        None or 0 for no checkpoints.
+      save_summaries_steps: steps between summaries, 100 unless `save_summaries_secs` is set; None
         or 0 for no summaries.
       save_summaries_secs: seconds between summaries.
       config: a ConfigProto.
@@ -87,9 +87,10 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
       summary_dir: directory of event files; `checkpoint_dir` by default.
       save_graph_def: write "graph.pbtxt", and a ".meta" file beside each checkpoint.
     Raises:
-      InvalidArgumentError: both steps and seconds between the same, or an argument is too small.
-      InvalidTypeError: an argument is of the wrong kind.
-      FailedPreconditionError: the graph has no global step, which saving needs.
+      InvalidArgumentError: steps and seconds are set for the same action, or an argument is too
+        small.
+      InvalidTypeError: an argument has a wrong type.
+      FailedPreconditionError: the graph has no global step, which is required for saving.
 
     Examples:
       >>> step = wf.train.get_or_create_global_step()

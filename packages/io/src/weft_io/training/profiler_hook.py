@@ -1,4 +1,4 @@
-"""A hook that writes pictures of steps."""
+"""A hook that writes timelines of steps."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from weft_io.training.timers import global_step_for, step_before, timer_of
 
 
 class ProfilerHook(SessionRunHook):
-    """Traces a step from time to time, and writes it for `chrome://tracing` or ui.perfetto.dev.
+    """Traces a step at intervals, and writes it for `chrome://tracing` or ui.perfetto.dev.
 
     The files are "timeline-<global step>.json".
 
     Args:
-      save_steps: steps between two traces; or
-      save_secs: seconds between them.
+      save_steps: steps between traces; or
+      save_secs: seconds between traces.
       output_dir: the directory of the files; created if it is missing.
-      show_dataflow: draw arrows from each node to those that use its outputs.
-      show_memory: draw how many bytes of outputs there are.
-    Raises: InvalidArgumentError: not exactly one of `save_steps` and `save_secs` is given.
+      show_dataflow: draw arrows from each node to the users of its outputs.
+      show_memory: draw the total size of all outputs.
+    Raises:
+      InvalidArgumentError: not exactly one of `save_steps` and `save_secs` is set.
 
     Examples:
       >>> step = wf.train.get_or_create_global_step()
@@ -58,14 +59,14 @@ class ProfilerHook(SessionRunHook):
         self._show = {"show_dataflow": show_dataflow, "show_memory": show_memory}
 
     def begin(self) -> None:
-        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
         self._before = step_before(self._global_step)
         self._next_step: int | None = None
         self._timer.reset()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Request a trace, if it is time."""
+        """Request a trace if it is due."""
         if self._next_step is None:
             self._next_step = int(run_context.session.run(self._global_step)) + 1
         self._traces = self._timer.should_trigger_for_step(self._next_step)

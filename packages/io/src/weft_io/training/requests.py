@@ -23,8 +23,8 @@ class StepRequest(NamedTuple):
     """The fetches, feeds and options of one step.
 
     Attributes:
-      fetches: the program's, then those of each hook that has any.
-      positions: the index in `fetches` of each hook's fetches; None for a hook without any.
+      fetches: the program's fetches, then those of each hook that has any.
+      positions: the index in `fetches` of each hook's fetches; None for a hook without fetches.
       feed_dict: all feeds.
       options: the merged options; None if there are none.
     """
@@ -49,7 +49,7 @@ def collect_requests(
 
     Args:
       context: context of the step, with the program's request.
-      graph: the session's.
+      graph: the session's graph.
       options: the program's RunOptions or None; not modified.
     Raises:
       FailedPreconditionError: a tensor is fed twice.
@@ -86,7 +86,7 @@ def _checked(hook: SessionRunHook, requested: Any) -> SessionRunArgs:
 
 
 class _Feeds:
-    """Merge feeds, allowing each tensor only once, by name or object."""
+    """Feeds merged from several dictionaries; each tensor is allowed only once."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -107,7 +107,7 @@ class _Feeds:
 
 
 def merged_options(options: Any, more: Any) -> Any:
-    """Merge two RunOptions: the larger value of each field, and all watches."""
+    """Merge two RunOptions: the larger value of each field, and all debug watches."""
     result = proto.RunOptions()
     if options is not None:
         result.CopyFrom(options)

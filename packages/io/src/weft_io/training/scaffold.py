@@ -1,4 +1,4 @@
-"""Scaffold: the nodes that make a session ready, found or made."""
+"""Scaffold: the nodes that prepare a model in a session."""
 
 from __future__ import annotations
 
@@ -35,22 +35,24 @@ _PARTS = (
 
 
 class Scaffold:
-    """The nodes that initialize a model, say whether it is ready, save it and summarize it.
+    """The nodes that initialize a model, check that it is ready, save it and summarize it.
 
-    Parts that are not given are taken from the graph's collections, or created, by `finalize`.
+    `finalize` takes omitted parts from the graph's collections, or creates them.
 
     Args:
-      init_op: initializes the global variables.
+      init_op:
+      node that initializes the global variables.
       init_feed_dict: feeds of `init_op`.
       init_fn: called as `init_fn(scaffold, session)` after `init_op`.
       ready_op: string, shape (n,): names of variables that are not ready.
       ready_for_local_init_op: string, shape (n,): names that `local_init_op` still waits for.
-      local_init_op: initializes state that is not in checkpoints: local variables and tables.
+      local_init_op: node that initializes state that is not in checkpoints: local variables and
+        tables.
       summary_op: string, shape (): serialized summaries.
       saver: a `Saver`.
-      copy_from_scaffold: another scaffold, whose parts are used if none is given here.
+      copy_from_scaffold: another scaffold, whose parts replace omitted ones.
       local_init_feed_dict: feeds of `local_init_op`.
-    Raises: InvalidTypeError: an argument is of the wrong kind.
+    Raises: InvalidTypeError: an argument has a wrong type.
 
     Examples:
       >>> scaffold = wf.train.Scaffold(init_fn=lambda scaffold, session: None)
@@ -99,9 +101,9 @@ class Scaffold:
 
         Args:
           resumable: whether a created saver is resumable; see `Saver`.
-        Returns: itself.
-        Raises: FailedPreconditionError: a collection has more than one item to choose from, or the
-        graph is finalized and lacks something.
+        Returns: this scaffold.
+        Raises: FailedPreconditionError: a collection has more than one item to choose from, or a
+          part is missing from a finalized graph.
         """
         parts = self._parts
         for part, (key, default) in _DEFAULTS.items():
@@ -117,7 +119,7 @@ class Scaffold:
 
     @property
     def init_fn(self) -> Callable[[Any], Any] | None:
-        """The function that initializes everything that nodes cannot, called with a session."""
+        """The function called with a session to initialize state that nodes cannot initialize."""
         init_fn = self._parts["init_fn"]
         return None if init_fn is None else lambda session: init_fn(self, session)
 

@@ -1,4 +1,4 @@
-"""The threads of a Supervisor, which save, summarize and count steps at intervals."""
+"""The threads of a Supervisor that save, summarize and count steps at intervals."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _log = logging.getLogger("weft")
 
 
 class Supervised(Protocol):
-    """The interface of a Supervisor that its threads use."""
+    """The interface of a Supervisor for its threads."""
 
     @property
     def coord(self) -> Coordinator:
-        """Ends the threads."""
+        """The coordinator that stops the threads."""
 
     @property
     def save_path(self) -> str | None:
-        """The beginning of the names of checkpoints."""
+        """The prefix of the names of checkpoints."""
 
     @property
     def save_model_secs(self) -> Any:
@@ -35,7 +35,7 @@ class Supervised(Protocol):
 
     @property
     def saver(self) -> Any:
-        """Saves the model."""
+        """The saver of the model."""
 
     @property
     def summary_op(self) -> Any:
@@ -43,7 +43,7 @@ class Supervised(Protocol):
 
     @property
     def summary_writer(self) -> Any:
-        """Writes summaries and events; None for nowhere."""
+        """The writer of summaries and events; None for no writer."""
 
     @property
     def global_step(self) -> Any:
@@ -51,10 +51,10 @@ class Supervised(Protocol):
 
 
 class SummaryThread(LooperThread):
-    """Writes the summaries of a model.
+    """A thread that writes the summaries of a model.
 
     Args:
-      supervisor: has the nodes, the writer and the interval.
+      supervisor: provides the nodes, the writer and the interval.
       session: runs the nodes.
     """
 
@@ -64,7 +64,7 @@ class SummaryThread(LooperThread):
         self._session = session
 
     def run_loop(self) -> None:
-        """Write them once."""
+        """Write the summaries once."""
         supervisor = self._supervisor
         if supervisor.global_step is None:
             data, step = self._session.run(supervisor.summary_op), None
@@ -76,7 +76,7 @@ class SummaryThread(LooperThread):
 
 
 class StepCounterThread(LooperThread):
-    """Logs the steps per second, and writes them as a summary; arguments as above."""
+    """A thread that logs the steps per second and writes them as a summary."""
 
     def __init__(self, supervisor: Supervised, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_summaries_secs)
@@ -85,11 +85,11 @@ class StepCounterThread(LooperThread):
         self._tag = f"{supervisor.global_step.op.name}/sec"
 
     def start_loop(self) -> None:
-        """Begin to count."""
+        """Record the start of the first interval."""
         self._last = (time.monotonic(), self._step())
 
     def run_loop(self) -> None:
-        """Say how fast it went since the last time."""
+        """Log and write the rate of the last interval."""
         now, step = time.monotonic(), self._step()
         seconds, steps = now - self._last[0], step - self._last[1]
         self._last = (now, step)
@@ -104,7 +104,7 @@ class StepCounterThread(LooperThread):
 
 
 class CheckpointThread(LooperThread):
-    """Saves checkpoints; arguments as above."""
+    """A thread that saves checkpoints."""
 
     def __init__(self, supervisor: Supervised, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_model_secs)
@@ -112,7 +112,7 @@ class CheckpointThread(LooperThread):
         self._session = session
 
     def run_loop(self) -> None:
-        """Save one."""
+        """Save one checkpoint."""
         supervisor = self._supervisor
         progress.log.info("Saving checkpoint to path %s", supervisor.save_path)
         step = supervisor.global_step

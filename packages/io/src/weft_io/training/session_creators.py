@@ -1,4 +1,4 @@
-"""Creators of training sessions: for the chief, which initializes the model, and for workers."""
+"""Creators of training sessions, for the chief, which initializes the model, and for workers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from weft_tensor import errors
 from weft_tensor.arguments import number
 
 _RECOVERY_WAIT_SECONDS: Final = 1.0
-"""Between two looks whether the model is ready. With the 30 of a `SessionManager` the workers would
-do nothing for as long after a parameter server was lost and the chief has restored it."""
+"""Seconds between checks whether the model is ready.
+
+The default of `SessionManager`, 30 s, would leave workers idle for too long after the chief has
+restored a lost parameter server.
+"""
 
 
 class SessionCreator:
-    """Makes sessions for `MonitoredSession`: a base of classes that override `create_session`.
+    """Base class of objects that create the sessions of a `MonitoredSession`.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -35,7 +38,7 @@ class SessionCreator:
     """
 
     def create_session(self) -> Any:
-        """Return a session with a ready model. Raises: NotImplementedError: not overridden."""
+        """Return a session with a ready model."""
         raise NotImplementedError(f"create_session of {type(self).__name__}")
 
 
@@ -48,17 +51,16 @@ def _scaffold(scaffold: Any) -> Scaffold:
 
 
 class ChiefSessionCreator(SessionCreator):
-    """Makes sessions, and initializes or restores the model in them.
+    """Creates sessions, and initializes or restores the model in them.
 
     Args:
       scaffold: the nodes for it; a `Scaffold()` by default.
       master: a session target.
-      config: a ConfigProto; if it is deterministic, checkpoints of the default saver are
-        resumable.
-      checkpoint_dir: its latest checkpoint is restored, if there is one; or
-      checkpoint_filename_with_path: the checkpoint.
-    Raises: InvalidArgumentError: both a directory and a checkpoint; InvalidTypeError: `scaffold` is
-      not a Scaffold.
+      config: a ConfigProto; if it is deterministic, checkpoints of the default saver are resumable.
+      checkpoint_dir: directory whose latest checkpoint is restored, if there is one; or
+      checkpoint_filename_with_path: the checkpoint to restore.
+    Raises: InvalidArgumentError: both a directory and a checkpoint are set; InvalidTypeError:
+      `scaffold` is not a Scaffold.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -90,7 +92,7 @@ class ChiefSessionCreator(SessionCreator):
     def create_session(self) -> Any:
         """Return a session; the default graph is finalized.
 
-        Raises: FailedPreconditionError: the model is not ready after all.
+        Raises: FailedPreconditionError: the model is not ready after its initialization.
         """
         scaffold = self._scaffold.finalize(SessionConfig.from_proto(self._config).deterministic)
         self._manager = self._manager or _manager_of(scaffold)
@@ -107,14 +109,14 @@ class ChiefSessionCreator(SessionCreator):
 
 
 class WorkerSessionCreator(SessionCreator):
-    """Makes sessions when the chief has made the model ready.
+    """Creates sessions after the chief has prepared the model.
 
     Args:
-      scaffold: the nodes that say so; a `Scaffold()` by default.
+      scaffold: the nodes that check this; a `Scaffold()` by default.
       master: the session target that is shared with the chief.
       config: a ConfigProto.
-      max_wait_secs: how long to wait; None for without end.
-    Raises: InvalidTypeError: an argument is of the wrong kind.
+      max_wait_secs: maximum number of seconds to wait; None for no limit.
+    Raises: InvalidTypeError: an argument has a wrong type.
 
     Examples:
       >>> x = wf.Variable(1.0)
@@ -144,7 +146,7 @@ class WorkerSessionCreator(SessionCreator):
     def create_session(self) -> Any:
         """Return a session; the default graph is finalized.
 
-        Raises: DeadlineExceededError: the model was not ready in time.
+        Raises: DeadlineExceededError: the model is not ready in time.
         """
         scaffold = self._scaffold.finalize()
         self._manager = self._manager or _manager_of(scaffold)

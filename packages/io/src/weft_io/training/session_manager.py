@@ -34,14 +34,15 @@ _READY = Readiness(True, "")
 
 
 def readiness(op: Any, session: Any, label: str) -> Readiness:
-    """Return the readiness of a model; without a node it is ready.
+    """Return the readiness of a model; a model without a check is ready.
 
     Args:
       op: string, shape (n,): the names that are not ready; or a node that fails with
         FailedPreconditionError.
-      session: runs it.
-      label: for messages: "Model not ready".
-    Raises: OpError: the node fails for another reason than an uninitialized variable.
+      session: runs the node.
+      label: beginning of messages, such as "Model not ready".
+    Raises:
+      OpError: the node fails for a reason other than an uninitialized variable.
     """
     if op is None:
         return _READY
@@ -58,29 +59,30 @@ def readiness(op: Any, session: Any, label: str) -> Readiness:
 
 
 class Countdown:
-    """Time that is left, by the monotonic clock."""
+    """The remaining time until a deadline, by the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Return seconds; negative when it is over."""
+        """Return the remaining seconds; negative after the deadline."""
         return self._end - time.monotonic()
 
 
 class SessionManager:
-    """Creates sessions and makes sure that the model is ready in them.
+    """Creates sessions with a ready model.
 
     Args:
-      local_init_op: run in each new session, to initialize state that is not in checkpoints.
+      local_init_op: node to run in each new session, which initializes state that is not in
+        checkpoints.
       ready_op: string, shape (n,): names of variables that are not ready.
       ready_for_local_init_op: string, shape (n,): names that `local_init_op` still waits for.
       graph: the default graph by default.
       recovery_wait_secs: pause between checks of whether the model is ready.
       local_init_run_options: RunOptions for `local_init_op`.
       local_init_feed_dict: feeds of `local_init_op`.
-    Raises: InvalidArgumentError: `ready_for_local_init_op` without `local_init_op`, or a negative
-      pause; InvalidTypeError: an argument is of the wrong kind.
+    Raises: InvalidArgumentError: `ready_for_local_init_op` is set without `local_init_op`, or the
+      pause is negative; InvalidTypeError: an argument has a wrong type.
 
     Examples:
       >>> step = wf.Variable(0, name="step")
@@ -137,18 +139,18 @@ class SessionManager:
 
         Args:
           master: a session target.
-          init_op: run if there is no checkpoint.
+          init_op: node to run if there is no checkpoint.
           saver: restores the checkpoint.
-          checkpoint_dir: its latest checkpoint is restored; or
-          checkpoint_filename_with_path: the checkpoint.
+          checkpoint_dir: directory whose latest checkpoint is restored; or
+          checkpoint_filename_with_path: the checkpoint to restore.
           wait_for_checkpoint: wait until there is one in `checkpoint_dir`.
           max_wait_secs: timeout of that wait.
           config: a ConfigProto.
           init_feed_dict: feeds of `init_op`.
           init_fn: called with the session after `init_op`.
         Raises:
-          FailedPreconditionError: nothing initializes the model, or it is still not ready.
-          InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`.
+          FailedPreconditionError: nothing initializes the model, or it is not ready afterwards.
+          InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path` are set.
           OpError: the checkpoint cannot be restored, or an initializer failed.
         """
         if init_fn is not None:
@@ -197,10 +199,10 @@ class SessionManager:
         `local_init_op` is run in either case if the model is ready for it.
 
         Args:
-          master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
+            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
             max_wait_secs, config: as for `prepare_session`.
-        Raises: InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`;
-        OpError: the checkpoint cannot be restored.
+        Raises: InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path` are
+          set; OpError: the checkpoint cannot be restored.
         """
         restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
         session = Session(master, graph=self._graph, config=config)
@@ -229,13 +231,13 @@ class SessionManager:
     def wait_for_session(
         self, master: str, config: Any = None, max_wait_secs: float | None = math.inf
     ) -> Session:
-        """Wait until others have made the model ready, and return a session.
+        """Wait until the chief has prepared the model, and return a session.
 
         Args:
-          master: the session target that is shared with them.
+          master: the session target that is shared with the chief.
           config: a ConfigProto.
           max_wait_secs: the timeout; None for no limit.
-        Raises: DeadlineExceededError: it was not ready in time.
+        Raises: DeadlineExceededError: the model is not ready in time.
         """
         limit = math.inf if max_wait_secs is None else number(max_wait_secs, "max_wait_secs")
         timer = Countdown(limit)
@@ -258,7 +260,7 @@ class SessionManager:
     # ------------------------------------------------------------- steps of these
 
     def _restored(self, session: Session, restore: _Restore, wait: bool, limit: float) -> bool:
-        """Restore the model, if there is a checkpoint; whether there is."""
+        """Restore the model from a checkpoint, if there is one; return True if it was restored."""
         if restore.saver is None:
             return False
         if restore.path is not None:
@@ -272,7 +274,7 @@ class SessionManager:
         return True
 
     def _wait_for_checkpoint(self, directory: Any, limit: float) -> Any:
-        """Return the state of a directory with a checkpoint; None after a timeout."""
+        """Return the state of a directory once it has a checkpoint; None after a timeout."""
         timer = Countdown(limit)
         while True:
             checkpoint_state = get_checkpoint_state(directory)
@@ -284,7 +286,7 @@ class SessionManager:
             time.sleep(min(self._pause, timer.left()))
 
     def _run_local_init_op(self, session: Session) -> Readiness:
-        """Run it, if the model is ready for it."""
+        """Run `local_init_op` if the model is ready for it."""
         if self._local_init_op is None:
             return _READY
         before = readiness(self._ready_for_local_init_op, session, "Model not ready for local init")
@@ -303,7 +305,7 @@ class SessionManager:
 
 
 class _Restore(NamedTuple):
-    """The checkpoint to restore, or the latest of a directory; nothing without a saver."""
+    """The checkpoint to restore, or the directory with it; nothing is restored without a saver."""
 
     saver: Any
     directory: PathLike | None
@@ -321,7 +323,7 @@ class _Restore(NamedTuple):
 
 
 class _closed_on_failure:  # noqa: N801 - a context manager used as a function
-    """Closes a session if the block raises, before anyone else uses it."""
+    """A context that closes a session if the block raises."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""The layers of a monitored session: hooks around steps, threads, and recovery around both."""
+"""The layers of a monitored session: hooks around steps, then threads, then recovery."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
-"""Errors that say that the work is to be begun again from the last checkpoint."""
+"""Errors after which training restarts from the last checkpoint."""
 
 
 class StepContext:
-    """The argument of a step function of `run_step_fn`.
+    """The argument of a function passed to `run_step_fn`.
 
     Args:
       session: the session, without hooks.
-      run_with_hooks_fn: `run` with hooks.
+      run_with_hooks_fn: the `run` method with hooks.
     """
 
     def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
@@ -44,7 +44,7 @@ class StepContext:
         return self._session
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        """Like `MonitoredSession.run`."""
+        """Run one step with hooks, like `MonitoredSession.run`."""
         return self._run_with_hooks(*args, **kwargs)
 
     def request_stop(self) -> None:
@@ -53,7 +53,7 @@ class StepContext:
 
 
 class HookedSession:
-    """Session that calls hooks around its steps.
+    """A session that calls hooks around its steps.
 
     Args:
       session: the session.
@@ -66,7 +66,7 @@ class HookedSession:
         self._stop = False
 
     def should_stop(self) -> bool:
-        """True if a hook requested the end."""
+        """True if a hook requested the end of training."""
         return self._stop
 
     def run(
@@ -98,7 +98,7 @@ class HookedSession:
 
 
 class CoordinatedSession:
-    """A hooked session and its threads.
+    """A session with hooks and threads.
 
     Args:
       raw: the session, without hooks.
@@ -120,7 +120,7 @@ class CoordinatedSession:
         self._grace = stop_grace_period_secs
 
     def should_stop(self) -> bool:
-        """Return True if a hook or a thread requested the end.
+        """Return True if a hook or a thread requested the end of training.
 
         Raises: the error of a thread, if it is a preemption.
         """
@@ -130,7 +130,10 @@ class CoordinatedSession:
         return self._hooked.should_stop()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Run one step. Raises: as hooks and `Session.run`, or a preempted thread's error."""
+        """Run one step.
+
+        Raises: the errors of hooks and of `Session.run`, or a thread's preemption error.
+        """
         try:
             return self._hooked.run(*args, **kwargs)
         except PREEMPTION_ERRORS:
@@ -140,7 +143,7 @@ class CoordinatedSession:
             raise
 
     def _raise_preemption(self, effect: Exception | None) -> None:
-        """Raise the error of a thread, if it is a preemption."""
+        """Raise the error of a thread if it is a preemption."""
         try:
             self._coord.raise_requested_exception()
         except PREEMPTION_ERRORS as cause:
@@ -162,12 +165,12 @@ class CoordinatedSession:
 
 
 class CoordinatedSessionCreator:
-    """Creates coordinated sessions: a session, its queue runners, and the hooks' callbacks.
+    """Creates coordinated sessions: it starts queue runners and calls hooks.
 
     Args:
       session_creator: creates the sessions.
-      hooks: hooks of each of them.
-      graph: its queue runners are started.
+      hooks: hooks of each session.
+      graph: the graph whose queue runners are started.
       stop_grace_period_secs: seconds that threads may take to stop.
     """
 
@@ -186,7 +189,7 @@ class CoordinatedSessionCreator:
         self.coord: Coordinator | None = None
 
     def create_session(self) -> CoordinatedSession:
-        """Return a new session; after a failure, everything started is stopped."""
+        """Return a new session; after a failure, stop everything that was started."""
         with self._graph.as_default():
             self.tf_sess = self._creator.create_session()
             self.coord = Coordinator(clean_stop_exception_types=[])
@@ -204,7 +207,7 @@ class CoordinatedSessionCreator:
         return coordinated_session
 
     def forget(self) -> None:
-        """Drop the session, which is closed permanently."""
+        """Drop the session, which is permanently closed."""
         self.tf_sess = self.coord = None
 
 
@@ -217,10 +220,10 @@ def _close_quietly(session: CoordinatedSession) -> None:
 
 
 class RecoverableSession:
-    """Session that is recreated when a step or its creation fails due to preemption.
+    """A session that is recreated when a step or its creation fails due to preemption.
 
     Args:
-      create: makes a session.
+      create: creates a session.
     """
 
     def __init__(self, create: Callable[[], CoordinatedSession]) -> None:
@@ -229,9 +232,9 @@ class RecoverableSession:
         self._attempt(lambda session: None)
 
     def should_stop(self) -> bool:
-        """Return True if a hook or a thread requested the end.
+        """Return True if a hook or a thread requested the end of training.
 
-        A preempted thread does not count: the session is recreated.
+        A preempted thread does not count, because the session is recreated.
         """
         if self._session is None:
             return True
@@ -247,7 +250,7 @@ class RecoverableSession:
         return self._attempt(lambda session: session.run_step_fn(step_fn))
 
     def close(self) -> None:
-        """Close the session there is."""
+        """Close the current session."""
         session, self._session = self._session, None
         if session is not None:
             try:

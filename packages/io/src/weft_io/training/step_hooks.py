@@ -1,4 +1,4 @@
-"""Hooks that say when to begin and to stop, and that feed, or fetch at the end."""
+"""Hooks that start and stop training, feed each step, or fetch values at the end."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from weft_tensor.arguments import function, integer
 _log = logging.getLogger("weft")
 
 _PAUSE = 0.5
-"""Seconds between reads of the global step that another program counts."""
+"""Seconds between reads of the global step that another program increments."""
 
 
 class StopAtStepHook(SessionRunHook):
-    """Hook that requests a stop at a step, immediately if the session starts at or after it.
+    """Requests a stop at a step; immediately if the session starts at or after it.
 
     Args:
-      num_steps: how many more steps than the session begins with; or
-      last_step: the global step to end at.
-    Raises: InvalidArgumentError: none or both are given; InvalidTypeError: it is not an integer.
+      num_steps: number of steps to run; or
+      last_step: the last global step.
+    Raises:
+      InvalidArgumentError: none or both are set; InvalidTypeError: the argument is not an integer.
 
     Examples:
       >>> step = wf.train.get_or_create_global_step().assign_add(1)
@@ -56,14 +57,14 @@ class StopAtStepHook(SessionRunHook):
         self._last_step_argument = None if last_step is None else integer(last_step, "last_step")
 
     def begin(self) -> None:
-        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
         self._before = step_before(self._global_step)
         self._last_step = self._last_step_argument
         self._steps = StepsAhead()
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
-        """Determine the first step once: a session that is created again ends at the same step."""
+        """Determine the last step once, so that a recreated session ends at the same step."""
         step = int(session.run(self._global_step))
         if self._last_step is None:
             assert self._num_steps is not None
@@ -75,11 +76,11 @@ class StopAtStepHook(SessionRunHook):
             coord.request_stop()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Request the global step as it is before the step."""
+        """Request the global step before the step."""
         return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Request the end when the step is reached."""
+        """Request a stop if the last step is reached."""
         assert self._last_step is not None
         if self._steps.after(int(run_values.results)) < self._last_step:
             return
@@ -88,13 +89,13 @@ class StopAtStepHook(SessionRunHook):
 
 
 class GlobalStepWaiterHook(SessionRunHook):
-    """Holds a worker back until the global step, which others count, has come far enough.
+    """Delays a worker until the global step, which others increment, reaches a value.
 
-    Give each worker another step, and they begin one after the other.
+    With different values, workers start one after the other.
 
     Args:
       wait_until_step: the global step.
-    Raises: InvalidTypeError: it is not an integer.
+    Raises: InvalidTypeError: the value is not an integer.
 
     Examples:
       >>> advance = wf.train.get_or_create_global_step().assign_add(1)
@@ -109,12 +110,12 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._wait_until_step = integer(wait_until_step, "wait_until_step")
 
     def begin(self) -> None:
-        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
         self._started = self._wait_until_step <= 0
 
     def before_run(self, run_context: SessionRunContext) -> None:
-        """Wait, before the first step."""
+        """Wait before the first step."""
         if self._started:
             return
         _log.info("Waiting for global step %d before starting training.", self._wait_until_step)
@@ -132,11 +133,11 @@ class GlobalStepWaiterHook(SessionRunHook):
 
 
 class FinalOpsHook(SessionRunHook):
-    """Fetches something at the end.
+    """Fetches values at the end of training.
 
     Args:
       final_ops: any structure that `Session.run` takes; None for nothing.
-      final_ops_feed_dict: what to feed for it.
+      final_ops_feed_dict: the feeds for these fetches.
 
     Examples:
       >>> hook = wf.train.FinalOpsHook(wf.constant(3.0) * 2.0)
@@ -156,11 +157,11 @@ class FinalOpsHook(SessionRunHook):
 
     @property
     def final_ops_values(self) -> Any:
-        """The values, after the end; None before."""
+        """The values, after the end of training; None before."""
         return self._values
 
     def end(self, session: Any) -> None:
-        """Fetch the final values. Raises: the errors of their nodes."""
+        """Fetch the final values. Raises: the errors of the fetched nodes."""
         if self._final_ops is None:
             return
         try:
@@ -175,11 +176,11 @@ class FinalOpsHook(SessionRunHook):
 
 
 class FeedFnHook(SessionRunHook):
-    """Hook that feeds each step with the result of a function.
+    """Feeds each step with the result of a function.
 
     Args:
-      feed_fn: called without arguments before each step; returns a feed dictionary.
-    Raises: InvalidTypeError: it cannot be called so.
+      feed_fn: function called without arguments before each step, which returns a feed dictionary.
+    Raises: InvalidTypeError: it cannot be called without arguments.
 
     Examples:
       >>> x = wf.placeholder(wf.float32)
@@ -194,5 +195,5 @@ class FeedFnHook(SessionRunHook):
         self._feed_fn = function(feed_fn, "feed_fn", 0)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Call the feed function."""
+        """Return the feeds of the next step."""
         return SessionRunArgs(None, self._feed_fn())

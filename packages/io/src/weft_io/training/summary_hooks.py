@@ -1,4 +1,4 @@
-"""Hooks that write event files: summaries, and how fast steps go."""
+"""Hooks that write event files: summaries, and the rate of steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 _STILL = 20
-"""Steps without a change of the global step after which there is a warning."""
+"""Number of steps without a change of the global step after which a warning is logged."""
 
 
 def _writer_of(summary_writer: Any, output_dir: PathLike | None) -> Any:
@@ -40,9 +40,10 @@ class StepCounterHook(SessionRunHook):
       every_n_steps: steps between reports; or
       every_n_secs: seconds between reports, with `every_n_steps=None`.
       output_dir: directory of the event file; or
-      summary_writer: a `FileWriter`. Without either they are logged only.
-    Raises: InvalidArgumentError: not exactly one of `every_n_steps` and `every_n_secs` is given, or
-      it is too small; InvalidTypeError: it is not a number.
+      summary_writer: a `FileWriter`. Without either, the rate is only logged.
+    Raises:
+      InvalidArgumentError: not exactly one of `every_n_steps` and `every_n_secs` is set, or it is
+      too small; InvalidTypeError: it is not a number.
 
     Examples:
       >>> hook = wf.train.StepCounterHook(every_n_steps=10, output_dir="./counts")
@@ -60,7 +61,7 @@ class StepCounterHook(SessionRunHook):
         self._writer = summary_writer
 
     def begin(self) -> None:
-        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
         self._before = step_before(self._global_step)
         self._writer = _writer_of(self._writer, self._directory)
@@ -70,11 +71,11 @@ class StepCounterHook(SessionRunHook):
         self._num_unchanged = 0
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Request the global step as it is before the step."""
+        """Request the global step before the step."""
         return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Say how fast it goes, if it is time."""
+        """Report the rate if it is due."""
         before = int(run_values.results)
         if self._timer.should_trigger_for_step(before + 1):
             step = int(run_context.session.run(self._global_step))
@@ -96,7 +97,7 @@ class StepCounterHook(SessionRunHook):
         progress.log.info("%s: %g", self._tag, steps_per_sec)
 
     def _watch(self, step: int) -> None:
-        """Warn, once, if the steps are not counted."""
+        """Log a warning, once, if the global step does not change."""
         self._num_unchanged = self._num_unchanged + 1 if step == self._last_step else 0
         self._last_step = step
         if self._num_unchanged == _STILL:
@@ -110,18 +111,18 @@ class StepCounterHook(SessionRunHook):
 
 
 class SummarySaverHook(SessionRunHook):
-    """Hook that writes summaries at the first step and at intervals of steps or seconds.
+    """Writes summaries at the first step and at intervals of steps or seconds.
 
     Args:
       save_steps: steps between summaries; or
       save_secs: seconds between summaries.
       output_dir: directory of the event file; or
-      summary_writer: a `FileWriter`. Without either nothing is written.
-      scaffold: whose `summary_op` it is; or
-      summary_op: string, serialized summaries; one or a list of them.
-    Raises: InvalidArgumentError: not exactly one of `save_steps` and `save_secs` is given, or not
-      exactly one of `scaffold` and `summary_op`; or the interval is too small. InvalidTypeError: it
-      is not a number.
+      summary_writer: a `FileWriter`. Without either, nothing is written.
+      scaffold: the scaffold that has the `summary_op`; or
+      summary_op: string, serialized summaries: a tensor or a list.
+    Raises: InvalidArgumentError: not exactly one of `save_steps` and `save_secs`, or of `scaffold`
+      and `summary_op`, is set; or the interval is too small. InvalidTypeError: the interval is not
+      a number.
 
     Examples:
       >>> summary = wf.summary.scalar("x", 1.0)
@@ -148,7 +149,7 @@ class SummarySaverHook(SessionRunHook):
         self._timer = timer_of(save_steps, save_secs, "save_steps", "save_secs")
 
     def begin(self) -> None:
-        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
         self._before = step_before(self._global_step)
         self._writer = _writer_of(self._writer, self._directory)
@@ -156,13 +157,13 @@ class SummarySaverHook(SessionRunHook):
         self._timer.reset()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Request the global step, and for the summaries if they are to be written."""
+        """Request the global step, and the summaries if they are due."""
         next_step = self._next_step
         self._due = next_step is None or self._timer.should_trigger_for_step(next_step)
         return SessionRunArgs([self._before, self._summaries() if self._due else []])
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Write them."""
+        """Write the summaries if they were requested."""
         if self._writer is None:
             return
         before, summaries = run_values.results

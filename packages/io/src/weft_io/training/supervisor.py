@@ -36,18 +36,18 @@ _log = logging.getLogger("weft")
 class Supervisor:
     """Initializes or restores a model, and saves and summarizes it in threads during training.
 
-    One of the programs that train a model is the chief, which does all that; the others wait for
-    it. The graph is finalized. Nodes that are not given are taken from the graph's collections, or
-    created; None disables a node.
+    One of the programs that train a model is the chief, which does all of this; the others wait for
+    it. The graph is finalized. Omitted nodes are taken from the graph's collections, or created;
+    None disables a node.
 
     Args:
       graph: the default graph by default.
       ready_op: string, shape (n,): names of variables that are not ready.
       ready_for_local_init_op: string, shape (n,): names that `local_init_op` still waits for.
       is_chief: whether this program is the chief.
-      init_op: initializes the model.
+      init_op: node that initializes the model.
       init_feed_dict: feeds of `init_op`.
-      local_init_op: run in each new session.
+      local_init_op: node to run in each new session.
       logdir: directory for checkpoints and event files; without it, neither.
       summary_op: string, shape (): serialized summaries.
       saver: a `Saver`.
@@ -57,12 +57,12 @@ class Supervisor:
       recovery_wait_secs: pause between checks of whether the model is ready.
       stop_grace_secs: seconds that threads may take to stop.
       checkpoint_basename: prefix of the names of checkpoints.
-      session_manager: makes the sessions; a `SessionManager` by default.
+      session_manager: creates the sessions; a `SessionManager` by default.
       summary_writer: a `FileWriter`; one in `logdir` by default.
       init_fn: called with the session after `init_op`.
       local_init_run_options: RunOptions for `local_init_op`.
-    Raises: InvalidArgumentError: an argument is too small, or a variable of a program that is not
-      the chief has no device; InvalidTypeError: an argument is of the wrong kind.
+    Raises: InvalidArgumentError: an argument is too small, or a variable has no device and this
+      program is not the chief; InvalidTypeError: an argument has a wrong type.
 
     Examples:
       >>> step = wf.train.get_or_create_global_step()
@@ -199,7 +199,7 @@ class Supervisor:
 
     @property
     def save_summaries_secs(self) -> float | None:
-        """Seconds between summaries; None for a program that is not the chief."""
+        """Seconds between summaries; None if this program is not the chief."""
         return self._summaries_secs if self._is_chief else None
 
     @property
@@ -214,12 +214,12 @@ class Supervisor:
 
     @property
     def save_model_secs(self) -> float | None:
-        """Seconds between checkpoints; None for a program that is not the chief."""
+        """Seconds between checkpoints; None if this program is not the chief."""
         return self._model_secs if self._is_chief else None
 
     @property
     def save_path(self) -> str | None:
-        """The prefix of the paths of checkpoints; None without a directory."""
+        """The prefix of the paths of checkpoints; None without a log directory."""
         return self._save_path
 
     # ------------------------------------------------------------- sessions
@@ -232,17 +232,17 @@ class Supervisor:
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
     ) -> Session:
-        """Return a session with a model that is ready, and the threads that work for it.
+        """Return a session with a ready model, and start the threads that work for it.
 
         Args:
           master: a session target.
           config: a ConfigProto.
           wait_for_checkpoint: wait until there is one.
-          max_wait_secs: how long to wait for that, or for the chief.
+          max_wait_secs: maximum number of seconds to wait for that, or for the chief.
           start_standard_services: start the threads that save, summarize and count, and the queue
             runners.
-        Raises: FailedPreconditionError: the model is not ready after all; DeadlineExceededError: it
-          is not in time.
+        Raises: FailedPreconditionError: the model is not ready after its initialization;
+          DeadlineExceededError: it is not ready in time.
         """
         self._coord.clear_stop()
         if self._writer is not None:
@@ -290,7 +290,7 @@ class Supervisor:
         start_standard_services: bool = True,
         close_summary_writer: bool = True,
     ) -> Iterator[Session]:
-        """A session for a `with` block, which at its end stops the threads and closes the session.
+        """Return a context with a session, which at the end stops threads and closes it.
 
         `OutOfRangeError`, the end of the data, ends the block without an error.
 
@@ -317,7 +317,7 @@ class Supervisor:
     # ------------------------------------------------------------- threads
 
     def start_standard_services(self, sess: Any) -> list[LooperThread]:
-        """Start the threads that save, summarize and count; none without a directory.
+        """Start the threads that save, summarize and count; do nothing without a log directory.
 
         Raises: FailedPreconditionError: this program is not the chief.
         """
@@ -345,7 +345,7 @@ class Supervisor:
     def start_queue_runners(
         self, sess: Any, queue_runners: Iterable[Any] | None = None
     ) -> list[threading.Thread]:
-        """Start the threads of queue runners, those of the graph by default."""
+        """Start the threads of queue runners, by default of all in the graph."""
         if queue_runners is None:
             queue_runners = self._graph.get_collection(GraphKeys.QUEUE_RUNNERS)
         return [
@@ -361,7 +361,7 @@ class Supervisor:
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
-        """Return a started thread that repeats `target`; arguments as for `LooperThread`."""
+        """Start and return a thread that repeats `target`; for arguments see `LooperThread`."""
         return LooperThread.loop(self._coord, timer_interval_secs, target, args, kwargs)
 
     def stop(
@@ -373,7 +373,7 @@ class Supervisor:
         """Stop the threads.
 
         Args:
-          threads: to wait for, in addition to those of the coordinator.
+          threads: threads to wait for, in addition to those of the coordinator.
           close_summary_writer: close the writer.
           ignore_live_threads: log threads that take too long, instead of raising.
         Raises: the first reported error; FailedPreconditionError: threads still run.
@@ -410,8 +410,8 @@ class Supervisor:
 
         Args:
           sess: a session.
-          summary: serialized, or a message.
-          global_step: its value; that in the session by default.
+          summary: a serialized summary, or a message.
+          global_step: the step; by default its current value in the session.
         Raises: FailedPreconditionError: there is no writer.
         """
         if self._writer is None:
@@ -456,7 +456,7 @@ def _seconds(value: Any, label: str) -> Any:
 
 
 def _check_devices(graph: Graph) -> None:
-    """Check that a program that is not the chief has device requests for all variables."""
+    """Check that all variables have device requests, for a program that is not the chief."""
     for node in graph.nodes:
         if node.role is Role.VARIABLE and node.outputs[0].dtype.is_ref and not node.device:
             raise errors.InvalidArgumentError(

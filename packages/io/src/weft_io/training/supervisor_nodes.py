@@ -1,4 +1,4 @@
-"""The nodes of a Supervisor: given, found in the graph's collections, or made."""
+"""The nodes of a Supervisor: passed by the caller, found in collections, or created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("weft")
 
 
 class SupervisedNodes(NamedTuple):
-    """The nodes, each of which may be None."""
+    """The nodes of a Supervisor, each of which may be None."""
 
     ready_op: Any
     ready_for_local_init_op: Any
@@ -31,7 +31,7 @@ class SupervisedNodes(NamedTuple):
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> SupervisedNodes:
-        """Return the nodes that are given; for a 0 the first of its collection, or a new one."""
+        """Return the nodes; a 0 is replaced by the first item of the collection, or a new node."""
         return SupervisedNodes(
             *[
                 _find_or_create(*_DEFAULTS[part]) if _is_default(value) else value

@@ -1,4 +1,4 @@
-"""Timers of hooks, in steps or seconds, and their shared global step."""
+"""Timers of hooks, in steps or seconds, and access to the global step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_tensor.arguments import integer, number
 
 
 class Timer(Protocol):
-    """Interface of `SecondOrStepTimer` and `NeverTriggerTimer`."""
+    """The interface of `SecondOrStepTimer` and `NeverTriggerTimer`."""
 
     def reset(self) -> None:
         """Reset to the state before the first action."""
@@ -33,15 +33,16 @@ class Timer(Protocol):
 
 
 class SecondOrStepTimer:
-    """A timer that is due at the first step, then at an interval after the last action.
+    """A timer that is due at the first step, and then at intervals after the last action.
 
     Call `should_trigger_for_step`, and after the action `update_last_triggered_step`. Seconds are
     measured by the monotonic clock.
 
     Args:
-      every_secs: seconds from one time to the next; or
-      every_steps: steps from one time to the next.
-    Raises: InvalidArgumentError: not exactly one of them is given.
+      every_secs: interval in seconds; or
+      every_steps: interval in steps.
+    Raises:
+      InvalidArgumentError: not exactly one of them is set.
 
     Examples:
       >>> timer = wf.train.SecondOrStepTimer(every_steps=10)
@@ -67,7 +68,7 @@ class SecondOrStepTimer:
         self._last: tuple[float, int] | None = None
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Return True if the action is due at this step; False for a repeated call at a step."""
+        """Return True if the action is due at this step and has not been done at it."""
         if self._last is None:
             return True
         last_time, last_step = self._last
@@ -79,24 +80,24 @@ class SecondOrStepTimer:
         return step >= last_step + self._every_steps
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """It was done at this step, now.
+        """Record the action at this step and the current time.
 
-        Returns: seconds and steps since it was done before; None the first time.
+        Returns: seconds and steps since the previous action; None the first time.
         """
         now = (time.monotonic(), step)
         last, self._last = self._last, now
         return (None, None) if last is None else (now[0] - last[0], step - last[1])
 
     def last_triggered_step(self) -> int | None:
-        """Return the step at which it was last done, if it ever was."""
+        """Return the step of the last action, or None."""
         return None if self._last is None else self._last[1]
 
 
 class StepsAhead:
     """An upper bound of the global step after a step, based on the increments so far.
 
-    Hooks know the global step before a step. Reading it afterwards takes a step of its own, which
-    they run only if it may matter.
+    Hooks know the global step before a step. Reading it after the step takes another step, which
+    they run only if the action may be due.
     """
 
     def __init__(self) -> None:
@@ -104,7 +105,7 @@ class StepsAhead:
         self._max_steps = 1
 
     def after(self, before: int) -> int:
-        """Return the upper bound after a step that began at `before`."""
+        """Return the upper bound after a step that started at `before`."""
         if self._before is None:
             self._before = before
             return before + _FAR
@@ -118,21 +119,21 @@ _FAR = 1 << 62
 
 
 class NeverTriggerTimer:
-    """Never due."""
+    """A timer that is never due."""
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        """Do nothing."""
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """False."""
+        """Return False."""
         return False
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """(None, None)."""
+        """Return (None, None)."""
         return None, None
 
     def last_triggered_step(self) -> int | None:
-        """None."""
+        """Return None."""
         return None
 
 
@@ -144,8 +145,8 @@ def timer_of(
     Args:
       every_steps, every_secs: the arguments.
       steps_name, secs_name: their names in messages.
-    Raises: InvalidArgumentError: none or both are given, or one is too small; InvalidTypeError: it
-    is not a number.
+    Raises: InvalidArgumentError: none or both are set, or the value is too small; InvalidTypeError:
+      it is not a number.
     """
     if (every_steps is None) == (every_secs is None):
         raise errors.InvalidArgumentError(
@@ -160,7 +161,7 @@ def timer_of(
 
 
 def global_step_for(hook: Any, graph: Graph | None = None) -> Any:
-    """Return the global step, which a hook needs.
+    """Return the global step that a hook needs.
 
     Raises: FailedPreconditionError: the graph has none.
     """
@@ -173,9 +174,9 @@ def global_step_for(hook: Any, graph: Graph | None = None) -> Any:
 
 
 def step_before(step: Any) -> Any:
-    """Return the fetch with which a hook reads the global step before a step.
+    """Return the fetch by which a hook reads the global step before a step.
 
-    A fetched reference variable is read at the end of the step, other variables are not.
+    A fetched reference variable would be read at the end of the step.
     """
     if isinstance(step, Output):
         return identity(step) if step.dtype.is_ref else step

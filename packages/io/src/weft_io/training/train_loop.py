@@ -1,4 +1,4 @@
-"""A training loop that begins again when it is preempted."""
+"""A training loop that restarts after preemption."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def basic_train_loop(
     kwargs: Mapping[str, Any] | None = None,
     master: str = "",
 ) -> None:
-    """Repeat a step until the supervisor says stop; an `AbortedError` begins a new session.
+    """Repeat a step until the supervisor stops; an `AbortedError` starts a new session.
 
     Args:
-      supervisor: a `Supervisor`: has `managed_session(master)` and `should_stop()`.
+      supervisor: a `Supervisor`, or an object with its `managed_session(master)` and
+        `should_stop()`.
       train_step_fn: called as `train_step_fn(session, *args, **kwargs)`.
-      args, kwargs: for it.
+      args, kwargs: further arguments of `train_step_fn`.
       master: a session target.
-    Raises: InvalidTypeError: an argument is of the wrong kind; what the step raises.
+    Raises: InvalidTypeError: an argument has a wrong type; also errors of the step.
 
     Examples:
       >>> advance = wf.train.get_or_create_global_step().assign_add(1)
