@@ -1,4 +1,4 @@
-"""Checkpoints: Saver, the latest checkpoint of a directory, and looking into one."""
+"""Data input and output: checkpoints, datasets, images, ONNX, queues and summaries."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from weft_tensor.shape import format_dims
 def listed(values: Any, label: str) -> list[Any]:
     """Return the items of a list or another iterable.
 
-    Raises: InvalidTypeError: `values` cannot be iterated, or is a text, a mapping or a tensor.
+    Raises: InvalidTypeError: `values` cannot be iterated, or is a string, a mapping or a tensor.
     """
     odd = isinstance(values, str | bytes | Mapping | Output) or not isinstance(values, Iterable)
     if odd:
@@ -26,9 +26,9 @@ def listed(values: Any, label: str) -> list[Any]:
 
 
 def sequence(values: Any, label: str) -> list[Any]:
-    """Return the items of a list or tuple; no other iterable, since arguments of ops must be lists.
+    """Return the items of a list or tuple; reject other iterables.
 
-    Raises: InvalidTypeError: `values` is neither.
+    Raises: InvalidTypeError: `values` is neither a list nor a tuple.
     """
     if not isinstance(values, list | tuple):
         raise errors.InvalidTypeError(f"{label} must be a list or a tuple, got {values!r}")
@@ -43,9 +43,9 @@ def scalar(
     Args:
       value: a tensor, or a value that can be converted to one.
       minimum: the minimum, which is checked if the value is a constant.
-      auto: a smaller value that is also allowed.
+      auto: a special value below `minimum` that is also allowed, such as AUTOTUNE.
     Raises: InvalidTypeError: the element type is not `dtype`; InvalidArgumentError: the shape is
-    not (), or the value is below `minimum`.
+      not (), or the value is below `minimum`.
     """
     try:
         tensor = convert_to_tensor(value, dtype)
@@ -69,17 +69,17 @@ def scalar(
 
 
 def known_integer(value: Any, tensor: Output) -> int | None:
-    """Return the value of a new constant; None for a given tensor, which may be fed."""
+    """Return the value of an argument that became a new constant; None if it was a tensor."""
     if isinstance(value, Output) or tensor.node.role is not Role.CONSTANT:
         return None
     return int(tensor.node.attrs["value"])
 
 
 def encoded_paths(value: Any) -> Any:
-    """Return a path, or a list of paths, in a form that converts to a string tensor.
+    """Return a path, or a list of paths, in a form that can be converted to a string tensor.
 
-    File names need not be UTF-8: Python represents other bytes by surrogates, which become bytes
-    again. Anything that is not a path is returned unchanged.
+    File names need not be UTF-8: Python represents other bytes by surrogates, which are decoded to
+    bytes here. Anything that is not a path is returned unchanged.
     """
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -89,6 +89,6 @@ def encoded_paths(value: Any) -> Any:
 
 
 def _escaped(path: str) -> bool:
-    """Return True if a path has surrogates, and all of them represent bytes."""
+    """Return True if a path has surrogates and each of them represents a byte."""
     codes = [ord(char) for char in path if "\ud800" <= char <= "\udfff"]
     return bool(codes) and all(0xDC80 <= code <= 0xDCFF for code in codes)

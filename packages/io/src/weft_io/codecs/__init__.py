@@ -1,5 +1,5 @@
-"""Formats of images and sounds: bytes to arrays and back.
+"""Codecs of images and sound: bytes to arrays and back.
 
-What a header claims is checked before memory is taken for it, and whatever bytes do not decode are
-an InvalidArgumentError.
+The sizes in a header are checked before memory is allocated. Bytes that cannot be decoded raise
+InvalidArgumentError.
 """

@@ -1,4 +1,4 @@
-"""BMP without compression: grey values, or blue, green and red, perhaps with alpha."""
+"""Uncompressed BMP: gray values, or blue, green and red, optionally with alpha."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SIGNATURE: Final = b"BM"
 
 
 def decode_bmp(data: bytes, channels: int) -> Array:
-    """Return the pixels of a BMP file; 8-bit values are gray levels, ignoring the palette.
+    """Decode the pixels of a BMP file; 8-bit values are gray levels, and the palette is ignored.
 
     Args:
-      channels: 1, 3, 4, or 0 for those of the file.
+      channels: 1, 3, 4, or 0 for the file's number of channels.
     Returns: uint8, shape (height, width, channels).
-    Raises: InvalidArgumentError: these bytes do not decode, or have other channels.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or have another number of channels.
     """
     with decoding("BMP", len(data)):
         if data[:2] != SIGNATURE:

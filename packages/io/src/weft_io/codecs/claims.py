@@ -9,18 +9,17 @@ from typing import Final
 from weft_tensor import errors
 
 MOST_BYTES: Final = 1 << 29
-"""An image may decode to fewer bytes than this."""
+"""The upper limit of the decoded size of an image, in bytes."""
 
 
 def check_size(kind: str, width: int, height: int, depth: int, available: int | None) -> None:
-    """Check a size before anything is decoded.
+    """Check a claimed image size before decoding.
 
     Args:
       kind: the name of the format.
-      depth: bytes for a pixel, frames included.
-      available: the most pixels that as many bytes as there are can make; None where nothing is
-        known of that.
-    Raises: InvalidArgumentError: there are no pixels, or more than may be or can be there.
+      depth: bytes per pixel, over all frames.
+      available: the largest number of pixels that the data can decode to; None if unknown.
+    Raises: InvalidArgumentError: the image has no pixels, or more than the limit or `available`.
     """
     if width < 1 or height < 1:
         raise errors.InvalidArgumentError(
@@ -40,7 +39,7 @@ def check_size(kind: str, width: int, height: int, depth: int, available: int | 
 
 @contextmanager
 def decoding(kind: str, size: int) -> Iterator[None]:
-    """Convert any decoder exception inside the block to an error about the bytes."""
+    """Convert any exception of a decoder inside the block to InvalidArgumentError."""
     try:
         yield
     except (errors.OpError, MemoryError):

@@ -1,4 +1,4 @@
-"""GIF: parses the blocks, and leaves decompression to Pillow's decoder."""
+"""GIF decoder: parses the blocks, and leaves decompression to Pillow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 SIGNATURE: Final = b"GIF8"
 _INFLATED: Final = 4096
-"""No more pixels come out of a byte: a code of at least nine bits names at most 4096."""
+"""Upper bound of pixels per compressed byte: a code of at least 9 bits stands for at most 4096."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class _Frame:
 
 
 def decode_gif(data: bytes, only_first: bool = False) -> Array:
-    """Return the frames of a GIF file, each drawn over the previous one, initially black.
+    """Decode the frames of a GIF file, each drawn over the previous one, initially black.
 
-    A frame that is not complete ends the file, unless it is the first.
+    Decoding ends at the first incomplete frame; if that is the first frame, it is an error.
 
     Args:
-      only_first: draw no other frames.
+      only_first: decode only the first frame.
     Returns: uint8, shape (frames, height, width, 3).
-    Raises: InvalidArgumentError: these bytes do not decode.
+    Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
     with decoding("GIF", len(data)):
         frames = list(_complete(data))
@@ -57,7 +57,7 @@ def decode_gif(data: bytes, only_first: bool = False) -> Array:
 
 
 def _complete(data: bytes) -> Iterator[_Frame]:
-    """Yield the frames up to the first that is not complete."""
+    """Yield the frames before the first incomplete one."""
     seen = 0
     try:
         for frame in _frames(data):
@@ -102,7 +102,7 @@ def _frames(data: bytes) -> Iterator[_Frame]:
 
 
 def _colors(data: bytes, index: int, flags: int) -> tuple[Array | None, int]:
-    """Return the color table at a position, if the flags include one, and its end."""
+    """Return the color table that the flags announce at a position, and the position after it."""
     if not flags & 0x80:
         return None, index
     end = index + (6 << (flags & 7))
@@ -112,7 +112,7 @@ def _colors(data: bytes, index: int, flags: int) -> tuple[Array | None, int]:
 
 
 def _skip(data: bytes, index: int) -> int:
-    """Return the end of a chain of blocks."""
+    """Return the position after a chain of sub-blocks."""
     while data[index]:
         index += data[index] + 1
     return index + 1

@@ -1,4 +1,4 @@
-"""Which format some bytes are, and the decoder of each."""
+"""Detection of image formats, and the decoder of each format."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _STARTS: Final = {
 
 
 def format_of(data: bytes) -> str:
-    """Return the format of an image, by how it starts.
+    """Return the format of an image, recognized by its first bytes.
 
-    Raises: InvalidArgumentError: no format that is known starts so.
+    Raises: InvalidArgumentError: the format is unknown.
     """
     for start, name in _STARTS.items():
         if data.startswith(start):
@@ -36,15 +36,15 @@ def format_of(data: bytes) -> str:
 
 
 def decode_frames(data: bytes, channels: int, bits: int, only_first: bool = False) -> Array:
-    """Return the pixels of an image of any format.
+    """Decode the pixels of an image of any format.
 
     Args:
-      channels: 0 for those of the file.
+      channels: number of channels; 0 for the file's.
       bits: 8 or 16, which only PNG has.
-      only_first: of several frames decode one.
+      only_first: decode only the first frame.
     Returns: uint8 or uint16, shape (height, width, channels); formats that may have several
       frames have one more axis in front.
-    Raises: InvalidArgumentError: these bytes do not decode, or not to such channels.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or not to that number of channels.
     """
     name = format_of(data)
     check_channels(name, channels)
@@ -63,9 +63,9 @@ _CHANNELS: Final = {"GIF": (0, 3), "JPEG": (0, 1, 3), "WebP": (0, 3, 4)}
 
 
 def check_channels(name: str, channels: int) -> None:
-    """Check that a format has such channels.
+    """Check that a format supports a number of channels.
 
-    Raises: InvalidArgumentError: it has not.
+    Raises: InvalidArgumentError: it does not.
     """
     allowed = _CHANNELS.get(name, (0, 1, 3, 4))
     if channels not in allowed:

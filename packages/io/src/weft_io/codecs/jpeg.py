@@ -1,4 +1,4 @@
-"""JPEG, by the libjpeg-turbo of simplejpeg; by Pillow's for files that are damaged or unusual."""
+"""JPEG, by libjpeg-turbo through simplejpeg; by Pillow for damaged or unusual files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SIGNATURE: Final = b"\xff\xd8\xff"
 _END: Final = b"\xff\xd9"
 _XMP: Final = b"http://ns.adobe.com/xap/1.0/\0"
 _INFLATED: Final = 1 << 13
-"""No more pixels come out of a byte."""
+"""Upper bound of pixels per compressed byte."""
 _DEPTHS: Final = {"Gray": 1, "YCbCr": 3, "RGB": 3}
 _LEAST_SCALED: Final = 16
-"""In smaller images two scales of libjpeg may have the same size."""
+"""Smallest image size for which the sizes at all scales of libjpeg differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JpegOptions:
-    """Options of JPEG files; the attributes of `EncodeJpeg`."""
+    """Options for writing JPEG files; the attributes of `EncodeJpeg`."""
 
     quality: int = 95
     progressive: bool = False
@@ -53,7 +53,7 @@ def decode_jpeg(
     """Decode the pixels of a JPEG file.
 
     Args:
-      channels: 1, 3, or 0 for those of the file, where four count as three.
+      channels: 1, 3, or 0 for the file's number; CMYK becomes RGB.
       ratio: 1, 2, 4 or 8: divisor of both sizes, rounded up.
       recover: fill in missing data at the end.
       fast_dct: use the fast integer transform, whose values differ by a few of 255; Pillow, which
@@ -61,7 +61,7 @@ def decode_jpeg(
       fancy_upscaling: interpolate colors of half the resolution; Pillow always does.
       empty: allocates the array.
     Returns: uint8, shape (height, width, channels).
-    Raises: InvalidArgumentError: these bytes do not decode.
+    Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
     with decoding("JPEG", len(data)):
         flags = {
@@ -78,7 +78,7 @@ def _decode_usual(
 ) -> Array | None:
     """Decode straight into an array, without the interpreter lock.
 
-    Returns: None for what Pillow must judge: damage, CMYK, and unusual sampling.
+    Returns: None for files that are left to Pillow: damaged, CMYK, or of unusual sampling.
     """
     import simplejpeg
 
@@ -108,7 +108,7 @@ def _decode_usual(
 
 
 def _read_header(data: bytes) -> tuple[int, int, int] | None:
-    """Return height, width and channels of an image that simplejpeg decodes, else None."""
+    """Return height, width and channels of an image that simplejpeg can decode, else None."""
     import simplejpeg
 
     try:
@@ -140,7 +140,7 @@ def _open_image(data: bytes, available: int | None) -> Any:
 
 
 def _scale(image: Any, ratio: int) -> None:
-    """Let the decoder leave out frequencies; `draft` does it, but chooses the ratio itself."""
+    """Scale while decoding by leaving out frequencies, at exactly this ratio."""
     (name, _, offset, args), *_ = image.tile
     width, height = image.size
     size = -(-width // ratio), -(-height // ratio)
@@ -165,9 +165,9 @@ def _convert_channels(pixels: Array, channels: int) -> Array:
 
 
 def jpeg_shape(data: bytes) -> tuple[int, int, int]:
-    """Return height, width and channels that a JPEG file claims.
+    """Return the height, width and number of channels in the header of a JPEG file.
 
-    Raises: InvalidArgumentError: this is no JPEG file.
+    Raises: InvalidArgumentError: the bytes are not a JPEG file.
     """
     header = _read_header(data)
     if header is not None:
@@ -180,11 +180,11 @@ def jpeg_shape(data: bytes) -> tuple[int, int, int]:
 
 
 def encode_jpeg(image: Array, options: JpegOptions) -> bytes:
-    """Return a JPEG file.
+    """Encode an image as a JPEG file.
 
     Args:
-      image: uint8, shape (height, width, 1 or 3), with pixels.
-    Raises: InvalidArgumentError: it is too large for the format.
+      image: uint8, shape (height, width, 1 or 3), not empty.
+    Raises: InvalidArgumentError: the image is too large for the format.
     """
     from PIL import Image
 
@@ -208,7 +208,7 @@ def encode_jpeg(image: Array, options: JpegOptions) -> bytes:
 
 
 def _read_density(data: bytes, options: JpegOptions) -> bytes:
-    """Return the density in its own unit, and the metadata behind it; Pillow knows inches only."""
+    """Return the density in the file's own unit, and the metadata; Pillow supports only inches."""
     end = 20  # of the start marker and the JFIF segment
     density = struct.pack(
         ">BHH", 1 if options.density_unit == "in" else 2, options.x_density, options.y_density

@@ -1,4 +1,4 @@
-"""PNG: parses the chunks, and leaves decompression to Pillow's decoder."""
+"""PNG decoder and encoder: parses the chunks, and leaves decompression to Pillow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHANNELS: Final = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _DEPTHS: Final = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _PALETTE: Final = 3
 _INFLATED: Final = 1100
-"""No more bytes come out of a compressed byte."""
+"""Upper bound of decompressed bytes per compressed byte."""
 _RAW: Final = {
     (0, 1): ("1", "1"),
     (0, 2): ("L", "L;2"),
@@ -37,19 +37,21 @@ _RAW: Final = {
     (4, 16): ("RGBA", "RGBA"),
     (6, 8): ("RGBA", "RGBA"),
 }
-"""Pillow's mode and raw mode by colour type and bits. Pillow keeps 8 bits of 16, but two bytes may
-as well be two channels."""
+"""Pillow's mode and raw mode by color type and bits.
+
+Pillow keeps only 8 of 16 bits, so 16-bit values are decoded as two 8-bit channels.
+"""
 _RED, _GREEN, _BLUE = 9797, 19234, 3737
-"""Parts of 32768 in a grey value."""
+"""Weights of the colors in a gray value, in units of 1/32768."""
 _STORED: Final = 0xFFFF
 _STORED_HEADER: Final = b"\x78\x01"
-"""Bytes of a stored block at most, and the first bytes of a stream of them (RFC 1950, 1951)."""
+"""Largest size of a stored block, and the header of a stream of stored blocks (RFC 1950, 1951)."""
 _MODES: Final = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 @dataclass(slots=True)
 class _Chunks:
-    """The relevant chunks of a file."""
+    """The chunks of a file that affect decoding."""
 
     width: int
     height: int
@@ -62,13 +64,13 @@ class _Chunks:
 
 
 def decode_png(data: bytes, channels: int, bits: int) -> Array:
-    """Return the pixels of a PNG file.
+    """Decode the pixels of a PNG file.
 
     Args:
-      channels: 1, 3, 4, or 0 for those of the file.
+      channels: 1, 3, 4, or 0 for the file's number of channels.
       bits: 8 or 16, of each value.
     Returns: uint8 or uint16, shape (height, width, channels).
-    Raises: InvalidArgumentError: these bytes do not decode.
+    Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
     with decoding("PNG", len(data)):
         chunks = _read(data)
@@ -131,7 +133,7 @@ def _file_channels(chunks: _Chunks) -> int:
 
 
 def _samples(chunks: _Chunks) -> Array:
-    """Return the values of the file, shape (h, w, channels); grey ones of few bits spread to 8."""
+    """Return the file's values, shape (h, w, channels), with small gray values scaled to 8 bits."""
     key = chunks.color, chunks.bits
     if key in _RAW:
         values = _unpacked(chunks, *_RAW[key])
@@ -156,10 +158,10 @@ def _unpacked(chunks: _Chunks, mode: str, raw_mode: str) -> Array:
 
 
 def _quickly_inflated(chunks: _Chunks) -> bytes:
-    """Return the compressed data as a stream of stored blocks, which Pillow only has to unfilter.
+    """Decompress with ISA-L to a stream of stored blocks, which Pillow only has to unfilter.
 
-    ISA-L inflates in two fifths of the time. Streams of other sizes, and damaged ones, are returned
-    as they are: Pillow judges them.
+    ISA-L takes two fifths of the time. Damaged streams and those of unexpected size are returned
+    unchanged, so that Pillow reports the error.
     """
     data = b"".join(chunks.data)
     if chunks.interlaced:
@@ -196,7 +198,7 @@ def _convert_channels(pixels: Array, chunks: _Chunks, channels: int) -> Array:
 
 
 def _color_and_alpha(pixels: Array, chunks: _Chunks) -> tuple[Array, Array | None]:
-    """Return gray or RGB values, and the opacity if the file has it."""
+    """Return gray or RGB values, and the opacity if the file has one."""
     see = chunks.transparency
     if chunks.color == _PALETTE:
         if not chunks.palette or len(chunks.palette) % 3:
@@ -228,7 +230,7 @@ def _color_and_alpha(pixels: Array, chunks: _Chunks) -> tuple[Array, Array | Non
 
 
 def _grey(color: Array) -> Array:
-    """Red, green and blue as one value, as libpng does it in integers."""
+    """Convert red, green and blue to gray in integer arithmetic, as libpng does."""
     red, green, blue = np.moveaxis(color.astype(np.uint64), 2, 0)
     half = 0 if color.dtype == np.uint8 else 1 << 14
     mixed: Array = ((red * _RED + green * _GREEN + blue * _BLUE + half) >> 15).astype(color.dtype)
@@ -239,11 +241,11 @@ def _grey(color: Array) -> Array:
 
 
 def encode_png(image: Array, compression: int = -1) -> bytes:
-    """Return a PNG file.
+    """Encode an image as a PNG file.
 
     Args:
-      image: uint8 or uint16, shape (height, width, 1, 2, 3 or 4), with pixels.
-      compression: from 0, none, to 9, the most; -1 for the usual.
+      image: uint8 or uint16, shape (height, width, 1, 2, 3 or 4), not empty.
+      compression: from 0 (none) to 9 (best); -1 for the default.
     """
     if image.dtype == np.uint16:
         return _encode_16(image, compression)
@@ -259,7 +261,7 @@ def encode_png(image: Array, compression: int = -1) -> bytes:
 
 
 def _encode_16(image: Array, compression: int) -> bytes:
-    """Encode several 16-bit channels, which Pillow cannot; rows are differences to the previous."""
+    """Encode several 16-bit channels, which Pillow does not support, with the filter "up"."""
     height, width, channels = image.shape
     rows = image.astype(">u2").view(np.uint8).reshape(height, -1)
     filtered = np.empty((height, rows.shape[1] + 1), np.uint8)
@@ -279,7 +281,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def check_encodable(shape: tuple[int, ...]) -> None:
-    """Check the shape of an image, the batch in front of it left aside.
+    """Check the shape of an image or a batch of images.
 
     Raises: InvalidArgumentError: it is not an image of 1 to 4 channels, or has no pixels.
     """

@@ -1,4 +1,4 @@
-"""Sound as WAV files: 16-bit integers, little-endian, uncompressed."""
+"""WAV files: 16-bit integers, little-endian, uncompressed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _MOST: Final = (1 << 32) - 1
 
 
 def encode_wav(samples: Array, rate: int) -> bytes:
-    """Return a WAV file.
+    """Encode samples as a WAV file.
 
     Args:
-      samples: float32 from -1 to 1, shape (frames, channels); more is clipped, NaN is silence.
+      samples: float32 from -1 to 1, shape (frames, channels); values outside are clipped, NaN
+        becomes silence.
       rate: frames per second.
     Raises: InvalidArgumentError: a number is zero, or does not fit into the fields of the format.
     """
@@ -44,13 +45,13 @@ def encode_wav(samples: Array, rate: int) -> bytes:
 
 
 def decode_wav(data: bytes, channels: int = -1, frames: int = -1) -> tuple[Array, int]:
-    """Return the samples of a WAV file of 16-bit integers, and its rate.
+    """Decode a WAV file of 16-bit integers; return its samples and its rate.
 
     Args:
-      channels, frames: how many are wanted; those that are not there repeat the last channel, or
-        are silent. Negative for those of the file.
+      channels, frames: requested numbers; negative for the file's. Missing channels repeat the last
+        one, missing frames are silent.
     Returns: float32 from -1 to 1, shape (frames, channels); and frames per second.
-    Raises: InvalidArgumentError: these bytes do not decode.
+    Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
     samples, rate = _read(data)
     num_samples, num_channels = samples.shape
@@ -108,7 +109,7 @@ def _invalid_error(reason: str) -> errors.InvalidArgumentError:
 
 
 def _integers(samples: Array) -> Array:
-    """Rounded to the nearest, halves away from zero; exact, as float64 holds the half."""
+    """Round to the nearest integer, halves away from zero; float64 makes the halves exact."""
     scaled = samples.astype(np.float64) * (1 << 15)
     scaled = np.trunc(scaled + np.copysign(0.5, scaled))
     scaled[np.isnan(scaled)] = 0

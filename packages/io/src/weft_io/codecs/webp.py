@@ -1,4 +1,4 @@
-"""WebP, by the library that Pillow comes with."""
+"""WebP, by Pillow's library."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from weft_io.codecs.claims import check_size, decoding
 Array = np.ndarray[Any, Any]
 
 SIGNATURE: Final = (b"RIFF", b"WEBP")
-"""At the start, and eight bytes later."""
+"""Signature at offset 0, and at offset 8."""
 
 
 def decode_webp(data: bytes, channels: int, only_first: bool = False) -> Array:
-    """Return the frames of a WebP file.
+    """Decode the frames of a WebP file.
 
     Args:
-      channels: 3, 4, or 0 for those of the file.
-      only_first: leave the other frames out.
+      channels: 3, 4, or 0 for the file's number of channels.
+      only_first: decode only the first frame.
     Returns: uint8, shape (frames, height, width, channels).
-    Raises: InvalidArgumentError: these bytes do not decode.
+    Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
     with decoding("WebP", len(data)):
         from PIL import WebPImagePlugin

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from weft_io.checkpoint.statistics import Difference
 
 DIFFERENT = 1
-"""The exit code when checkpoints differ, or one is damaged."""
+"""Exit code if checkpoints differ or one is damaged."""
 
 _LONG = 10**12
-"""Integers from here on are shown as floating-point numbers are."""
+"""Integers of at least this size are shown in exponent form."""
 
 _STATISTICS = ("min", "max", "mean", "std", "zeros", "nan/inf")
 

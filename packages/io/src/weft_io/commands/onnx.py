@@ -1,4 +1,4 @@
-"""`weft onnx`: shows the content of a model, or runs one."""
+"""`weft onnx`: show the content of a model, or run it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft_io.onnx.survey import Survey
 
 _MOST_RANDOM: Final = 10**8
-"""Elements of an input that are drawn at random."""
+"""Largest number of elements of a randomly generated input."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def inspect(arguments: argparse.Namespace) -> int:
-    """Show the content of a model; exit code 1 if there are unknown ops."""
+    """Show the content of a model; return exit code 1 if it has unknown ops."""
     from weft_io.onnx.model import read
     from weft_io.onnx.survey import Survey
     from weft_io.onnx.values import type_and_shape
@@ -85,7 +85,7 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _num_parameters(survey: Survey) -> int:
-    """Count elements of weights, including those of subgraphs and of Constant nodes."""
+    """Count the elements of all weights, including those of subgraphs and of Constant nodes."""
     tensors = [item for body in survey.bodies for item in getattr(body, "initializer", ())]
     constants = [node for body in survey.bodies for node in body.node if node.op_type == "Constant"]
     tensors += [item.t for node in constants for item in node.attribute if item.name == "value"]
@@ -161,9 +161,9 @@ def _value(text: str, place: Any) -> Any:
 
 
 def _parse_integer(text: str) -> int:
-    """Parse an integer exactly, including forms like 1e3.
+    """Parse an integer exactly, including forms such as 1e3.
 
-    Raises: ValueError: it is none. OverflowError: it is infinite.
+    Raises: ValueError: it is not an integer. OverflowError: it is infinite.
     """
     try:
         return int(text)
@@ -175,9 +175,9 @@ def _parse_integer(text: str) -> int:
 
 
 def _random(name: str, place: Any, random: np.random.Generator) -> Any:
-    """Return random numbers for an omitted input; unknown sizes are 1.
+    """Return random values for an omitted input; unknown sizes are 1.
 
-    Raises: InvalidArgumentError: of its type there are none.
+    Raises: InvalidArgumentError: random values of its type are not supported.
     """
     if place.dims is None or place.dtype.numpy.kind == "O":
         raise errors.InvalidArgumentError(f"the input {name!r} must be given: --input {name}=…")

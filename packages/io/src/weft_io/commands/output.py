@@ -1,4 +1,4 @@
-"""Tables on a terminal, and plain lines elsewhere: fields with tabs between, for other programs."""
+"""Output of commands: tables on a terminal, tab-separated fields otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = Callable[[int], None]
 
 
 def printable(text: str) -> str:
-    """Escape unprintable characters of a file's text, which may be terminal commands."""
+    """Escape unprintable characters in text from a file, which could contain terminal commands."""
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
@@ -23,7 +23,7 @@ class Output:
     """The output of a command.
 
     Args:
-      plain: write plain lines on a terminal too.
+      plain: write tab-separated fields even on a terminal.
     """
 
     def __init__(self, plain: bool = False) -> None:
@@ -38,10 +38,10 @@ class Output:
     def table(
         self, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = ""
     ) -> None:
-        """Write rows as fields or as a table.
+        """Write rows as tab-separated fields or as a table.
 
         Args:
-          numbers: the headings of the columns that are set to the right, with spaces between.
+          numbers: the headings of right-aligned columns, separated by spaces.
         """
         if self._console is None:
             for row in rows:
@@ -75,9 +75,9 @@ class Output:
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Step]:
-        """Show how far something is, on a terminal.
+        """Show a progress bar on a terminal.
 
-        Yields: a function to call with the number of further bytes.
+        Yields: a function to call with each number of processed bytes.
         """
         if self._console is None:
             yield lambda _: None

@@ -1,8 +1,8 @@
-"""Checksums at the start of files in other formats, which other readers ignore.
+"""Checksums at the start of files in other formats, ignored by other readers.
 
-Text has one in a comment. In a binary message it is the value of a field with at most one value,
-and the field follows once more, empty: parsers keep the last value. So a message that another
-program reads and writes again has no checksum, instead of a wrong one.
+In text, the checksum is a comment. In a binary message, it is the value of a singular field that is
+repeated with an empty value, because parsers keep the last value. If another program reads and
+rewrites the message, it therefore has no checksum, instead of a wrong one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft_tensor import errors
 
 
 class Form(NamedTuple):
-    """The position of a file's checksum: between a head and a tail.
+    """The position of a file's checksum, between a constant head and tail.
 
     Attributes:
       head, tail: constant bytes, the same in every file.
@@ -30,15 +30,15 @@ class Form(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The size in bytes."""
+        """The size of the checksum in bytes, with head and tail."""
         return len(self.head) + self.width + len(self.tail)
 
     def sealed(self, data: bytes) -> bytes:
-        """Return data behind their checksum."""
+        """Prepend the checksum to data."""
         return b"".join([self.head, self.encode(zlib.crc32(data)), self.tail, data])
 
     def begins(self, data: bytes | memoryview, path: str) -> bool:
-        """Return True if data begin with a valid checksum of this form.
+        """Return True if data begins with a valid checksum of this form.
 
         Raises: DataLossError: the checksum is wrong or damaged.
         """
@@ -90,7 +90,7 @@ _TEXT_LENGTH: Final = len(_LABEL) + 8 + len(_REMARK)
 TEXT: Final = Form(
     b"# " + _LABEL, _REMARK + b"; delete this line after an edit by hand\n", 8, _format_crc
 )
-"""A comment."""
+"""A checksum in a text comment."""
 
 META_GRAPH: Final = Form(
     # meta_info_def (1) with tensorflow_version (5) twice, of which messages are merged.
@@ -99,7 +99,7 @@ META_GRAPH: Final = Form(
     8,
     _format_crc,
 )
-"""At the start of a MetaGraphDef."""
+"""A checksum at the start of a MetaGraphDef."""
 
 SAVED_MODEL: Final = Form(
     # saved_model_schema_version (1) three times: a mark, the checksum, 0 until the message says it.
@@ -108,7 +108,7 @@ SAVED_MODEL: Final = Form(
     5,
     lambda crc: _varint(1 << 34 | crc),
 )
-"""At the start of a SavedModel; one bit more than a CRC-32 has makes it five bytes always."""
+"""A checksum at the start of a SavedModel; bit 32 is set, so that the varint always has 5 bytes."""
 
 BINARY: Final = {"MetaGraphDef": META_GRAPH, "SavedModel": SAVED_MODEL}
-"""The forms of binary messages by their names; others have none."""
+"""The forms for binary messages, by message name; other messages have no checksum."""

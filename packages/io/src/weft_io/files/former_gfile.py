@@ -1,4 +1,4 @@
-"""The `tf.gfile` functions: deprecated names of those of `tf.io.gfile`."""
+"""The deprecated `tf.gfile` functions, aliases of those of `tf.io.gfile`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from weft_io.files.systems import FileStatistics, PathLike
 
 
 class FastGFile(GFile):
-    """A GFile by its deprecated name.
+    """The deprecated alias of GFile.
 
     Args:
       name: path.
       mode: as for `GFile`.
-    Raises: InvalidArgumentError: another mode.
+    Raises: InvalidArgumentError: the mode is unknown.
 
     Examples:
       >>> with wf.gfile.FastGFile("bytes", "wb") as file:
@@ -51,12 +51,12 @@ def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:
 
     Args:
       oldpath: the file, a path or a URL that fsspec knows.
-      newpath: where to; a file, not a directory.
-      overwrite: replace a file that is there.
+      newpath: path of the copy, not of a directory.
+      overwrite: replace an existing file.
     Raises:
-      NotFoundError: there is no such file, or no directory for the copy.
+      NotFoundError: the file, or the directory for the copy, does not exist.
       AlreadyExistsError: the target exists, and `overwrite` is false.
-      FailedPreconditionError: one of them is a directory.
+      FailedPreconditionError: one of the paths is a directory.
 
     Examples:
       >>> with wf.gfile.GFile("from.txt", "w") as file:
@@ -69,11 +69,11 @@ def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:
 
 
 def DeleteRecursively(dirname: PathLike) -> None:  # noqa: N802
-    """Remove a directory with all that is in it, or a file.
+    """Remove a directory with its contents, or a file.
 
     Args:
       dirname: a path, or a URL that fsspec knows.
-    Raises: NotFoundError: there is none.
+    Raises: NotFoundError: the path does not exist.
 
     Examples:
       >>> wf.gfile.MakeDirs("tree/branch")
@@ -157,8 +157,8 @@ def MkDir(dirname: PathLike) -> None:  # noqa: N802
     Args:
       dirname: a path, or a URL that fsspec knows.
     Raises:
-      NotFoundError: the directory above does not exist; `MakeDirs` makes it as well.
-      FailedPreconditionError: there is a file of that name.
+      NotFoundError: the parent directory does not exist; `MakeDirs` creates it, too.
+      FailedPreconditionError: a file of that name exists.
 
     Examples:
       >>> wf.gfile.MkDir("logs")
@@ -174,8 +174,8 @@ def Remove(filename: PathLike) -> None:  # noqa: N802
     Args:
       filename: a path, or a URL that fsspec knows.
     Raises:
-      NotFoundError: there is none.
-      FailedPreconditionError: it is a directory, which `DeleteRecursively` removes.
+      NotFoundError: the file does not exist.
+      FailedPreconditionError: the path is a directory; use `DeleteRecursively`.
 
     Examples:
       >>> with wf.gfile.GFile("old.txt", "w") as file:
@@ -193,12 +193,12 @@ def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> Non
     Args:
       oldname: a path, or a URL that fsspec knows.
       newname: its new path.
-      overwrite: replace a file that is there.
+      overwrite: replace an existing file.
     Raises:
-      NotFoundError: there is no such file or directory.
+      NotFoundError: the file or directory does not exist.
       AlreadyExistsError: the target exists, and `overwrite` is false.
       FailedPreconditionError: one is a file and the other an existing directory.
-      UnimplementedError: a directory would go to another file system.
+      UnimplementedError: directories cannot be moved to another file system.
 
     Examples:
       >>> with wf.gfile.GFile("draft.txt", "w") as file:
@@ -211,12 +211,12 @@ def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> Non
 
 
 def Stat(filename: PathLike) -> FileStatistics:  # noqa: N802
-    """Return length, time of the last change, and whether it is a directory.
+    """Return the length and modification time of a file, and whether it is a directory.
 
     Args:
       filename: a path, or a URL that fsspec knows.
     Returns: a tuple of `length` in bytes, `mtime_nsec`, nanoseconds since 1970, and `is_directory`.
-    Raises: NotFoundError: there is none.
+    Raises: NotFoundError: the path does not exist.
 
     Examples:
       >>> with wf.gfile.GFile("five.txt", "w") as file:
@@ -235,7 +235,7 @@ def Walk(  # noqa: N802
 
     Args:
       top: a path, or a URL that fsspec knows.
-      in_order: yield a directory before its contents; else after.
+      in_order: yield a directory before its contents; otherwise after them.
     Yields: (path, directories in it, files in it).
 
     Examples:

@@ -51,7 +51,7 @@ def stat(path: PathLike) -> FileStatistics:
     Args:
       path: local, or a URL that fsspec knows.
     Returns: a tuple of `length` in bytes, `mtime_nsec`, nanoseconds since 1970, and `is_directory`.
-    Raises: NotFoundError: there is no such file.
+    Raises: NotFoundError: the file does not exist.
 
     Examples:
       >>> with wf.io.gfile.GFile("abc", "w") as file:
@@ -110,7 +110,7 @@ def listdir(path: PathLike) -> list[str]:
 
     Args:
       path: local, or a URL that fsspec knows.
-    Raises: NotFoundError: there is no such directory.
+    Raises: NotFoundError: the directory does not exist.
 
     Examples:
       >>> wf.io.gfile.makedirs("inside/b")
@@ -133,9 +133,10 @@ def glob(pattern: PathLike | Iterable[PathLike]) -> list[str]:
     r"""Return the sorted paths that match one of several patterns.
 
     Args:
-      pattern: `*` any characters but "/", `?` one, `[a-z]` one of a set, `[^a]` one of the rest,
-        `\*` the character itself, in any part of the path.
-    Raises: InvalidArgumentError: a set or an escape does not end.
+      pattern: in any part of the path, `*` matches any characters except "/", `?` one character,
+        `[a-z]` one of a set, `[^a]` one outside a set, and `\*` the character itself.
+    Raises:
+      InvalidArgumentError: a set or an escape is incomplete.
 
     Examples:
       >>> for name in ("log-1", "log-2", "log-x"):
@@ -160,7 +161,7 @@ def walk(
     """Yield every directory under `top`, itself included: (path, directories, files).
 
     Args:
-      topdown: yield a directory before its contents; else after.
+      topdown: yield a directory before its contents; otherwise after them.
       onerror: called with the error if a directory cannot be listed; ignored by default.
 
     Examples:
@@ -192,7 +193,7 @@ def join(path: PathLike, *paths: PathLike) -> str:
 
     Args:
       path: the first part.
-      paths: further ones.
+      paths: the further parts.
 
     Examples:
       >>> wf.io.gfile.join("memory://bucket", "data", "part-0")
@@ -213,8 +214,8 @@ def mkdir(path: PathLike) -> None:
     Args:
       path: local, or a URL that fsspec knows.
     Raises:
-      NotFoundError: the directory above does not exist.
-      FailedPreconditionError: there is a file of that name.
+      NotFoundError: the parent directory does not exist.
+      FailedPreconditionError: a file of that name exists.
 
     Examples:
       >>> wf.io.gfile.mkdir("made")
@@ -229,7 +230,7 @@ def makedirs(path: PathLike) -> None:
 
     Args:
       path: local, or a URL that fsspec knows.
-    Raises: FailedPreconditionError: there is a file in the way.
+    Raises: FailedPreconditionError: the path, or a parent, is a file.
 
     Examples:
       >>> wf.io.gfile.makedirs("made/both")
@@ -255,7 +256,8 @@ def remove(path: PathLike) -> None:
 
     Args:
       path: local, or a URL that fsspec knows.
-    Raises: NotFoundError; FailedPreconditionError: it is a directory.
+    Raises: NotFoundError: the file does not exist; FailedPreconditionError: the path is a
+      directory.
 
     Examples:
       >>> with wf.io.gfile.GFile("brief", "w") as file:
@@ -271,11 +273,11 @@ def remove(path: PathLike) -> None:
 
 
 def rmtree(path: PathLike) -> None:
-    """Remove a directory with all that is in it, or a file.
+    """Remove a directory with its contents, or a file.
 
     Args:
       path: local, or a URL that fsspec knows.
-    Raises: NotFoundError: there is none.
+    Raises: NotFoundError: the path does not exist.
 
     Examples:
       >>> wf.io.gfile.makedirs("whole/tree")
@@ -294,10 +296,10 @@ def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
 
     Args:
       src, dst: local paths, or URLs that fsspec knows.
-      overwrite: replace a file that is there.
+      overwrite: replace an existing file.
     Raises: NotFoundError; AlreadyExistsError: the target exists, and `overwrite` is false;
       FailedPreconditionError: one is a file and the other an existing directory;
-      UnimplementedError: a directory would go to another file system.
+      UnimplementedError: directories cannot be moved to another file system.
 
     Examples:
       >>> wf.io.gfile.mkdir("before")
@@ -326,9 +328,9 @@ def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
 
     Args:
       src, dst: local paths, or URLs that fsspec knows.
-      overwrite: replace a file that is there.
+      overwrite: replace an existing file.
     Raises: NotFoundError; AlreadyExistsError: the target exists, and `overwrite` is false;
-      FailedPreconditionError: one of them is a directory.
+      FailedPreconditionError: one of the paths is a directory.
 
     Examples:
       >>> with wf.io.gfile.GFile("original", "w") as file:
@@ -365,13 +367,13 @@ def _check_free(target: str, overwrite: bool) -> None:
 class GFile:
     """An open file, local or at a URL.
 
-    It opens when it is first used, so that a missing file is an error of `read`. Positions are in
-    bytes in text mode as well.
+    It is opened at the first use, so `read` is what fails if the file does not exist. Positions
+    count bytes, also in text mode.
 
     Args:
       name: path.
-      mode: "r", "w", "a", "r+", "w+" or "a+", for UTF-8 text; with "b" for bytes.
-    Raises: InvalidArgumentError: another mode.
+      mode: "r", "w", "a", "r+", "w+" or "a+", for UTF-8 text; with an additional "b" for bytes.
+    Raises: InvalidArgumentError: the mode is unknown.
 
     Examples:
       >>> with wf.gfile.GFile("note.txt", "w") as file:
@@ -422,15 +424,15 @@ class GFile:
         return self._open("reading")
 
     def size(self) -> int:
-        """Return the size of the file in bytes, without data that was not flushed yet."""
+        """Return the size of the file in bytes, without unflushed data."""
         return stat(self._path).length
 
     def read(self, n: int = -1) -> Any:
-        """Return the next `n` bytes, or all that follow, as text or bytes.
+        """Return the next `n` bytes, or the rest of the file, as text or bytes.
 
-        In text mode a character that was begun is completed.
+        In text mode the last character is read completely.
 
-        Raises: NotFoundError, ...; InvalidArgumentError: text mode, and the bytes are no UTF-8.
+        Raises: NotFoundError, ...; InvalidArgumentError: in text mode, the bytes are not UTF-8.
         """
         file = self._readable()
         with reported("reading", self._path):
@@ -458,14 +460,14 @@ class GFile:
             ) from cause
 
     def readline(self) -> Any:
-        """Return the next line with its end; empty when there is none."""
+        """Return the next line with its line end; empty at the end of the file."""
         file = self._readable()
         with reported("reading", self._path):
             data = file.readline()
         return self._decoded(data, file)
 
     def readlines(self) -> list[Any]:
-        """Return all lines that follow, with their ends."""
+        """Return the remaining lines, with their line ends."""
         return list(self)
 
     def __iter__(self) -> Iterator[Any]:
@@ -482,9 +484,10 @@ class GFile:
         return self.__next__()
 
     def write(self, file_content: str | bytes) -> None:
-        """Append text, as UTF-8, or bytes, in any mode that writes.
+        """Append text, encoded as UTF-8, or bytes.
 
-        Raises: PermissionDeniedError: the mode does not write; ResourceExhaustedError: no space.
+        Raises: PermissionDeniedError: the file is not open for writing; ResourceExhaustedError: the
+          disk is full.
         """
         if self._plain == "r":
             raise errors.PermissionDeniedError(
@@ -509,7 +512,7 @@ class GFile:
           offset: relative to `whence`.
           whence: 0 for the start, 1 for the current position, 2 for the end.
           position: the deprecated name of `offset` from the start.
-        Raises: InvalidArgumentError: before the start, or another `whence`.
+        Raises: InvalidArgumentError: the position is before the start, or `whence` is unknown.
         """
         if position is not None:
             offset, whence = position, 0
@@ -525,7 +528,7 @@ class GFile:
                 ) from cause
 
     def seekable(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def flush(self) -> None:
@@ -535,7 +538,7 @@ class GFile:
                 self._file.flush()
 
     def close(self) -> None:
-        """Flush and close. A file that was opened to be written exists afterwards."""
+        """Flush and close the file; if it was opened for writing, it exists afterwards."""
         if not self._used and self._plain[0] != "r":
             self._open("writing")
         file, self._file = self._file, None
@@ -554,7 +557,7 @@ class GFile:
 
 
 def _missing_bytes(data: bytes) -> int:
-    """Return the number of missing bytes of the last character of UTF-8 text."""
+    """Return the number of bytes missing from the last character of UTF-8 text."""
     for i in range(1, min(4, len(data)) + 1):
         byte = data[-i]
         if byte & 0xC0 != 0x80:
@@ -566,7 +569,7 @@ def _missing_bytes(data: bytes) -> int:
 def get_registered_schemes() -> list[str]:
     """Return the supported URL schemes of files; "" is for local paths.
 
-    Some require a package of their own when they are used.
+    Some schemes require an additional package.
 
     Examples:
       >>> {"", "file", "memory"} <= set(wf.io.gfile.get_registered_schemes())

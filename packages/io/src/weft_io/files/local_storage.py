@@ -1,8 +1,8 @@
-"""Local files: atomic replacement by rename, and locks that identify dead writers.
+"""Local files: atomic replacement by rename, and locks that reveal dead writers.
 
 A file being written has a name such as `.model-5.0123456789abcdef.saving`, and its writer holds a
-lock on it until it is renamed or removed. The lock ends with the process, so a file of this name
-that can be locked was left by a dead writer.
+lock on it until it is renamed or removed. The lock ends with the process, so if such a file can be
+locked, its writer is dead.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ else:
 
 
 class LocalWriting:
-    """A new file.
+    """A new file being written.
 
-    Raises: FileExistsError: there is a file of this name.
+    Raises: FileExistsError: a file of this name exists.
     """
 
     def __init__(self, path: str) -> None:
@@ -84,26 +84,26 @@ class LocalWriting:
             self._sent = self._written
 
     def finish(self) -> None:
-        """Flush and close it."""
+        """Flush and close the file."""
         os.fsync(self._descriptor)
         self.discard()
 
     def discard(self) -> None:
-        """Close it."""
+        """Close the file."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 def write_all(descriptor: int, data: Bytes) -> None:
-    """Write all of `data` at the file's position."""
+    """Write all of `data` at the file's current position."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view[:_CHUNK]) :]
 
 
 class LocalReading:
-    """An open file."""
+    """A file opened for reading."""
 
     chunk = 1 << 20  # stays in the cache until its checksum is taken
 
@@ -128,11 +128,11 @@ class LocalReading:
 
 
 class Saving:
-    """A file that is being written, locked by its writer.
+    """A file being written, locked by its writer.
 
     Args:
-      directory: the directory it will be renamed to.
-      base: the name of its subject, for its own name.
+      directory: the directory of the final file.
+      base: the base name of the checkpoint, which is part of the file's name.
     """
 
     def __init__(self, directory: str, base: str) -> None:
@@ -152,7 +152,7 @@ class Saving:
             os.close(self._descriptor)
 
     def write(self, data: Bytes, flush: bool = False) -> None:
-        """Append `data`, and with `flush` make it survive a loss of power."""
+        """Append `data`; with `flush`, make it durable."""
         write_all(self._descriptor, data)
         if flush:
             os.fsync(self._descriptor)
@@ -176,7 +176,7 @@ class Saving:
             self._close()
 
     def abandon(self) -> None:
-        """Close the file and leave it for the next save to deal with."""
+        """Close the file and leave it to the next save."""
         self._close()
 
     def _close(self) -> None:
@@ -186,7 +186,7 @@ class Saving:
 
 
 class LocalAbandoned:
-    """A file that a dead writer left, locked until it is dealt with."""
+    """A file that a dead writer left, locked during cleanup."""
 
     __slots__ = ("_path", "base", "data")
 
@@ -196,7 +196,7 @@ class LocalAbandoned:
         self.data = data
 
     def remove(self) -> None:
-        """Remove it."""
+        """Remove the file."""
         LOCAL.remove(self._path)
 
 
@@ -204,7 +204,7 @@ class LocalAbandoned:
 
 
 class LocalStorage:
-    """The file systems of this machine."""
+    """The file systems of the local machine."""
 
     def exists(self, path: str) -> bool:
         """Return True if a file of that name exists."""
@@ -223,26 +223,26 @@ class LocalStorage:
         return os.listdir(directory)
 
     def written_at(self, path: str) -> float:
-        """When a file was written, in seconds since the epoch."""
+        """Return the modification time of a file in seconds since the epoch."""
         return os.stat(path).st_mtime
 
     def read(self, path: str) -> bytes:
-        """Return all of a file."""
+        """Return the contents of a file."""
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
         with open(path, "rb", buffering=0, opener=opener) as file:
             return file.read()
 
     def open(self, path: str) -> LocalReading:
-        """Open a file to read it."""
+        """Open a file for reading."""
         return LocalReading(path)
 
     def create(self, path: str) -> LocalWriting:
-        """Start a file."""
+        """Create a file for writing."""
         return LocalWriting(path)
 
     def write_atomically(self, path: str, data: Bytes) -> None:
-        """Replace a file, so that a crash leaves the old one or the new one, whole."""
+        """Replace a file atomically: after a crash it is completely old or completely new."""
         directory, base = os.path.split(path)
         saving = Saving(directory or ".", base)
         try:
@@ -253,12 +253,12 @@ class LocalStorage:
             raise
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file, if it exists."""
         with suppress(FileNotFoundError):
             os.unlink(path)
 
     def sync_directory(self, directory: str) -> None:
-        """Make creations, renames and removals in a directory survive a loss of power."""
+        """Make creations, renames and removals in a directory durable."""
         if os.name == "nt":
             return
         descriptor = os.open(directory, os.O_RDONLY)
@@ -272,7 +272,7 @@ class LocalStorage:
 
     @contextmanager
     def locked(self, directory: str) -> Iterator[None]:
-        """Exclude other threads and processes from the short steps that replace files."""
+        """Exclude other threads and processes while files are replaced."""
         if os.name == "nt":
             with _without_locks:
                 yield
@@ -288,7 +288,7 @@ class LocalStorage:
             os.close(descriptor)
 
     def note(self, directory: str, base: str) -> Saving:
-        """Start a note about `base`."""
+        """Create a note about `base`."""
         return Saving(directory, base)
 
     def abandoned(self, directory: str) -> Iterator[LocalAbandoned]:

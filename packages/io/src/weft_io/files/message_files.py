@@ -1,4 +1,4 @@
-"""Protobuf messages in files, in binary form and as text."""
+"""Files of protobuf messages, in binary or text form."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from weft_tensor.os_errors import reported
 M = TypeVar("M")
 
 _MOST: Final = 2**31 - 1
-"""No message is larger."""
+"""The maximum size of a message in bytes."""
 
 _THEIRS: Final = "tensorflow."
 _OURS: Final = "weft."
 
 
 class _Types:
-    """The descriptor pool for the messages that an `Any` in text format holds."""
+    """The descriptor pool for the messages inside an `Any` in text format."""
 
     def FindMessageTypeByName(self, name: str) -> Any:  # noqa: N802 - protobuf's name
         if name.startswith(_THEIRS):
@@ -31,7 +31,7 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
     """Read the message in a file.
 
     Args:
-      kind: its class, of `weft_graph.proto`.
+      kind: its class in `weft_graph.proto`.
       as_text: whether it is text; None to detect it.
     Raises:
       NotFoundError: the file does not exist.
@@ -50,7 +50,7 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
 
 
 def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -> M:
-    """Parse the message in a file's bytes; arguments and errors as for `read_message`."""
+    """Parse the message in a file's bytes; see `read_message` for arguments and errors."""
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
@@ -78,9 +78,9 @@ def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -
 
 
 def message_bytes(message: Any, as_text: bool = False) -> bytes:
-    """Serialize a message for a file, with a checksum if there is a place for one.
+    """Serialize a message for a file, with a checksum if its type has a form for one.
 
-    Raises: InvalidArgumentError: it has 2 GiB or more.
+    Raises: InvalidArgumentError: the message has 2 GiB or more.
     """
     from google.protobuf import text_format
     from google.protobuf.message import EncodeError
@@ -111,7 +111,7 @@ def write_message(path: str, message: Any, as_text: bool = False) -> None:
 
 
 def pack(message: Any) -> Any:
-    """Return an `Any` that holds a message, under TensorFlow's name for it."""
+    """Return an `Any` that contains a message, under TensorFlow's type name."""
     kind = proto.descriptor_pool().FindMessageTypeByName("google.protobuf.Any")
     from google.protobuf import message_factory
 
@@ -123,9 +123,9 @@ def pack(message: Any) -> Any:
 
 
 def unpack(item: Any, kind: type[M]) -> M | None:
-    """Return the message in an `Any`; None if it is of another kind.
+    """Return the message in an `Any`; None if its type is not `kind`.
 
-    Raises: DataLossError: its bytes are not such a message.
+    Raises: DataLossError: its bytes cannot be parsed.
     """
     from google.protobuf.message import DecodeError
 
@@ -140,6 +140,6 @@ def unpack(item: Any, kind: type[M]) -> M | None:
 
 
 def is_any(item: Any) -> bool:
-    """Return True if an object is an `Any`, of any descriptor pool."""
+    """Return True if an object is an `Any` of any descriptor pool."""
     name = getattr(getattr(item, "DESCRIPTOR", None), "full_name", "")
     return bool(name == "google.protobuf.Any")

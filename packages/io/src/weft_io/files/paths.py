@@ -1,4 +1,4 @@
-"""Paths of checkpoints, and the storage of a path."""
+"""Paths of checkpoints, and the storage that a path belongs to."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def exists(path: str) -> bool:
 
 
 def read_bytes(path: str) -> bytes:
-    """Return all of a file. Raises: OSError."""
+    """Return the contents of a file."""
     return storage_of(path).read(path)
 
 
 def write_atomically(path: str, data: Bytes) -> None:
-    """Replace a file, so that a crash leaves the old one or the new one, whole. Raises: OSError."""
+    """Replace a file atomically: after a crash it is completely old or completely new."""
     storage_of(path).write_atomically(path, data)
 
 
@@ -31,14 +31,14 @@ def write_atomically(path: str, data: Bytes) -> None:
 
 
 def as_path(path: systems.PathLike) -> str:
-    """Return a path as text without `file://`, in any form that a user may pass."""
+    """Convert a path in any form that users may pass to text, without `file://`."""
     return systems.as_path(path).removeprefix("file://")
 
 
 def storage_of(path: str) -> Storage:
-    """Return the storage that a path is in.
+    """Return the storage that a path belongs to.
 
-    Raises: UnimplementedError: nothing installed knows the URL's scheme.
+    Raises: UnimplementedError: no installed package supports the URL's scheme.
     """
     check_path(path)
     if not systems.is_url(path):
@@ -49,7 +49,7 @@ def storage_of(path: str) -> Storage:
 
 
 def split_prefix(path: str) -> tuple[str, str]:
-    """Return directory ("." if the path has none) and last part of a path."""
+    """Split a path into directory ("." if it has none) and last part."""
     if systems.is_url(path):
         directory, _, base = path.rpartition("/")
         return (directory + "/" if directory.endswith("/") else directory), base
@@ -63,7 +63,7 @@ def base_name(path: str) -> str:
 
 
 def join(directory: str, path: str) -> str:
-    """Return a path within a directory; one that is absolute, or a URL, is itself."""
+    """Join a directory and a path; an absolute path or URL is returned unchanged."""
     if is_absolute(path):
         return path
     url = systems.is_url(directory)
@@ -76,17 +76,17 @@ def is_absolute(path: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """Return an absolute path; a trailing slash is kept."""
+    """Return the absolute form of a path, with any trailing slash."""
     return path if systems.is_url(path) else os.path.abspath(path) + _last_slash(path)
 
 
 def relative(path: str, directory: str) -> str:
-    """Return the path as seen from a directory; a URL that is outside it stays itself."""
+    """Return a path relative to a directory; a URL outside it is returned unchanged."""
     if systems.is_url(path) or systems.is_url(directory):
         return path.removeprefix(systems.join(directory, ""))
     return os.path.relpath(path, directory) + _last_slash(path)
 
 
 def _last_slash(path: str) -> str:
-    """Return the trailing slash of a prefix that does not end in a name, or ""."""
+    """Return the trailing slash of a prefix without a base name, or ""."""
     return "/" if path.endswith("/") and path.strip("/") else ""

@@ -2,8 +2,8 @@
 
 An object store replaces an object atomically once it is complete. On file systems with a move of
 their own (SFTP, HDFS, a local directory through fsspec), files are written under another name and
-moved. There are no locks, so it is unknown whether the writer of a note is alive: this process
-knows its own writers, and others count as dead after a day.
+moved. Without locks, a process cannot tell whether the writer of a note is alive. It knows its own
+writers; others count as dead after a day.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _NOTE_LIMIT: Final = 1 << 24
 
 _locks: Final = threading.RLock()
 _own: Final[dict[str, bool]] = {}
-"""The notes and half-written files of this process, and whether their writer is at work."""
+"""The notes and unfinished files of this process, and whether their writer is active."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RemoteError(ConnectionError):
-    """A store-specific failure; the message describes it."""
+    """A store-specific failure, described by the message."""
 
 
 def _asking(function: F) -> F:
-    """Convert a store's exceptions, of any class, to OSError."""
+    """Convert a store's exceptions to OSError."""
 
     @functools.wraps(function)
     def asking(*args: Any, **kwargs: Any) -> Any:
@@ -53,7 +53,7 @@ def _asking(function: F) -> F:
 
 
 class RemoteWriting:
-    """A new object, which appears when it is finished."""
+    """A new object, which becomes visible when it is finished."""
 
     @_asking
     def __init__(self, fs: Any, path: str) -> None:
@@ -71,18 +71,18 @@ class RemoteWriting:
 
     @_asking
     def finish(self) -> None:
-        """Close the object; now it exists."""
+        """Complete the object, which makes it visible."""
         self._file.close()
 
     def discard(self) -> None:
-        """Abandon the upload; objects that exist nevertheless are named in the save's note."""
+        """Abandon the upload; the save's note names any objects that exist nevertheless."""
         give_up = getattr(self._file, "discard", self._file.close)
         with suppress(Exception):  # because the save fails with its own error, not with this one
             give_up()
 
 
 class RemoteReading:
-    """An object that is read by ranges, concurrently if the store supports it."""
+    """A reader of an object by byte ranges, concurrently if the store supports it."""
 
     chunk = _RANGE * _AT_ONCE
 
@@ -115,7 +115,7 @@ class RemoteReading:
         return done
 
     def close(self) -> None:
-        """Do nothing: no file is open."""
+        """Do nothing, because no file is open."""
 
 
 class RemoteNote:
@@ -151,13 +151,13 @@ class RemoteNote:
         del _own[old]
 
     def discard(self) -> None:
-        """Remove it."""
+        """Remove the note."""
         self.abandon()  # if it cannot be removed now
         self._storage.remove(self._path)
         _own.pop(self._path, None)
 
     def abandon(self) -> None:
-        """Leave it for the next save to deal with."""
+        """Leave the note to the next save."""
         _own[self._path] = False
 
 
@@ -171,7 +171,7 @@ class RemoteAbandoned:
         self.data = data
 
     def remove(self) -> None:
-        """Remove it."""
+        """Remove the object."""
         self._storage.remove(self._path)
         _own.pop(self._path, None)
 
@@ -180,7 +180,7 @@ class RemoteStorage:
     """The file system of a URL.
 
     Args:
-      url: any path in it.
+      url: any path in the file system.
     Attributes:
       replaces_at_once: whether a single request replaces an object atomically.
     Raises: UnimplementedError: no installed package supports the URL's scheme.
@@ -211,17 +211,17 @@ class RemoteStorage:
 
     @_asking
     def is_directory(self, path: str) -> bool:
-        """Return True if there are objects under that name."""
+        """Return True if objects exist under that name."""
         return bool(self._fs.isdir(self._inner(path)))
 
     @_asking
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; does nothing in object stores."""
+        """Create a directory and its parents; do nothing in object stores."""
         self._fs.makedirs(self._inner(path), exist_ok=True)
 
     @_asking
     def names(self, directory: str) -> list[str]:
-        """Return the names in a directory; none if it is empty: stores have no directories."""
+        """Return the names in a directory; an empty list if the directory does not exist."""
         inner = self._inner(directory)
         self._fs.invalidate_cache(inner)  # others write there too
         try:
@@ -232,7 +232,7 @@ class RemoteStorage:
 
     @_asking
     def written_at(self, path: str) -> float:
-        """Return the write time of an object in seconds since the epoch; now if it is unknown."""
+        """Return the write time of an object in seconds since the epoch; now if unknown."""
         try:
             return float(self._fs.modified(self._inner(path)).timestamp())
         except NotImplementedError:  # not every store keeps the time
@@ -241,15 +241,15 @@ class RemoteStorage:
 
     @_asking
     def read(self, path: str) -> bytes:
-        """Return all of an object."""
+        """Return the contents of an object."""
         return bytes(self._fs.cat_file(self._inner(path)))
 
     def open(self, path: str) -> RemoteReading:
-        """Open an object to read it."""
+        """Open an object for reading."""
         return RemoteReading(self._fs, self._inner(path))
 
     def create(self, path: str) -> RemoteWriting:
-        """Start an object."""
+        """Create an object for writing."""
         return RemoteWriting(self._fs, self._inner(path))
 
     @_asking
@@ -284,16 +284,16 @@ class RemoteStorage:
             self._fs.rm_file(self._inner(path))
 
     def sync_directory(self, directory: str) -> None:
-        """Do nothing: stores keep acknowledged data."""
+        """Do nothing: acknowledged data is durable in object stores."""
 
     @contextmanager
     def locked(self, directory: str) -> Iterator[None]:
-        """Keep the other threads of this process out."""
+        """Exclude the other threads of this process."""
         with _locks:
             yield
 
     def note(self, directory: str, base: str) -> RemoteNote:
-        """Start a note about `base`."""
+        """Create a note about `base`."""
         return RemoteNote(self, directory, base)
 
     def abandoned(self, directory: str) -> Iterator[RemoteAbandoned]:

@@ -1,4 +1,4 @@
-"""Files next to a program's modules: `tf.resource_loader`."""
+"""Access to files next to a program's modules: `tf.resource_loader`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft_tensor import errors
 
 
 def _caller(depth: int) -> str:
-    """Return the directory of the module that called a function here."""
+    """Return the directory of the module that called a public function of this module."""
     frame: FrameType | None = sys._getframe(depth)
     name = frame.f_globals.get("__file__") if frame is not None else None
     if not name:
@@ -33,7 +33,7 @@ def _caller(depth: int) -> str:
 def get_data_files_path() -> str:
     """Return the directory of the module that calls this.
 
-    Raises: FailedPreconditionError: it is in no file.
+    Raises: FailedPreconditionError: the module has no file.
 
     Examples:
       >>> import os
@@ -45,9 +45,9 @@ def get_data_files_path() -> str:
 
 
 def get_root_dir_with_all_resources() -> str:
-    """Return the directory that data files are found under: that of the module that calls this.
+    """Return the root directory of data files, which is the directory of the calling module.
 
-    Raises: FailedPreconditionError: it is in no file.
+    Raises: FailedPreconditionError: the module has no file.
 
     Examples:
       >>> import os
@@ -63,7 +63,7 @@ def get_path_to_datafile(path: str) -> str:
 
     Args:
       path: relative to that module's directory.
-    Raises: FailedPreconditionError: it is in no file.
+    Raises: FailedPreconditionError: the module has no file.
 
     Examples:
       >>> import os
@@ -94,7 +94,7 @@ def load_resource(path: str) -> bytes:
 
 
 def readahead_file_path(path: str, readahead: str = "128M") -> str:
-    """Return the path itself: files are read ahead by the system.
+    """Return `path` unchanged; the operating system reads files ahead.
 
     Args:
       path: path of a file.

@@ -1,13 +1,12 @@
-"""The storage interface of checkpoints, for two kinds of storage.
+"""The storage interface of checkpoints, with two implementations.
 
 Local file systems:
-  - The index is written under another name, flushed and renamed. A completed save survives a loss
-    of power.
-  - Locks order several savers, and let the next save detect and remove files of killed ones.
+  - The index is written under another name, flushed and renamed. A completed save is durable. -
+  Locks serialize savers, and let the next save detect and remove the files of killed savers.
 
 Object stores, and file systems behind fsspec:
-  - An object store replaces an object atomically; if there is a move, the index is written under
-    another name and moved. Durability is up to the store.
+  - An object store replaces an object atomically; otherwise the index is written under another name
+  and moved. Durability depends on the store.
   - There are no locks: processes must not save to one directory concurrently. Files of a killed
     save are removed by the next save of the same process, or of others after a day.
 
@@ -26,16 +25,16 @@ from typing import Final, Protocol
 Bytes = bytes | bytearray | memoryview
 
 SAVING: Final = re.compile(r"^\.(?P<base>.*)\.(?P<save>[0-9a-f]{16})\.saving$", re.DOTALL)
-"""Names of files being written, such as `.model-5.0123456789abcdef.saving`."""
+"""Name pattern of files being written, such as `.model-5.0123456789abcdef.saving`."""
 
 
 def new_save_id() -> str:
-    """Return a name for one save that no other save has."""
+    """Return a unique name for one save."""
     return secrets.token_hex(8)
 
 
 def saving_name(base: str) -> str:
-    """Return a new name for something about `base` that is being written."""
+    """Return a new name for a file being written that belongs to `base`."""
     return f".{base}.{new_save_id()}.saving"
 
 
@@ -47,31 +46,31 @@ class Writing(Protocol):
         ...
 
     def finish(self) -> None:
-        """Close it; the data survive a loss of power if the storage can guarantee it."""
+        """Close the file; its data is then durable if the storage can guarantee it."""
         ...
 
     def discard(self) -> None:
-        """Close it after a failure; whether it stays in part depends on the place."""
+        """Close the file after a failure; some storages keep the part already written."""
         ...
 
 
 class Reading(Protocol):
-    """An open file. Methods raise OSError.
+    """A file opened for reading. Methods raise OSError.
 
     Attributes:
-      size: in bytes.
-      chunk: how much to ask for at once.
+      size: size in bytes.
+      chunk: the best number of bytes per read.
     """
 
     size: int
     chunk: int
 
     def read_into(self, position: int, memory: memoryview) -> int:
-        """Read until `memory` is full or the file ends; the number of bytes read."""
+        """Read until `memory` is full or the file ends; return the number of bytes read."""
         ...
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         ...
 
 
@@ -79,15 +78,15 @@ class Note(Protocol):
     """A persistent note of work in progress. Methods raise OSError."""
 
     def write(self, data: Bytes, flush: bool = False) -> None:
-        """Append bytes; with `flush` they survive a loss of power."""
+        """Append bytes; with `flush`, make them durable."""
         ...
 
     def discard(self) -> None:
-        """Remove it."""
+        """Remove the note."""
         ...
 
     def abandon(self) -> None:
-        """Leave it for the next save to deal with."""
+        """Leave the note to the next save."""
         ...
 
 
@@ -95,7 +94,7 @@ class Abandoned(Protocol):
     """A file left by a dead writer.
 
     Attributes:
-      base: the name of its subject.
+      base: base name of the checkpoint it belongs to.
       data: its contents.
     """
 
@@ -103,12 +102,12 @@ class Abandoned(Protocol):
     data: bytes
 
     def remove(self) -> None:
-        """Remove it."""
+        """Remove the file."""
         ...
 
 
 class Storage(Protocol):
-    """A place that keeps checkpoints. Methods raise OSError."""
+    """A storage for checkpoints. Methods raise OSError."""
 
     def exists(self, path: str) -> bool:
         """Return True if a file of that name exists."""
@@ -127,39 +126,39 @@ class Storage(Protocol):
         ...
 
     def written_at(self, path: str) -> float:
-        """When a file was written, in seconds since the epoch."""
+        """Return the modification time of a file in seconds since the epoch."""
         ...
 
     def read(self, path: str) -> bytes:
-        """Return all of a file."""
+        """Return the contents of a file."""
         ...
 
     def open(self, path: str) -> Reading:
-        """Open a file to read it."""
+        """Open a file for reading."""
         ...
 
     def create(self, path: str) -> Writing:
-        """Start a file with a unique name."""
+        """Create a file with a unique name for writing."""
         ...
 
     def write_atomically(self, path: str, data: Bytes) -> None:
-        """Replace a file, so that a crash leaves the old one or the new one, whole."""
+        """Replace a file atomically: after a crash it is completely old or completely new."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file, if it exists."""
         ...
 
     def sync_directory(self, directory: str) -> None:
-        """Make creations, renames and removals in a directory survive a loss of power."""
+        """Make creations, renames and removals in a directory durable."""
         ...
 
     def locked(self, directory: str) -> AbstractContextManager[None]:
-        """Exclude others from the short steps that replace files."""
+        """Exclude other savers while files are replaced."""
         ...
 
     def note(self, directory: str, base: str) -> Note:
-        """Start a note about `base`."""
+        """Create a note about `base`."""
         ...
 
     def abandoned(self, directory: str) -> Iterator[Abandoned]:

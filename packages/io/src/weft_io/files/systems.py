@@ -1,4 +1,4 @@
-"""The operations that every file system has, for local paths and for fsspec's URLs."""
+"""The interface of file systems, for local paths and for URLs through fsspec."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class FileSystem(Protocol):
         ...
 
     def stat(self, path: str) -> FileStatistics:
-        """Return size, time, kind."""
+        """Return size, modification time and kind of a file."""
         ...
 
     def list(self, path: str) -> list[tuple[str, bool]]:
-        """Return names in a directory and whether each is a directory, in no order."""
+        """Return the names in a directory, unordered, and whether each is a directory."""
         ...
 
     def make_directory(self, path: str, parents: bool) -> None:
-        """Create a directory, with its parents if `parents`, in which case it may exist already."""
+        """Create a directory; with `parents` also its parents, and it may exist already."""
         ...
 
     def remove(self, path: str) -> None:
@@ -57,7 +57,7 @@ class FileSystem(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it."""
+        """Remove a file, or a directory with its contents."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -69,19 +69,19 @@ class FileSystem(Protocol):
         ...
 
     def link(self, source: str, target: str) -> None:
-        """Link a file to another name, which must be free; copy it if links are not supported."""
+        """Link a file to a new name; copy it if links are not supported."""
         ...
 
 
 class LocalFileSystem:
-    """Paths without a scheme, and `file://`."""
+    """The file system of paths without a scheme and of `file://`."""
 
     def open(self, path: str, mode: str) -> BinaryIO:
-        """Return an open file, buffered."""
+        """Open a file, buffered."""
         return cast(BinaryIO, open(path, mode, opener=opener))
 
     def stat(self, path: str) -> FileStatistics:
-        """Return size, time, kind; symbolic links are followed."""
+        """Return size, modification time and kind, following symbolic links."""
         result = os.stat(path)
         return FileStatistics(result.st_size, result.st_mtime_ns, modes.S_ISDIR(result.st_mode))
 
@@ -102,14 +102,14 @@ class LocalFileSystem:
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a file or a tree; links in it are removed, not followed."""
+        """Remove a file or a tree; links in the tree are removed, not followed."""
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         else:
             os.unlink(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Move within the file system, or copy and remove if the target is on another one."""
+        """Move within the file system; copy and remove if the target is on another one."""
         try:
             os.replace(source, target)
         except OSError as error:
@@ -118,11 +118,11 @@ class LocalFileSystem:
             shutil.move(source, target)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy the contents."""
+        """Copy a file."""
         shutil.copyfile(source, target)
 
     def link(self, source: str, target: str) -> None:
-        """Create a hard link, or a copy if the file system has none."""
+        """Create a hard link, or a copy if the file system does not support links."""
         try:
             os.link(source, target)
         except OSError as error:
@@ -132,7 +132,7 @@ class LocalFileSystem:
 
 
 class FsspecFileSystem:
-    """A file system of fsspec's.
+    """A file system of fsspec.
 
     Args:
       fs: an `fsspec.AbstractFileSystem`.
@@ -148,13 +148,13 @@ class FsspecFileSystem:
         return hash(self._fs)
 
     def open(self, path: str, mode: str) -> BinaryIO:
-        """Return an open file."""
+        """Open a file."""
         if "r" in mode and self._fs.isdir(path):
             raise IsADirectoryError(f"{path} is a directory")
         return cast(BinaryIO, self._fs.open(path, mode))
 
     def stat(self, path: str) -> FileStatistics:
-        """Return size, time if the store reports it, and kind."""
+        """Return size, modification time (if the store reports it) and kind."""
         info = self._fs.info(path)
         directory = info.get("type") == "directory"
         return FileStatistics(int(info.get("size") or 0), self._changed(path, info), directory)
@@ -176,7 +176,7 @@ class FsspecFileSystem:
         return [(name.rpartition("/")[2], kind) for name, kind in pairs if name != rstrip]
 
     def make_directory(self, path: str, parents: bool) -> None:
-        """Create a directory; stores of objects have none and do nothing."""
+        """Create a directory; do nothing in object stores."""
         if parents:
             self._fs.makedirs(path, exist_ok=True)
         else:
@@ -201,7 +201,7 @@ class FsspecFileSystem:
         self._fs.cp_file(source, target)
 
     def link(self, source: str, target: str) -> None:
-        """Copy the file: stores have no links."""
+        """Copy the file, because stores do not support links."""
         self.copy(source, target)
 
 
@@ -209,11 +209,11 @@ LOCAL: Final = LocalFileSystem()
 
 
 def as_path(path: PathLike) -> str:
-    """Return a path as text; names that are no UTF-8 survive the way there and back.
+    """Return a path as text; names that are not UTF-8 are preserved by surrogates.
 
     Raises:
       InvalidTypeError: it is not a path.
-      InvalidArgumentError: it holds a zero byte.
+      InvalidArgumentError: it contains a zero byte.
     """
     if not isinstance(path, str | bytes | os.PathLike):
         raise errors.InvalidTypeError(f"a path must be str, bytes or PathLike, got {path!r}")
@@ -224,15 +224,15 @@ def as_path(path: PathLike) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Return True if a path goes through fsspec."""
+    """Return True if a path is handled by fsspec."""
     match = _SCHEME.match(path)
     return match is not None and not path.startswith("file://")
 
 
 def locate(path: str) -> tuple[FileSystem, str]:
-    """Return the file system of a path, and the path in it.
+    """Return the file system of a path, and the path within it.
 
-    Raises: UnimplementedError: nothing installed knows the URL's scheme.
+    Raises: UnimplementedError: no installed package supports the URL's scheme.
     """
     check_path(path)
     if not is_url(path):
@@ -251,7 +251,7 @@ def locate(path: str) -> tuple[FileSystem, str]:
 
 
 def join(directory: str, name: str) -> str:
-    """Return a name under a directory, of a URL or a path."""
+    """Join a directory, as a URL or a path, and a name."""
     if not directory:
         return name
     return directory + name if directory.endswith("/") else f"{directory}/{name}"
@@ -271,9 +271,10 @@ def translate(pattern: str) -> re.Pattern[str]:
     r"""Return a regular expression for one part of a path.
 
     Args:
-      pattern: `*` any characters, `?` one, `[a-z]` one of a set, `[^a]` or `[!a]` one of the rest,
-        `\*` the character itself; nothing matches "/".
-    Raises: InvalidArgumentError: a set or an escape does not end.
+      pattern: `*` matches any characters, `?` one character, `[a-z]` one of a set, `[^a]` or `[!a]`
+        one outside a set, `\*` the character itself; none of them matches "/".
+    Raises:
+      InvalidArgumentError: a set or an escape is incomplete.
     """
     parts = [""]  # between asterisks
     index = 0
@@ -300,10 +301,10 @@ def translate(pattern: str) -> re.Pattern[str]:
 
 
 def _joined(parts: list[str]) -> str:
-    """Join the parts of a pattern with anything between them.
+    """Join the parts of a pattern, with any text between them.
 
-    The first match of each part can be kept, whatever follows. So there is no backtracking, and
-    many asterisks take no longer than one.
+    The first match of each part is kept, whatever follows, without backtracking. Many asterisks
+    therefore take no longer than one.
     """
     first, *remaining = parts
     if not remaining:

@@ -1,4 +1,4 @@
-"""Colours, contrast and brightness of images, and their element types."""
+"""Colors, contrast, brightness and element types of images."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _YUV: Final = (
 )
 _FROM_YUV: Final = ((1.0, 1.0, 1.0), (0.0, -0.394642334, 2.03206185), (1.13988303, -0.58062185, 0))
 _GREY: Final = (0.2989, 0.587, 0.114)
-"""What of red, green and blue makes each channel: rows are those that are given."""
+"""Weights of the input channels red, green and blue (rows) in each output channel."""
 
 # --------------------------------------------------------------------------------- element types
 
@@ -76,7 +76,7 @@ def convert_image_dtype(
     Args:
       image: real numbers, any shape.
       dtype: a real type.
-      saturate: move what would leave the range of `dtype` to its ends; else it wraps around.
+      saturate: clip values to the range of `dtype`; otherwise they wrap around.
     Returns: shape of `image`.
     Raises: InvalidTypeError: a type is not a real number.
 
@@ -124,7 +124,7 @@ def _to_floats(value: Output, keep: tuple[DType, ...]) -> Output:
 
 
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Output:
-    """Return the lightness of red, green and blue.
+    """Convert RGB images to grayscale.
 
     Args:
       images: real numbers, shape (..., 3).
@@ -142,7 +142,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Output:
 
 
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Output:
-    """Grey images with red, green and blue.
+    """Convert grayscale images to RGB.
 
     Args:
       images: any type, shape (..., 1).
@@ -167,7 +167,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Output:
 
 
 def rgb_to_yiq(images: Any) -> Output:
-    """Return the luminance and the two axes of colour of NTSC television.
+    """Convert RGB images to YIQ, the luminance and chrominance of NTSC television.
 
     Args:
       images: floating, shape (..., 3); red, green and blue from 0 to 1.
@@ -182,7 +182,7 @@ def rgb_to_yiq(images: Any) -> Output:
 
 
 def yiq_to_rgb(images: Any) -> Output:
-    """Return the inverse of `rgb_to_yiq`.
+    """Convert YIQ images to RGB, the inverse of `rgb_to_yiq`.
 
     Args:
       images: floating, shape (..., 3).
@@ -197,7 +197,7 @@ def yiq_to_rgb(images: Any) -> Output:
 
 
 def rgb_to_yuv(images: Any) -> Output:
-    """Return the luminance and the two axes of colour of PAL television.
+    """Convert RGB images to YUV, the luminance and chrominance of PAL television.
 
     Args:
       images: floating, shape (..., 3); red, green and blue from 0 to 1.
@@ -212,7 +212,7 @@ def rgb_to_yuv(images: Any) -> Output:
 
 
 def yuv_to_rgb(images: Any) -> Output:
-    """Return the inverse of `rgb_to_yuv`.
+    """Convert YUV images to RGB, the inverse of `rgb_to_yuv`.
 
     Args:
       images: floating, shape (..., 3).
@@ -236,7 +236,7 @@ def _colors(images: Any) -> Output:
 
 
 def _mixed(images: Output, parts: Any) -> Output:
-    """Compute each channel as a weighted sum of the given ones."""
+    """Compute each output channel as a weighted sum of the input channels."""
     matrix = convert_to_tensor(np.array(parts, np.float64), name="kernel")
     if images.dims is None:
         flat = out("Reshape", [images, [-1, 3]])
@@ -255,7 +255,7 @@ def adjust_brightness(image: Any, delta: Any) -> Output:
 
     Args:
       image: real numbers, any shape.
-      delta: a number, from -1 to 1 usually.
+      delta: a number, usually from -1 to 1.
     Returns: dtype and shape of `image`; integers stay in their range.
 
     Examples:
@@ -270,11 +270,11 @@ def adjust_brightness(image: Any, delta: Any) -> Output:
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Output:
-    """Scale the distance of values to the mean of their channel.
+    """Scale the differences between values and the mean of their channel.
 
     Args:
       images: real numbers, shape (..., height, width, channels).
-      contrast_factor: what distances are multiplied by, shape ().
+      contrast_factor: factor of the differences, shape ().
     Returns: dtype and shape of `images`; integers stay in their range.
     Raises: InvalidArgumentError: the rank is below 3.
 
@@ -317,13 +317,13 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Output:
 
 
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Output:
-    """Rotate all hues of images around the colour circle.
+    """Rotate the hues of images around the color circle.
 
     Args:
       image: real numbers, shape (..., height, width, 3), floats from 0 to 1.
-      delta: parts of a turn, from -1 to 1, shape ().
+      delta: fraction of a full rotation, from -1 to 1, shape ().
     Returns: dtype and shape of `image`.
-    Raises: InvalidArgumentError: the channels are not 3, or `delta` is a number beyond a turn.
+    Raises: InvalidArgumentError: the number of channels is not 3, or `delta` is outside [-1, 1].
 
     Examples:
       >>> red = wf.constant([[[1.0, 0.0, 0.0]]])
@@ -336,13 +336,13 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Output:
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Output:
-    """Multiply all saturations of images.
+    """Multiply the saturations of images by a factor.
 
     Args:
       image: real numbers, shape (..., height, width, 3), floats from 0 to 1.
-      saturation_factor: a number, shape (); 0 leaves grey.
+      saturation_factor: a number, shape (); 0 removes all color.
     Returns: dtype and shape of `image`.
-    Raises: InvalidArgumentError: the channels are not 3.
+    Raises: InvalidArgumentError: the number of channels is not 3.
 
     Examples:
       >>> red = wf.constant([[[1.0, 0.0, 0.0]]])
@@ -365,7 +365,7 @@ def per_image_standardization(image: Any) -> Output:
 
     Args:
       image: real numbers, shape (..., height, width, channels).
-    Returns: float32, shape of `image`. An even image becomes 0: the divisor is at least
+    Returns: float32, shape of `image`. A constant image becomes 0, because the divisor is at least
       1 / sqrt(number of values).
     Raises: InvalidArgumentError: the rank is below 3.
 
@@ -420,13 +420,13 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
 
 
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Output:
-    """Adjust the hue, as `adjust_hue`, by a random part of a turn in [-max_delta, max_delta).
+    """Adjust the hue, as `adjust_hue`, by a random number in [-max_delta, max_delta).
 
     Args:
       image: as for `adjust_hue`.
       max_delta: a number from 0 to 0.5.
       seed: seed of the random number.
-    Raises: InvalidArgumentError: `max_delta` is another number.
+    Raises: InvalidArgumentError: `max_delta` is out of range.
 
     Examples:
       >>> wf.image.random_hue(wf.zeros([4, 4, 3]), 0.1, seed=1).shape.as_list()

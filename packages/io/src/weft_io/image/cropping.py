@@ -1,4 +1,4 @@
-"""Parts of images, and images with margins."""
+"""Cropping and padding of images."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from weft_tensor import dtypes, errors
 def crop_to_bounding_box(
     image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
 ) -> Output:
-    """Return a part of images.
+    """Crop images to a bounding box.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
-      offset_height, offset_width: what is left out at the top and on the left.
-      target_height, target_width: how much is kept.
+      offset_height, offset_width: number of pixels removed at the top and on the left.
+      target_height, target_width: size of the result.
     Returns: dtype of `image`.
-    Raises: InvalidArgumentError: the part is not inside, or has no pixels.
+    Raises: InvalidArgumentError: the box is not inside the image, or is empty.
 
     Examples:
       >>> wf.image.crop_to_bounding_box(wf.zeros([8, 9, 3]), 1, 2, 4, 5).shape.as_list()
@@ -70,10 +70,10 @@ def pad_to_bounding_box(
 
     Args:
       image: numbers, shape (height, width, channels) or (batch, height, width, channels).
-      offset_height, offset_width: how many zeros are at the top and on the left.
+      offset_height, offset_width: number of zeros added at the top and on the left.
       target_height, target_width: sizes of the result.
     Returns: dtype of `image`.
-    Raises: InvalidArgumentError: the images do not fit.
+    Raises: InvalidArgumentError: the images exceed the result's size.
 
     Examples:
       >>> wf.image.pad_to_bounding_box(wf.zeros([4, 5, 3]), 1, 2, 8, 9).shape.as_list()
@@ -100,13 +100,13 @@ def pad_to_bounding_box(
 
 
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Output:
-    """Crop images to their centre, or pad them with zeros, to a size.
+    """Crop images around their center, or pad them with zeros, to a size.
 
     Args:
       image: numbers, shape (height, width, channels) or (batch, height, width, channels).
       target_height, target_width: sizes of the result, at least 1.
     Returns: dtype of `image`.
-    Raises: InvalidArgumentError: a size is below 1, or the rank is another one.
+    Raises: InvalidArgumentError: a size is below 1, or the rank is not 3 or 4.
 
     Examples:
       >>> wf.image.resize_image_with_crop_or_pad(wf.zeros([8, 5, 3]), 4, 7).shape.as_list()
@@ -131,13 +131,13 @@ resize_with_crop_or_pad = resize_image_with_crop_or_pad
 
 
 def central_crop(image: Any, central_fraction: Any) -> Output:
-    """Return the middle of images.
+    """Crop images to a fraction of their size around the center.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
-      central_fraction: how much of each size is kept: above 0 and at most 1, shape ().
+      central_fraction: fraction of each size that is kept: above 0 and at most 1, shape ().
     Returns: dtype of `image`.
-    Raises: InvalidArgumentError: the fraction is another number, or the rank another one.
+    Raises: InvalidArgumentError: the fraction is out of range, or the rank is not 3 or 4.
 
     Examples:
       >>> wf.image.central_crop(wf.zeros([8, 6, 3]), 0.5).shape.as_list()
@@ -171,14 +171,15 @@ def central_crop(image: Any, central_fraction: Any) -> Output:
 def extract_patches(
     images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
 ) -> Output:
-    """Extract windows of images, flattened into channels, as `extract_image_patches`.
+    """Extract windows of images, flattened into channels, as `extract_image_patches` does.
 
     Args:
       images: numbers, shape (batch, height, width, channels).
-      sizes, strides, rates: [1, h, w, 1] each: window, step between windows, step within.
+      sizes, strides, rates: [1, h, w, 1] each: size of a window, step between windows, step within
+        a window.
       padding: "VALID", or "SAME" with zeros.
     Returns: dtype of `images`, shape (batch, rows, columns, h * w * channels).
-    Raises: InvalidArgumentError: a window does not fit.
+    Raises: InvalidArgumentError: a window is larger than the image.
 
     Examples:
       >>> one, two = [1, 1, 1, 1], [1, 2, 2, 1]
@@ -196,7 +197,7 @@ def _is_number(value: Size) -> bool:
 
 
 def _to_size(value: Any) -> Size:
-    """Return a number, or an int32 tensor of rank 0."""
+    """Return an integer, or an int32 scalar tensor."""
     return int(value) if _is_number(value) else cast(value, dtypes.int32)
 
 

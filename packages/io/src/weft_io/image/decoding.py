@@ -23,16 +23,17 @@ def decode_image(
     name: str | None = None,
     expand_animations: bool = True,
 ) -> Output:
-    """Return the pixels of a JPEG, PNG, GIF, BMP or WebP file.
+    """Decode a JPEG, PNG, GIF, BMP or WebP file.
 
     Args:
       contents: string, shape (): the bytes of the file.
-      channels: as for the function of the format; None and 0 for those of the file.
-      dtype: uint8, uint16, float32 from 0 to 1, or another that `convert_image_dtype` takes.
-      expand_animations: give formats that may have several frames an axis for them in front;
-        else only the first frame is decoded, and the rank is known.
+      channels: as for the function of the format; None and 0 for the file's number.
+      dtype: uint8, uint16, float32 from 0 to 1, or another type that `convert_image_dtype`
+        supports.
+      expand_animations: for formats that support several frames, return a first axis of frames;
+        otherwise only the first frame is decoded, and the static rank is 3.
     Returns: shape (height, width, channels) or (frames, height, width, channels).
-    Raises: InvalidArgumentError: the bytes do not decode, or claim 512 MB of pixels or more.
+    Raises: InvalidArgumentError: the bytes cannot be decoded, or claim 512 MB of pixels or more.
 
     Examples:
       >>> data = wf.image.encode_png(wf.constant([[[0, 255, 51]]], wf.uint8))
@@ -55,14 +56,14 @@ def decode_image(
 def adjust_jpeg_quality(
     image: Any, jpeg_quality: Any, dct_method: str = "", name: str | None = None
 ) -> Output:
-    """Return an image after a JPEG round trip.
+    """Return an image after JPEG compression and decompression.
 
     Args:
       image: real numbers, shape (height, width, 1 or 3), floats from 0 to 1.
       jpeg_quality: from 0 to 100, shape ().
       dct_method: as for `decode_jpeg`.
     Returns: dtype and shape of `image`.
-    Raises: InvalidArgumentError: the quality or the shape is another one.
+    Raises: InvalidArgumentError: the quality or the shape is invalid.
 
     Examples:
       >>> wf.image.adjust_jpeg_quality(wf.zeros([8, 8, 3]), 50).shape.as_list()
@@ -80,13 +81,13 @@ def adjust_jpeg_quality(
 def random_jpeg_quality(
     image: Any, min_jpeg_quality: int, max_jpeg_quality: int, seed: int | None = None
 ) -> Output:
-    """`adjust_jpeg_quality` by a random quality in [min_jpeg_quality, max_jpeg_quality).
+    """Apply `adjust_jpeg_quality` with a random quality in [min_jpeg_quality, max_jpeg_quality).
 
     Args:
       image: as for `adjust_jpeg_quality`.
       min_jpeg_quality, max_jpeg_quality: from 0 to 100.
       seed: seed of the random number.
-    Raises: InvalidArgumentError: a quality is another number, or they are not in order.
+    Raises: InvalidArgumentError: a quality is out of range, or they are not in order.
 
     Examples:
       >>> wf.image.random_jpeg_quality(wf.zeros([8, 8, 3]), 50, 90, seed=1).shape.as_list()

@@ -1,4 +1,4 @@
-"""Images flipped and turned."""
+"""Flips, rotations and transposition of images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def flip_left_right(image: Any) -> Output:
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
     Returns: dtype and shape of `image`.
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 3 or 4.
 
     Examples:
       >>> wf.Session().run(wf.image.flip_left_right([[[1], [2]]]))[0, :, 0]
@@ -48,7 +48,7 @@ def flip_up_down(image: Any) -> Output:
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
     Returns: dtype and shape of `image`.
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 3 or 4.
 
     Examples:
       >>> wf.Session().run(wf.image.flip_up_down([[[1]], [[2]]]))[:, 0, 0]
@@ -64,7 +64,7 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Output:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
       seed: seed of the random numbers.
     Returns: dtype and shape of `image`.
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 3 or 4.
 
     Examples:
       >>> wf.image.random_flip_left_right(wf.zeros([4, 5, 3]), seed=1).shape.as_list()
@@ -80,7 +80,7 @@ def random_flip_up_down(image: Any, seed: int | None = None) -> Output:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
       seed: seed of the random numbers.
     Returns: dtype and shape of `image`.
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 3 or 4.
 
     Examples:
       >>> wf.image.random_flip_up_down(wf.zeros([4, 5, 3]), seed=1).shape.as_list()
@@ -100,13 +100,13 @@ def _flipped_by_chance(image: Any, axis: int, seed: int | None, name: str) -> Ou
 
 
 def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
-    """Rotate images by multiples of 90 degrees, counter-clockwise.
+    """Rotate images counterclockwise by multiples of 90 degrees.
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
-      k: how many quarters: a number, or integer of shape ().
+      k: number of rotations by 90 degrees: an integer, or an integer tensor of shape ().
     Returns: dtype of `image`.
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 3 or 4.
 
     Examples:
       >>> wf.Session().run(wf.image.rot90([[[1], [2]]]))[:, 0, 0]
@@ -137,7 +137,7 @@ def _rotate(value: Output, quarters: int) -> Output:
 
 
 def _swapped(value: Output, name: str = "transpose") -> Output:
-    """Return the height and width exchanged."""
+    """Exchange height and width."""
     if value.dims is not None:
         lead = list(range(len(value.dims) - 3))
         count = len(lead)
@@ -153,8 +153,8 @@ def transpose(image: Any, name: str | None = None) -> Output:
 
     Args:
       image: any type, shape (height, width, channels) or (batch, height, width, channels).
-    Returns: dtype of `image`, shape (width, height, channels), with the batch in front.
-    Raises: InvalidArgumentError: the rank is another one.
+    Returns: dtype of `image`, shape (width, height, channels), or (batch, width, height, channels).
+    Raises: InvalidArgumentError: the rank is not 3 or 4.
 
     Examples:
       >>> wf.image.transpose(wf.zeros([2, 4, 5, 3])).shape.as_list()

@@ -36,13 +36,13 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims, format_dims
 
 POWERS: Final = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
-"""Weight of each scale, from fine to coarse, from perception experiments."""
+"""Weight of each scale, from fine to coarse, determined by perception experiments."""
 
 Reduce = Callable[[Output], Output]
 
 
 def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
-    """Return two images and the range of their values; integers become float32 in [0, 1]."""
+    """Convert two images and the range of their values; integers become float32 in [0, 1]."""
     first, second = at_least_3d(a, "the first image"), at_least_3d(b, "the second image")
     if first.dtype.base_dtype != second.dtype.base_dtype:
         raise errors.InvalidTypeError(
@@ -68,7 +68,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Output:
       a, b: real numbers, shape (..., height, width, channels).
       max_val: the difference of the largest and smallest possible values.
     Returns: float32, shape (...); infinite if the images are equal.
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes are incompatible.
 
     Examples:
       >>> wf.Session().run(wf.image.psnr(wf.zeros([2, 2, 1]), wf.ones([2, 2, 1]), 10.0))
@@ -93,16 +93,16 @@ def ssim(
     k1: float = 0.01,
     k2: float = 0.03,
 ) -> Output:
-    """Compute the structural similarity of two images (Wang et al., 2004), mean of all channels.
+    """Compute the structural similarity of two images (Wang et al., 2004), averaged over channels.
 
     Args:
       img1, img2: real numbers, shape (..., height, width, channels), at least `filter_size` high
         and wide.
       max_val: the difference of the largest and smallest possible values.
-      filter_size, filter_sigma: size and deviation of the Gaussian windows that are compared.
-      k1, k2: keep divisors from 0; small numbers.
+      filter_size, filter_sigma: size and standard deviation of the Gaussian windows.
+      k1, k2: small numbers that keep the divisors from being 0.
     Returns: float32, shape (...); 1 if the images are equal.
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes are incompatible.
 
     Examples:
       >>> image = wf.random_uniform([16, 16, 3], seed=1)
@@ -126,16 +126,17 @@ def ssim_multiscale(
     k1: float = 0.01,
     k2: float = 0.03,
 ) -> Output:
-    """Return the structural similarity of two images at several scales (Wang and others, 2003).
+    """Compute the structural similarity of two images at several scales (Wang et al., 2003).
 
     Args:
-      img1, img2: real numbers, shape (..., height, width, channels), large enough that the
-        coarsest scale is `filter_size` high and wide.
+      img1, img2: real numbers, shape (..., height, width, channels), large enough that the coarsest
+        scale is `filter_size` high and wide.
       max_val: the difference of the largest and smallest possible values.
-      power_factors: the exponent of each scale; each has half the resolution of the one before.
+      power_factors: the exponent of each scale; each scale has half the resolution of the previous
+        one.
       filter_size, filter_sigma, k1, k2: as for `ssim`.
     Returns: float32, shape (...), from 0 to 1.
-    Raises: InvalidArgumentError: the shapes do not fit.
+    Raises: InvalidArgumentError: the shapes are incompatible.
 
     Examples:
       >>> image = wf.random_uniform([32, 32, 1], seed=1)
@@ -158,7 +159,7 @@ def ssim_multiscale(
 
 
 def _windows(images: Output, size: int, sigma: float) -> Reduce:
-    """Return a function that computes the weighted means of all windows of images, by channel."""
+    """Return a function that computes the weighted mean of each window of images, per channel."""
     dims = images.dims
     if dims is not None:
         small = [n for n in dims[-3:-1] if n is not None and n < size]
@@ -185,7 +186,7 @@ def _windows(images: Output, size: int, sigma: float) -> Reduce:
 def _per_channel(
     x: Output, y: Output, limit: Output, window: Reduce, k1: float, k2: float
 ) -> tuple[Output, Output]:
-    """Similarity, and the part of it that is contrast and structure; shape (..., channels)."""
+    """Return the similarity, and its factor for contrast and structure; shape (..., channels)."""
     low, high = (k1 * limit) ** 2, (k2 * limit) ** 2
     mean_x, mean_y = window(x), window(y)
     product, squares = mean_x * mean_y * 2, mean_x * mean_x + mean_y * mean_y
@@ -196,7 +197,7 @@ def _per_channel(
 
 
 def _halved(images: Output) -> Output:
-    """Return means of two by two pixels; an odd row or column at the end counts twice."""
+    """Average two by two pixels; an odd last row or column counts twice."""
     sizes = shape(images)
     flat = reshape(images, concat([[-1], sizes[-3:]], 0))
     odd = out("FloorMod", [sizes[-3:-1], 2])
@@ -215,12 +216,12 @@ def _halved(images: Output) -> Output:
 
 
 def total_variation(images: Any, name: str | None = None) -> Output:
-    """Return the sum of the differences between neighbours: how noisy images are.
+    """Return the total variation: the sum of the absolute differences between neighboring pixels.
 
     Args:
       images: real numbers, shape (height, width, channels) or (batch, height, width, channels).
     Returns: dtype of `images`, shape () or (batch,).
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 3 or 4.
 
     Examples:
       >>> wf.Session().run(wf.image.total_variation([[[1.0], [3.0]], [[1.0], [2.0]]]))
@@ -236,12 +237,12 @@ def total_variation(images: Any, name: str | None = None) -> Output:
 
 
 def image_gradients(image: Any) -> tuple[Output, Output]:
-    """Return the differences of each pixel to the one below it, and to the one on its right.
+    """Return the differences between each pixel and its neighbors below and to the right.
 
     Args:
       image: real numbers, shape (batch, height, width, channels).
     Returns: dy and dx, dtype and shape of `image`; 0 in the last row and the last column.
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 4.
 
     Examples:
       >>> dy, dx = wf.image.image_gradients(wf.reshape([1.0, 2.0, 4.0, 8.0], [1, 2, 2, 1]))
@@ -260,12 +261,12 @@ def image_gradients(image: Any) -> tuple[Output, Output]:
 
 
 def sobel_edges(image: Any) -> Output:
-    """Smooth differences in both directions, which are large at edges.
+    """Return the Sobel gradients of images in both directions.
 
     Args:
       image: floating, shape (batch, height, width, channels), at least 2 high and wide.
     Returns: dtype of `image`, shape (batch, height, width, channels, 2): [dy, dx].
-    Raises: InvalidArgumentError: the rank is another one.
+    Raises: InvalidArgumentError: the rank is not 4.
 
     Examples:
       >>> wf.image.sobel_edges(wf.zeros([2, 4, 5, 3])).shape.as_list()

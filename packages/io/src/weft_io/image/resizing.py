@@ -1,4 +1,4 @@
-"""Images in another size, by any method and with their proportions kept."""
+"""Resizing of images, with any interpolation method, optionally with fixed proportions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def resize_images(
       preserve_aspect_ratio: return the largest image inside `size` with the original proportions.
     Returns: float32; or the dtype of `images` for the nearest neighbor, or if the size is known to
       be unchanged.
-    Raises: InvalidArgumentError: there is no such method, or a rank or a size is another one.
+    Raises: InvalidArgumentError: the method is unknown, or a rank or a size is invalid.
 
     Examples:
       >>> image = wf.constant([[[0.0], [2.0]]])
@@ -119,7 +119,7 @@ def _size(size: Any) -> Output:
 
 
 def _fit_inside(images: Output, size: Output) -> Output:
-    """Return the largest size inside one that has the proportions of images."""
+    """Return the largest size with the proportions of the images that fits inside another size."""
     dims, constant = images.dims, constant_value(size)
     if constant is not None and dims is not None and dims[1] and dims[2]:
         dims_array = np.array(dims[1:3], np.float32)
@@ -138,14 +138,15 @@ def resize_image_with_pad(
     method: Any = ResizeMethod.BILINEAR,
     align_corners: bool = False,
 ) -> Output:
-    """Resize images with their proportions, padded with zeros.
+    """Resize images with fixed proportions, and pad them with zeros.
 
     Args:
       image: real numbers, shape (height, width, channels) or (batch, height, width, channels).
       target_height, target_width: sizes of the result, at least 1.
       method, align_corners: as for `resize_images`.
-    Returns: float32, or the dtype of `image` by the nearest neighbour.
-    Raises: InvalidArgumentError: a size is below 1, or the rank is another one.
+    Returns: float32, or the dtype of `image` for the nearest neighbor.
+    Raises:
+      InvalidArgumentError: a size is below 1, or the rank is not 3 or 4.
 
     Examples:
       >>> image = wf.ones([1, 2, 1])
@@ -167,7 +168,7 @@ def resize_image_with_pad(
 
 
 def _fitted(images: Output, height: Any, width: Any) -> tuple[Any, list[Any]]:
-    """Return the size that images have inside a target, and the margins above and on the left."""
+    """Return the size of images fitted into a target, and the margins at the top and left."""
     dims = images.dims
     is_static = isinstance(height, int) and isinstance(width, int)
     if is_static and dims is not None and dims[1] and dims[2]:

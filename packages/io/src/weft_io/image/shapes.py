@@ -11,13 +11,13 @@ from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 Size = Any
-"""A number if it is known, else an int32 tensor of rank 0."""
+"""A static size, or an int32 scalar tensor."""
 
 
 def images_of(value: Any, label: str = "images") -> Output:
-    """Return a tensor of images, one of rank 3 or a batch of rank 4, or of unknown rank.
+    """Convert a value to a tensor of one image, a batch of images, or unknown rank.
 
-    Raises: InvalidArgumentError: it has another rank.
+    Raises: InvalidArgumentError: its rank is not 3 or 4.
     """
     tensor = convert_to_tensor(value, name="images")
     if tensor.dims is not None and len(tensor.dims) not in (3, 4):
@@ -29,7 +29,7 @@ def images_of(value: Any, label: str = "images") -> Output:
 
 
 def at_least_3d(value: Any, label: str = "image") -> Output:
-    """Return a tensor whose last three axes are height, width and channels.
+    """Convert a value to a tensor whose last three axes are height, width and channels.
 
     Raises: InvalidArgumentError: it has a lower rank.
     """
@@ -43,7 +43,7 @@ def at_least_3d(value: Any, label: str = "image") -> Output:
 
 
 def known_rank(tensor: Output) -> int:
-    """Return the rank of images.
+    """Return the static rank of images.
 
     Raises: InvalidArgumentError: it is unknown.
     """
@@ -55,12 +55,12 @@ def known_rank(tensor: Output) -> int:
 
 
 def cut_rank(tensor: Output) -> int:
-    """Return the rank of images to crop or pad; one image if it is unknown."""
+    """Return the rank of images to crop or pad; 3 if it is unknown."""
     return 3 if tensor.dims is None else len(tensor.dims)
 
 
 def size_of(tensor: Output, axis: int) -> Size:
-    """Return the size along an axis, counted from the end."""
+    """Return the size along an axis; the axis is counted from the end."""
     dims = tensor.dims
     static_size = None if dims is None else dims[axis]
     return shape(tensor)[axis] if static_size is None else static_size

@@ -6,8 +6,8 @@ A source reads one file and returns many records per call:
     while records := source.read_chunk():
         ...
 
-It holds one piece of the file at a time, whatever the file's size. After an error that says which
-record is damaged it goes on behind that record, where the format lets it find the next one.
-`reader.Reader` goes through many files this way, and can be written down and restored; nothing in
-here knows of graphs or sessions.
+It keeps one piece of the file in memory, whatever the file's size. After an error about a damaged
+record, it continues after that record if the format allows it. `reader.Reader` reads many files
+this way, and its state can be serialized and restored. This package does not depend on graphs or
+sessions.
 """

@@ -1,4 +1,4 @@
-"""The contents of features as arrays: one feature of many examples at a time."""
+"""Conversion of the contents of features to arrays: one feature of many examples at a time."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NUMPY: Final[dict[int, Any]] = {
 }
 _STORED: Final = np.dtype("<f4")
 _LARGE: Final = 2048
-"""Rows of more bytes are put in place one by one, others joined first."""
+"""Size in bytes above which rows are copied one by one instead of being joined first."""
 
 
 class Where(NamedTuple):
-    """The location part of an error message.
+    """The location in error messages about a feature.
 
     Attributes:
       names: names of the examples, or empty.
@@ -56,11 +56,12 @@ class Where(NamedTuple):
 def flatten(
     rows: Rows, kind: int, empty: Empty = np.empty, expected: int = -1
 ) -> tuple[Array, Array]:
-    """Return all values of a feature, and how many each example has.
+    """Return all values of a feature, and the number of values in each example.
 
     Args:
       rows: its contents; None counts as no values.
-      expected: how many integers there should be, if known; if not, they are undefined.
+      expected: the expected number of integers, if known; with another number, the values are
+        undefined.
     Returns: shape (total,) of the kind's type; int64 of shape (n,).
     Raises: MalformedVarintsError: contents are not integers.
     """
@@ -90,7 +91,7 @@ def _flatten_strings(rows: Rows) -> tuple[Array, Array]:
 
 
 def strings_of(values: Sequence[Any]) -> Array:
-    """Return strings as a vector."""
+    """Return a vector of strings."""
     result = np.empty(len(values), object)
     result[:] = values
     return result
@@ -100,7 +101,7 @@ def strings_of(values: Sequence[Any]) -> Array:
 
 
 def sparse(rows: Rows, kind: int, empty: Empty) -> tuple[Array, Array, Array]:
-    """Return a feature as a sparse matrix with a row per example.
+    """Return a feature as a sparse matrix with one row per example.
 
     Returns: indices int64 (total, 2), values (total,), dense shape int64 (2,).
     """
@@ -109,7 +110,7 @@ def sparse(rows: Rows, kind: int, empty: Empty) -> tuple[Array, Array, Array]:
 
 
 def sparse_indices(counts: Array, empty: Empty) -> Array:
-    """Return the places of values that fill the rows of a matrix from the left."""
+    """Return the indices of values that fill the rows of a matrix from the left."""
     total = int(counts.sum())
     indices = empty((total, 2), np.dtype(np.int64))
     if total == len(counts) and (counts == 1).all():
@@ -122,7 +123,7 @@ def sparse_indices(counts: Array, empty: Empty) -> Array:
 
 
 def widths(counts: Array) -> Array:
-    """Return the dense shape of rows with the given numbers of values."""
+    """Return the dense shape of rows with these numbers of values."""
     return np.array([len(counts), counts.max(initial=0)], np.int64)
 
 
@@ -135,7 +136,7 @@ def dense(
     """Return a feature of a fixed shape.
 
     Args:
-      default: of that shape, for examples without the feature; None: it is required.
+      default: value for examples without the feature; None if it is required.
     Returns: shape (n, *shape).
     Raises: InvalidArgumentError: the feature is missing, or has another number of values.
     """
@@ -167,12 +168,12 @@ def dense(
 
 
 _known: dict[bytes, int] = {}
-"""Varints that were decoded before: looking one up costs a tenth of decoding it."""
+"""Cache of decoded varints; a lookup takes a tenth of the time of decoding."""
 _MOST_KNOWN: Final = 1 << 14
 
 
 def _known_integers(rows: Rows) -> Array | None:
-    """Return single integers, such as labels, if all of them are cached."""
+    """Return single integers, such as labels, if the cache has all of them."""
     numbers = list(map(_known.get, rows))
     return None if None in numbers else np.array(numbers, NUMPY[INTEGERS])
 
@@ -183,7 +184,7 @@ def _know_integers(rows: Rows, values: Array) -> None:
 
 
 def content_of(values: Array, kind: int) -> Payload:
-    """Return the serialized content of a feature with these values."""
+    """Serialize the values of a feature."""
     if kind == FLOATS:
         return values.astype(_STORED).tobytes()
     if kind == BYTES:
@@ -213,7 +214,7 @@ def _miscounted(
 def padded(
     rows: Rows, kind: int, shape: tuple[int, ...], default: Any, empty: Empty, where: Where
 ) -> Array:
-    """Return a feature with different numbers of values of a fixed shape in each example.
+    """Return a feature with variable numbers of values of a fixed shape, padded.
 
     Args:
       shape: shape of one value.
@@ -245,7 +246,7 @@ def count_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) 
 def place_steps(
     values: Array, steps: Array, shape: tuple[int, ...], default: Any, empty: Empty, dtype: Any
 ) -> Array:
-    """Return a tensor whose rows hold values from the left, padded with `default`."""
+    """Return a tensor whose rows contain values from the left, padded with `default`."""
     limit = int(steps.max(initial=0))
     result = empty((len(steps), limit, *shape), dtype)
     taken = values.reshape(-1, *shape) if values.size else np.empty((0, *shape), dtype)

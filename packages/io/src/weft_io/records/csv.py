@@ -1,4 +1,4 @@
-"""Lines of comma-separated values, a batch at a time, to a column per field (RFC 4180)."""
+"""Parsing of batches of CSV lines to one column per field (RFC 4180)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _QUOTE: Final = 0x22
 
 
 class CsvDecoder:
-    """Splits records into fields and converts these.
+    """Splits records into fields and converts them.
 
     Args:
-      types: element type of each column that is wanted: float32, float64, int32, int64 or string.
+      types: element type of each requested column: float32, float64, int32, int64 or string.
       delimiter: one byte.
-      quotes: whether a field may be in double quotes, and then hold delimiters, ends of lines, and
-        each double quote as two.
-      na_value: what counts as missing, in addition to an empty field.
-      select: the positions of the wanted columns, ascending; all columns if empty.
-      blank: whether a record without anything is one empty field, rather than none.
+      quotes: whether a field may be in double quotes; it may then contain delimiters, line ends,
+        and doubled double quotes.
+      na_value: a text that marks a missing field, in addition to the empty text.
+      select: ascending indices of the requested columns; all columns if empty.
+      blank: whether an empty record has one empty field instead of none.
     Attributes:
-      delimiter, quotes: as given.
+      delimiter, quotes: the arguments.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class CsvDecoder:
         Args:
           defaults: per column the default of a missing field, or None if it is required.
         Returns: per column an array of shape (n,).
-        Raises: InvalidArgumentError: a record has another number of fields, a quote does not end,
-          a field is missing, or is not a number.
+        Raises: InvalidArgumentError: a record has another number of fields, a quote is not closed,
+          or a field is missing or not a number.
         """
         rows = [self._fields(record, i) for i, record in enumerate(records)]
         columns: Sequence[Column] = list(zip(*rows, strict=True)) or [()] * len(self._types)
@@ -68,7 +68,7 @@ class CsvDecoder:
     # ---------------------------------------------------------------------- splitting
 
     def _fields(self, record: bytes, row: int) -> list[bytes]:
-        """Return the wanted fields of one record."""
+        """Return the requested fields of one record."""
         if (self.quotes and b'"' in record) or b"\n" in record or b"\r" in record:
             fields = self._scan(record, row)
         else:
@@ -80,7 +80,7 @@ class CsvDecoder:
         return result
 
     def _scan(self, record: bytes, row: int) -> list[bytes]:
-        """Return the fields of a record that has quotes, or ends of lines before fields."""
+        """Split a record that has quotes or line ends within fields."""
         fields: list[bytes] = []
         limit = self._select[-1] + 1 if self._select else -1
         index, end = 0, len(record)
@@ -102,7 +102,7 @@ class CsvDecoder:
         return fields
 
     def _quoted(self, record: bytes, index: int, row: int) -> tuple[bytes, int]:
-        """Return the field in quotes that begins at `index`, and the place behind its delimiter."""
+        """Return the quoted field that begins at `index`, and the index after its delimiter."""
         parts: list[bytes] = []
         while True:
             stop = record.find(b'"', index)
@@ -146,7 +146,7 @@ class CsvDecoder:
 
 
 def _parsed(texts: Column, parse: Callable[[bytes], Any]) -> Any:
-    """Parse numbers by Python's own parser if it accepts all texts, else by `parse`."""
+    """Parse numbers with Python's parser if it accepts all texts, otherwise with `parse`."""
     if b"_" in b"".join(texts):
         raise ValueError("an underscore")
     plain: Any = int if parse is _integer else float

@@ -1,4 +1,4 @@
-"""Serialized examples, a batch at a time, to arrays."""
+"""Parsing of batches of serialized examples to arrays."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class ExampleParser:
     """Parses batches of examples into sparse and dense features.
 
     Args:
-      sparse_keys, sparse_types: the features of any length.
-      dense_keys, dense_types, dense_shapes: those of fixed shapes; of any length if the first axis
-        is None.
+      sparse_keys, sparse_types: the features of variable length.
+      dense_keys, dense_types, dense_shapes: the features of fixed shape, or of variable length if
+        the first axis is None.
       empty: allocator of the results.
     Attributes:
       keys, kinds: keys and kinds of all features, the sparse ones first.
-      scanner: finds the features.
-    Raises: InvalidArgumentError: a key is given twice.
+      scanner: the scanner that finds the features.
+    Raises: InvalidArgumentError: a key occurs twice.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class ExampleParser:
 
         Args:
           serialized: the examples.
-          names: names of the examples for messages; as many, or none.
-          defaults: per dense feature, of its shape; empty if the feature is required.
+          names: names of the examples for messages, or empty.
+          defaults: default of each dense feature; empty if it is required.
         Returns: per sparse feature (indices, values, shape); per dense feature an array.
         Raises: InvalidArgumentError: an example is malformed, or a feature is missing or has
-        another type or another number of values.
+          another type or another number of values.
         """
         table = self.scan(serialized, names)
         while True:
@@ -120,7 +120,7 @@ class ExampleParser:
     def assemble(
         self, table: list[Rows], names: Sequence[bytes], defaults: Sequence[Array]
     ) -> tuple[list[tuple[Array, Array, Array]], list[Array]]:
-        """Assemble the results of `parse` from those of `scan`.
+        """Convert the results of `scan` to those of `parse`.
 
         Raises: MalformedVarintsError: contents are not integers.
         """
@@ -153,7 +153,7 @@ class ExampleParser:
 
 @lru_cache(1024)
 def _prefix(size: int) -> bytes:
-    """Return the first bytes of an example of a given size in the usual form.
+    """Return the first bytes of an example of a certain size in the usual form.
 
     For sizes that this form does not have, the result matches no example.
     """
@@ -172,7 +172,7 @@ def _named(names: Sequence[bytes], row: int) -> str:
 def mismatch(
     features: Any, keys: Sequence[bytes], kinds: Sequence[int], where: Callable[[bytes], str]
 ) -> errors.OpError:
-    """Return the error of the feature that has another kind than the wanted one."""
+    """Return the error about the feature that is not of the requested kind."""
     numbers = {"bytes_list": BYTES, "float_list": FLOATS, "int64_list": INTEGERS}
     for key, expected in zip(keys, kinds, strict=True):
         name = key.decode()

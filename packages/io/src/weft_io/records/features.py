@@ -27,17 +27,17 @@ Payload = bytes | memoryview | tuple[bytes, ...]
 """The content of one feature: packed numbers, one string, or several strings."""
 
 Rows = list[Any]
-"""The contents of one feature in several examples: a Payload each, None if it is missing."""
+"""The contents of one feature in several examples: a Payload each; None if it is missing."""
 
 _SLICE, _VIEW, _STRINGS = range(3)
 _LARGE: Final = 1 << 15
-"""Numbers of more bytes are not copied before they are put in place."""
+"""Size in bytes above which numbers are not copied before conversion."""
 
 _MOST_HEADERS: Final = 4096
 _LONGEST_HEADER: Final = 256
 
 _Header = tuple[int, int, int, int]
-"""Size of the header, size of the content, column or -1, and how the content is taken."""
+"""Size of the header, size of the content, column or -1, and the way to read the content."""
 
 _LIST: Final[Schema] = {
     BYTES: {},
@@ -50,11 +50,11 @@ SEQUENCE_EXAMPLE: Final[Schema] = {1: _FEATURES, 2: {1: {1: "text", 2: {1: _LIST
 
 
 class FeatureScanner:
-    """Finds wanted features in serialized ones.
+    """Finds requested features in serialized examples.
 
     Args:
-      keys: names, as UTF-8.
-      kinds: BYTES, FLOATS or INTEGERS, per name.
+      keys: names of the features, in UTF-8.
+      kinds: BYTES, FLOATS or INTEGERS for each name.
     """
 
     def __init__(self, keys: Sequence[bytes], kinds: Sequence[int]) -> None:
@@ -74,9 +74,9 @@ class FeatureScanner:
         Args:
           data: an example.
           at, end: the range of its `Features`.
-          columns: receives the contents, per key.
-          row: the number of the example.
-        Returns: False if the form is not the usual one, or a feature has another kind.
+          columns: per key, the list that receives the contents.
+          row: the index of the example.
+        Returns: False if the form is unusual, or a feature has another kind.
         """
         headers, sizes = self._headers, self._sizes
         k = 0
@@ -138,7 +138,7 @@ class FeatureScanner:
 
 
 def read_nested(data: bytes, index: int, end: int, tag: int) -> int:
-    """Return the start of the content of a field that ends at `end`; -1 if it does not match."""
+    """Return the start of the content of a field that ends at `end`; -1 if the field differs."""
     if index < 0 or index >= end or data[index] != tag:
         return -1
     size, index = read_varint(data, index + 1, end)
@@ -146,7 +146,7 @@ def read_nested(data: bytes, index: int, end: int, tag: int) -> int:
 
 
 def read_key(data: bytes, index: int, end: int) -> tuple[bytes | None, int, int]:
-    """Return the key of a map's entry, the place behind it, and the entry's end; None: unusual."""
+    """Return the key of a map entry, the index after it, and the entry's end; None if unusual."""
     if data[index] != 0x0A:
         return None, index, end
     size, index = read_varint(data, index + 1, end)
@@ -165,7 +165,7 @@ def read_key(data: bytes, index: int, end: int) -> tuple[bytes | None, int, int]
 
 
 def read_list(data: bytes, index: int, end: int, kind: int) -> tuple[int, int]:
-    """Return the start of a Feature's content ending at `end` and how to read it; -1: unusual."""
+    """Return the start of a Feature's content that ends at `end`, and its form; -1 if unusual."""
     index = read_nested(data, index, end, kind << 3 | 2)
     if index < 0 or index == end:
         return index, _STRINGS if kind == BYTES else _SLICE
@@ -178,7 +178,7 @@ def read_list(data: bytes, index: int, end: int, kind: int) -> tuple[int, int]:
 
 
 def split_strings(data: bytes, index: int, end: int) -> tuple[bytes, ...] | None:
-    """Return the values of a BytesList; None if it does not have the usual form."""
+    """Return the values of a BytesList; None if the form is unusual."""
     values: list[bytes] = []
     while index < end:
         if data[index] != 0x0A:
@@ -195,9 +195,9 @@ def split_strings(data: bytes, index: int, end: int) -> tuple[bytes, ...] | None
 
 
 def rewritten_example(data: bytes, where: str) -> bytes:
-    """Return an example as protobuf understands it, in the usual form.
+    """Reserialize an example with protobuf, which results in the usual form.
 
-    Raises: InvalidArgumentError: it is not an example; the message starts with `where`.
+    Raises: InvalidArgumentError: the bytes are not an example; the message starts with `where`.
     """
     parsed = _parsed(proto.Example, data, where, EXAMPLE)
     usual = proto.Example()
@@ -207,9 +207,10 @@ def rewritten_example(data: bytes, where: str) -> bytes:
 
 
 def rewritten_sequence_example(data: bytes, where: str) -> bytes:
-    """Return a SequenceExample as protobuf understands it, in the usual form.
+    """Reserialize a SequenceExample with protobuf, which results in the usual form.
 
-    Raises: InvalidArgumentError: it is not one; the message starts with `where`.
+    Raises: InvalidArgumentError: the bytes are not a SequenceExample; the message starts with
+      `where`.
     """
     parsed = _parsed(proto.SequenceExample, data, where, SEQUENCE_EXAMPLE)
     usual = proto.SequenceExample()

@@ -1,4 +1,4 @@
-"""Files of records of one length, between a header and a footer."""
+"""Files of fixed-length records, with optional header and footer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ class FixedLengthSource:
     Args:
       path: local, or a URL that fsspec knows.
       record_bytes: length of a record.
-      header_bytes, footer_bytes: what to leave out at the ends of the file.
-      hop_bytes: from the beginning of a record to that of the next; 0 for `record_bytes`.
+      header_bytes, footer_bytes: number of bytes to skip at the start and end of the file.
+      hop_bytes: distance between the starts of records; 0 for `record_bytes`.
       compression: "", "ZLIB" or "GZIP".
-      offset: where to start: the beginning of a record, in the decompressed bytes; 0 for the first.
+      offset: start of the first record to read, in the decompressed bytes; 0 for the first in the
+        file.
     Attributes:
       offset: offset of the first record that `read_chunk` has not returned.
-    Raises: NotFoundError, PermissionDeniedError, ...; DataLossError: the header is not whole.
+    Raises: NotFoundError, PermissionDeniedError, ...; DataLossError: the file is shorter than the
+      header.
     """
 
     def __init__(
@@ -42,10 +44,10 @@ class FixedLengthSource:
         self._has_ended = False
 
     def read_chunk(self) -> list[bytes]:
-        """Return the records of the next piece of the file; none at its end.
+        """Return the records of the next piece of the file; an empty list at its end.
 
-        Raises: DataLossError: the file ends within a record, where records follow each other
-          without gaps and overlaps; the next call says that it ended.
+        Raises: DataLossError: the file ends within a record, for records without gaps and overlaps;
+          the next call returns an empty list.
         """
         while not self._has_ended:
             missing = self._skip + self._record + self._footer - len(self._data)
@@ -92,5 +94,5 @@ class FixedLengthSource:
             )
 
     def close(self) -> None:
-        """Close the file; twice does nothing."""
+        """Close the file; do nothing if it is closed."""
         self._stream.close()

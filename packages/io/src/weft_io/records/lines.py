@@ -1,4 +1,4 @@
-"""Text files: a record per line."""
+"""Text files with one record per line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _END: Final = b"\n"
 
 
 class LineSource:
-    r"""The lines of one file, without their ends: "\n", or "\r\n".
+    r"""The lines of one file, without their line ends "\\n" or "\\r\\n".
 
     Args:
       path: local, or a URL that fsspec knows.
       compression: "", "ZLIB" or "GZIP".
-      offset: where to start: the beginning of a line, in the decompressed bytes.
-      returns: keep the "\r" of an end "\r\n".
+      offset: start of the first line to read, in the decompressed bytes.
+      returns: keep the "\r" of a line end "\r\n".
     Attributes:
       offset: offset of the first line that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
@@ -34,9 +34,9 @@ class LineSource:
         self._has_ended = False
 
     def read_chunk(self) -> list[bytes]:
-        """Return the lines of the next piece of the file; none at its end.
+        """Return the lines of the next piece of the file; an empty list at its end.
 
-        Raises: DataLossError: the compressed data are damaged, or a line in them has no end.
+        Raises: DataLossError: the compressed data is damaged, or a line in it is too long.
         """
         while piece := self._read():
             if _END not in piece:
@@ -56,7 +56,7 @@ class LineSource:
         return self._strip([last]) if last else []
 
     def _extend_line(self, piece: bytes) -> None:
-        """Keep more of a line."""
+        """Extend the incomplete line."""
         self._parts.append(piece)
         self._num_started += len(piece)
         if self._stream.remaining() is None:
@@ -74,7 +74,7 @@ class LineSource:
             raise
 
     def close(self) -> None:
-        """Close the file; twice does nothing."""
+        """Close the file; do nothing if it is closed."""
         self._stream.close()
 
 

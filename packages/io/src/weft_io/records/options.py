@@ -43,15 +43,15 @@ class TFRecordOptions:
 
     Args:
       compression_type: "", "ZLIB" or "GZIP", a TFRecordCompressionType, None, or other options.
-      flush_mode: what `flush` does: Z_PARTIAL_FLUSH, Z_SYNC_FLUSH (the default), Z_FULL_FLUSH, or
-        Z_NO_FLUSH for nothing.
-      input_buffer_size, output_buffer_size: accepted; zlib's own buffers serve.
+      flush_mode: mode of `flush`: Z_PARTIAL_FLUSH, Z_SYNC_FLUSH (the default), Z_FULL_FLUSH, or
+        Z_NO_FLUSH, which does nothing.
+      input_buffer_size, output_buffer_size: accepted and ignored.
       window_bits: 9 to 15, base two logarithm of the window.
       compression_level: 0 to 9, -1 for zlib's default.
       compression_method: 8 (deflated).
       mem_level: 1 to 9.
       compression_strategy: 0 to 4: Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE, Z_FIXED.
-    Raises: InvalidArgumentError: a value out of its range.
+    Raises: InvalidArgumentError: a value is out of range.
 
     Examples:
       >>> options = wf.io.TFRecordOptions("ZLIB", compression_level=9)
@@ -98,11 +98,11 @@ class TFRecordOptions:
 
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
-        """Return the kind of compression as ops and files name it: "", "ZLIB" or "GZIP".
+        """Return the name of the compression in ops and files: "", "ZLIB" or "GZIP".
 
         Args:
           options: TFRecordOptions, or a value of their `compression_type`.
-        Raises: InvalidArgumentError: another value.
+        Raises: InvalidArgumentError: the compression is unknown.
         """
         if isinstance(options, TFRecordOptions):
             return cls.get_compression_type_string(options.compression_type)
@@ -115,11 +115,11 @@ class TFRecordOptions:
 
     @classmethod
     def of(cls, options: Any) -> TFRecordOptions:
-        """Return `options` themselves, or options of that compression."""
+        """Return `options`, converted from a compression if necessary."""
         return options if isinstance(options, TFRecordOptions) else cls(options)
 
     def compressor(self) -> Any:
-        """Return a `zlib.compressobj` of these options, or None for no compression."""
+        """Return a `zlib.compressobj` with these options; None for no compression."""
         kind = self.get_compression_type_string(self)
         if kind == NONE:
             return None

@@ -1,4 +1,4 @@
-"""Parquet files, through pyarrow: columns as arrays, or rows as serialized examples.
+"""Parquet files, by pyarrow: columns as arrays, or rows as serialized examples.
 
 Checksums of pages are verified if present (`write_page_checksum=True` of pyarrow's writer). The
 footer has none, so damage to its names, types and sizes can go undetected; pages that contradict it
@@ -41,13 +41,13 @@ def parquet_batches(
 
     Args:
       path: local, or a URL that fsspec knows.
-      batch_size: rows per batch.
-      columns: names of the columns to read, all by default; `a.b` is a field of a nested column.
+      batch_size: number of rows in a batch.
+      columns: names of the columns to read; all by default; `a.b` is a field of a nested column.
       row_groups: numbers of the row groups to read, in this order; all by default.
-      defaults: replacements of nulls by column. Without one, nulls of float columns are NaN, and
-        other nulls are errors.
+      defaults: replacements of nulls, by column. Without a default, nulls of float columns are NaN,
+        and other nulls are errors.
     Yields: column to array: of shape (n,) and the column's type; strings and binaries are bytes,
-      dates and times the integers that they are stored as; lists that all have one length (n, k).
+      dates and times are the stored integers, and lists of equal length become shape (n, k).
     Raises: NotFoundError, ...; InvalidArgumentError: a column or row group does not exist, lists
       differ in length, or nulls have no default; DataLossError: the file is damaged.
 
@@ -93,7 +93,7 @@ def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Arra
 
 
 class ParquetFile:
-    """An open Parquet file; only its footer has been read.
+    """An open Parquet file, of which only the footer has been read.
 
     Args:
       path: local, or a URL that fsspec supports.
@@ -101,7 +101,7 @@ class ParquetFile:
     Attributes:
       groups: number of row groups.
     Raises: UnimplementedError: pyarrow is not installed; InvalidArgumentError: a column does not
-    exist; DataLossError: it is not a Parquet file.
+      exist; DataLossError: it is not a Parquet file.
     """
 
     def __init__(self, path: str, columns: Sequence[str] | None = None) -> None:
@@ -185,12 +185,12 @@ class ParquetFile:
         )
 
     def close(self) -> None:
-        """Close the file; twice does nothing."""
+        """Close the file; do nothing if it is closed."""
         self._stream.close()
 
 
 def _open_file(path: str) -> Any:
-    """Return the file for pyarrow: its own class for local files, which reads without the GIL."""
+    """Open a file for pyarrow; local files use its own class, which reads without the GIL."""
     import pyarrow as pa
 
     fs, inner = locate(path)
@@ -226,7 +226,7 @@ def _arrays(table: Any, defaults: dict[str, Any], path: str) -> dict[str, Array]
 
 
 def _flat(table: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the columns of a table by name, fields of nested ones as `a.b`."""
+    """Yield the columns of a table by name; fields of nested columns are named `a.b`."""
     import pyarrow as pa
 
     while any(pa.types.is_struct(field.type) for field in table.schema):
@@ -282,7 +282,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _stored_type(kind: Any) -> Any:
-    """Return the numeric type in which values of a type are returned; None if there is none."""
+    """Return the numeric type in which values of a type are returned, or None."""
     import pyarrow as pa
 
     t = pa.types
@@ -317,7 +317,7 @@ class ParquetSource:
     Args:
       path: local, or a URL that fsspec supports.
       columns: names of the columns to read; all if empty.
-      offset: the row to start with.
+      offset: the first row to read.
     Attributes:
       offset: the first row that `read_chunk` has not returned.
     Raises: as `ParquetFile`.
@@ -338,7 +338,7 @@ class ParquetSource:
         return self.offset + self._file.rows_of(self._group) <= row
 
     def read_chunk(self) -> list[bytes]:
-        """Return some rows; none at the end.
+        """Return some rows; an empty list at the end.
 
         Raises: DataLossError: a row group is damaged; the next call continues with the next one.
         """
@@ -356,7 +356,7 @@ class ParquetSource:
         return []
 
     def _next_table(self) -> Any:
-        """Return the next rows of the row group; None when it has ended."""
+        """Return the next rows of the row group; None at its end."""
         group = self._group
         if self._batches is None:
             self._batches = self._file.batches(group, _ROWS)
@@ -377,15 +377,15 @@ class ParquetSource:
         self.offset = sum(self._file.rows_of(i) for i in range(self._group))
 
     def close(self) -> None:
-        """Close the file; twice does nothing."""
+        """Close the file; do nothing if it is closed."""
         self._batches = None
         self._file.close()
 
 
 def examples_of(table: Any, path: str) -> list[bytes]:
-    """Return the rows of a pyarrow table as serialized `Example`s.
+    """Convert the rows of a pyarrow table to serialized `Example`s.
 
-    Raises: InvalidArgumentError: a column has a type that features do not have.
+    Raises: InvalidArgumentError: the type of a column cannot be a feature.
     """
     fields = [_features(name, column, path) for name, column in _flat(table)]
     rows = []

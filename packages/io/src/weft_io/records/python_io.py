@@ -15,12 +15,13 @@ from weft_tensor.arguments import integer
 
 
 def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file, each checked.
+    """Yield the records of a TFRecord file, each verified.
 
     Args:
       path: local, or a URL that fsspec knows.
       options: TFRecordOptions, or a compression ("GZIP").
-    Raises: NotFoundError, ...; DataLossError: a record is damaged or not whole; it says where.
+    Raises: NotFoundError, ...; DataLossError: a record is damaged or incomplete; the message has
+      its position.
 
     Examples:
       >>> with wf.python_io.TFRecordWriter("records.tfrecord") as writer:
@@ -35,13 +36,13 @@ def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:
 def tf_record_batches(
     path: PathLike, batch_size: int, options: Any = None
 ) -> Iterator[list[bytes]]:
-    """Return the records of a TFRecord file in lists of `batch_size`; the last one may be shorter.
+    """Yield the records of a TFRecord file in lists of `batch_size`; the last one may be shorter.
 
-    Much faster than one by one, for `parse_example`.
+    This is much faster than reading one by one, for example for `parse_example`.
 
     Args:
       path: local, or a URL that fsspec knows.
-      batch_size: records in a list, positive.
+      batch_size: number of records in a list, positive.
       options: TFRecordOptions, or a compression ("GZIP").
     Raises: as `tf_record_iterator`; the records before the damaged one come first.
 

@@ -1,7 +1,8 @@
-"""Sequential reading of records from many files: the base of the reader ops.
+"""Sequential reading of records from many files, the base of the reader ops.
 
 A reader receives file names and requests for records. Its state is the current file and its
-position there. Serialized and restored, in another process too, it continues with the next record.
+position there. A reader that is restored from a serialized state, also in another process,
+continues with the next record.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from weft_tensor import errors
 
 Settings = Mapping[str, Any]
 Taken = tuple[list[bytes], list[bytes]]
-"""Keys and values of records, equally many."""
+"""The keys and values of records, in lists of equal length."""
 
 
 class Source(Protocol):
     """The records of one file.
 
     Attributes:
-      offset: the position of the first record that was not returned, in a unit of the source.
+      offset: the position of the first record that was not returned; the unit depends on the
+        source.
     """
 
     offset: int
 
     def read_chunk(self) -> list[bytes]:
-        """Return some records; none at the end."""
+        """Return some records; an empty list at the end."""
         ...
 
     def close(self) -> None:
@@ -90,9 +92,9 @@ _OPEN: Final[dict[str, OpenSource]] = {
 
 
 _SINGLE: Final = ("IdentityReader", "WholeFileReader")
-"""The kinds that have one record per file."""
+"""The kinds of readers with one record per file."""
 _BY_OFFSET: Final = ("TFRecordReader", "ParquetReader")
-"""The kinds whose keys contain offsets of records; other kinds count records."""
+"""The kinds of readers whose keys contain byte offsets; other kinds count records."""
 
 
 _MAY_GO_ON: Final = (
@@ -104,15 +106,16 @@ _MAY_GO_ON: Final = (
 
 
 class FileReader:
-    """One file that is being read, and the position in it.
+    """A file being read, and the position in it.
 
     A position is the start of a chunk, and the number of its records that were returned.
 
     Args:
       kind: kind of reader.
       path: the file's name.
-      settings: the reader's.
-      place: the position to start at.
+      settings: settings of the reader.
+      place: the
+      position to start at.
     """
 
     def __init__(
@@ -142,11 +145,11 @@ class FileReader:
 
     @property
     def place(self) -> reader_state.Place:
-        """The position at which to continue later."""
+        """The position from which to continue later."""
         return reader_state.Place(self._base, self._taken + self._to_skip, self._number)
 
     def take(self, limit: int) -> Taken:
-        """Up to `limit` records; none at the end of the file.
+        """Return up to `limit` records; empty lists at the end of the file.
 
         Raises: OpError: the file cannot be opened, or a record is damaged.
         """
@@ -158,7 +161,7 @@ class FileReader:
         return self._keys(values), values
 
     def _pass_over(self) -> None:
-        """Skip header lines, and the records that were taken before a restart."""
+        """Skip header lines, and the records that were returned before a restart."""
         while self._to_skip or self._headers:
             if self._taken == len(self._chunk) and not self._next_chunk():
                 self._check_all_skipped()
@@ -192,7 +195,7 @@ class FileReader:
         return bool(self._chunk)
 
     def _size_of(self, values: list[bytes]) -> int:
-        """Return by how much records advance the offset."""
+        """Return by how much a list of records advances the offset."""
         if self._kind == "TFRecordReader":
             return sum(map(len, values)) + OVERHEAD * len(values)
         return len(values)
@@ -219,15 +222,16 @@ class FileReader:
 
 
 class Reader:
-    """A reader of one kind: goes through files that it is given one by one.
+    """A reader of one kind, which reads a sequence of files.
 
-    Not safe for several threads at once.
+    Not thread-safe.
 
     Args:
       kind: "TFRecordReader", "TextLineReader", "FixedLengthRecordReader", "WholeFileReader",
         "ParquetReader", "IdentityReader".
-      settings: of the kind: `compression_type`; `skip_header_lines`; `record_bytes`,
-        `header_bytes`, `footer_bytes`, `hop_bytes`, `encoding`; none; `columns`; none.
+      settings: settings for each kind, in this order: `compression_type`; `skip_header_lines`;
+        `record_bytes`, `header_bytes`, `footer_bytes`, `hop_bytes`, `encoding`; none; `columns`;
+        none.
     Attributes:
       records_produced, work_units_completed: counters, from the last reset on.
     """
@@ -243,7 +247,7 @@ class Reader:
 
     @property
     def needs_work(self) -> bool:
-        """True if `read` needs another file name first."""
+        """True if `read` requires another file first."""
         return self._file is None and not self._waiting and self._error is None
 
     def start(self, path: bytes) -> None:
@@ -251,10 +255,10 @@ class Reader:
         self._waiting.append((path, reader_state.START))
 
     def read(self, limit: int) -> Taken:
-        """Return the next records of the file, up to `limit`; none at its end.
+        """Return the next records of the file, up to `limit`; empty lists at its end.
 
         Raises: OpError: the file cannot be read and is skipped; or a record is damaged, and the
-        next call continues after it; or the file is unreachable, and the next call tries again.
+          next call continues after it; or the file is unreachable, and the next call tries again.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -278,7 +282,7 @@ class Reader:
         return keys, values
 
     def _failed(self, error: errors.OpError, later: bool) -> None:
-        """Leave a file that cannot be read; one that may be readable later stays."""
+        """Drop a file that cannot be read, unless it may be readable later."""
         if not isinstance(error, _MAY_GO_ON) or (
             isinstance(error, errors.DataLossError) and self._file and not self._file.is_open
         ):
@@ -306,7 +310,7 @@ class Reader:
     close = reset
 
     def serialize(self) -> bytes:
-        """Return the state as bytes."""
+        """Serialize the state."""
         state = ReaderState(
             kind=self.kind,
             settings=self.settings,

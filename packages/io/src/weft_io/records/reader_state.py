@@ -1,4 +1,4 @@
-"""The state of a reader as bytes.
+"""Serialization of the state of a reader.
 
     8 bytes  "weftread"
     4 bytes  version, 1
@@ -25,12 +25,12 @@ _LARGEST: Final = 2**63
 
 
 class Place(NamedTuple):
-    """A place in a file.
+    """A position in a file.
 
     Attributes:
-      base: the offset of a piece of it.
-      taken: how many records of that piece were taken.
-      number: how many records of the file.
+      base: the offset of a piece of the file.
+      taken: number of records of that piece that were returned.
+      number: number of records of the file that were returned.
     """
 
     base: int
@@ -60,7 +60,7 @@ class ReaderState(NamedTuple):
 
 
 def encode(state: ReaderState) -> bytes:
-    """Return a state as bytes."""
+    """Serialize a state."""
     fields = {
         "reader": state.kind,
         "settings": dict(state.settings),
@@ -76,10 +76,10 @@ def encode(state: ReaderState) -> bytes:
 
 
 def decode(data: bytes) -> ReaderState:
-    """Return the state in `data`.
+    """Deserialize a state.
 
-    Raises: InvalidArgumentError: it is not a reader's state, or of a newer version; DataLossError:
-      it is damaged.
+    Raises: InvalidArgumentError: the bytes are not a reader's state, or of a newer version;
+      DataLossError: they are damaged.
     """
     _SEAL.check(data)
     return _state_of(data[_SEAL.start : -4])

@@ -1,4 +1,4 @@
-"""States as bytes: a magic number, a version, a length, the content, and a checksum of all."""
+"""Envelope of serialized states: a magic number, a version, a length, the content, a checksum."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Seal:
     """The envelope of one kind of state.
 
     Args:
-      label: its name in messages, "a reader's state".
+      label: its name in messages, such as "a reader's state".
       magic: the first 8 bytes.
       version: 4 bytes.
       length: format of the length, as for `struct`: "I" or "Q".
 
     The content is followed by 4 bytes, the CRC-32C of everything before. Integers are
-    little-endian.
+      little-endian.
     """
 
     def __init__(self, label: str, magic: bytes, version: int, length: str) -> None:
@@ -34,16 +34,16 @@ class Seal:
         return self._head.size
 
     def close(self, content: bytes) -> bytes:
-        """Return a state of that content."""
+        """Wrap content in the envelope."""
         data = self._head.pack(self._magic, self._version, len(content)) + content
         checksum: int = crc32c(data)
         return data + checksum.to_bytes(4, "little")
 
     def check(self, data: bytes) -> None:
-        """Check the envelope.
+        """Verify the envelope.
 
         Raises: InvalidArgumentError: the bytes are not such a state, or of another version;
-        DataLossError: they are damaged.
+          DataLossError: they are damaged.
         """
         if data[:8] != self._magic:
             raise errors.InvalidArgumentError(
@@ -65,5 +65,5 @@ class Seal:
             )
 
     def damaged(self, label: str) -> errors.DataLossError:
-        """Return the error for a damaged state, described by `label`."""
+        """Return the error for a damaged state."""
         return errors.DataLossError(f"{self._label} is damaged: it {label}")

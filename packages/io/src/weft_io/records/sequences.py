@@ -1,4 +1,4 @@
-"""Serialized sequence examples, a batch at a time, to arrays."""
+"""Parsing of batches of serialized sequence examples to arrays."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _MOST_HEADERS: Final = 4096
 _LONGEST_HEADER: Final = 64
 
 Steps = list[Any]
-"""The contents of the steps of one feature list, or None if the example lacks it."""
+"""The contents of the steps of one feature list; None if the example lacks it."""
 
 
 class Features(NamedTuple):
-    """The requested features of either the context or the feature lists.
+    """The requested features of the context or of the feature lists.
 
     Attributes:
-      sparse_keys, sparse_types: keys and types of the features of any length.
+      sparse_keys, sparse_types: keys and types of the features of variable length.
       dense_keys, dense_types, dense_shapes: keys, types and shapes of the features of fixed shape.
     """
 
@@ -74,7 +74,7 @@ class SequenceParser:
       context, lists: the requested features.
       assumed_empty: dense feature lists that count as empty if they are missing.
       empty: allocator of the results.
-    Raises: InvalidArgumentError: a key is given twice in one place.
+    Raises: InvalidArgumentError: a key occurs twice in the context or in the lists.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class SequenceParser:
 
         Args:
           serialized: the sequence examples.
-          names: names of the examples for messages; as many, or none.
-          defaults: per dense feature of the context, of its shape; empty if it is required.
+          names: names of the examples for messages, or empty.
+          defaults: default of each dense feature of the context; empty if it is required.
         Raises: InvalidArgumentError: an example is malformed, or a feature is missing or has
-        another type or another number of values.
+          another type or another number of values.
         """
         context: list[Rows] = [[None] * len(serialized) for _ in self._context.keys]
         lists: list[list[Steps | None]] = [[None] * len(serialized) for _ in self._keys]
@@ -130,7 +130,7 @@ class SequenceParser:
     def _walk(
         self, data: bytes, context: list[Rows], lists: list[list[Steps | None]], row: int
     ) -> bool:
-        """Record the contents of one example; return False if its form is not the usual one."""
+        """Record the contents of one example; return False if its form is unusual."""
         index, end = 0, len(data)
         if index < end and data[index] == 0x0A:
             size, index = read_varint(data, index + 1, end)
@@ -183,7 +183,7 @@ class SequenceParser:
         return True
 
     def _step(self, data: bytes, index: int, end: int, kind: int) -> tuple[int, int] | None:
-        """Return the sizes of a step's header and content; None for an unusual form."""
+        """Return the sizes of a step's header and content; None if its form is unusual."""
         start = index
         if data[index] != 0x0A:
             return None
@@ -259,7 +259,7 @@ class SequenceParser:
         return Parsed(sparse, dense, list_sparse, [p[0] for p in pairs], [p[1] for p in pairs])
 
     def _flatten(self, examples: list[Steps | None], kind: int) -> tuple[Array, Array, Array]:
-        """Return all values, how many each step has, how many steps each example has."""
+        """Return all values, the number of values per step, and the number of steps per example."""
         steps = np.fromiter([len(e or ()) for e in examples], np.int64, len(examples))
         rows: Rows = [step for e in examples if e is not None for step in e]
         try:
@@ -311,7 +311,7 @@ _FIELDS: Final = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
 
 
 def _split_all(steps: Steps) -> bool:
-    """Split the contents of steps into strings; return False if one has an unusual form."""
+    """Split the contents of steps into strings; return False if a step has an unusual form."""
     for i, content in enumerate(steps):
         strings = split_strings(content, 0, len(content))
         if strings is None:

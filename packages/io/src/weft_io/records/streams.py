@@ -1,4 +1,4 @@
-"""The bytes of a file in order, decompressed on the way, a bounded piece at a time."""
+"""Sequential streams of the decompressed bytes of a file, read in bounded pieces."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from weft_tensor.finalizers import call_when_gone
 from weft_tensor.os_errors import reported
 
 PIECE: Final = 1 << 18
-"""Bytes that are read at a time: few system calls, and still in the processor's cache later."""
+"""Number of bytes read at a time: few system calls, and small enough for the processor's cache."""
 
 MOST_INFLATED: Final = 2**31 - 1
-"""The most bytes of one record, or of the strings of a tensor, that come of compressed data, of
-which a thousandth may be all that there is to see before."""
+"""Maximum number of decompressed bytes of one record, or of a tensor's strings."""
 
 NONE: Final = ""
 ZLIB: Final = "ZLIB"
@@ -34,17 +33,16 @@ _KEPT: Final = 1 << 24
 
 @cache
 def _keep_freed_memory() -> None:
-    """Free one large block, so that the C library keeps the smaller blocks that are freed later.
+    """Free one large block, so that the C library keeps smaller blocks that are freed later.
 
-    Until glibc has seen a block of this size freed, it returns the memory of every batch to the
-    system, and gets it back with a page fault for each four kilobytes. This makes reading five
-    times slower.
+    Before a block of this size has been freed, glibc returns the memory of every batch to the
+    system and gets it back with a page fault per 4 kB, which makes reading five times slower.
     """
     np.empty(_KEPT, np.uint8)
 
 
 class Stream(Protocol):
-    """Bytes in order.
+    """A stream of bytes, read in order.
 
     Attributes:
       path: path of the file, for messages.
@@ -53,7 +51,7 @@ class Stream(Protocol):
     path: str
 
     def read(self, size: int) -> bytes:
-        """At least one byte and at most `size`; empty at the end."""
+        """Return at least one byte and at most `size`; empty at the end."""
         ...
 
     def remaining(self) -> int | None:
@@ -61,7 +59,7 @@ class Stream(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file; twice does nothing."""
+        """Close the file; do nothing if it is closed."""
         ...
 
 
@@ -83,7 +81,7 @@ class _LocalStream:
         return data
 
     def remaining(self) -> int | None:
-        """None for pipes and devices, which have no size."""
+        """Return the remaining size; None for pipes and devices."""
         left = self._size - self._position
         return left if left > 0 else self._grown()
 
@@ -103,7 +101,7 @@ class _LocalStream:
 
 
 def _close_all(descriptors: list[int]) -> None:
-    """Close descriptors and remove them from the list; each is closed by one thread only."""
+    """Close descriptors and remove them from the list; only one thread closes each of them."""
     while descriptors:
         with suppress(IndexError):
             os.close(descriptors.pop())
@@ -140,7 +138,7 @@ class _RemoteStream:
 
 
 class _Inflated:
-    """The contents of a compressed stream; consecutive compressed parts are joined."""
+    """The contents of a compressed stream; consecutive compressed parts are concatenated."""
 
     def __init__(self, source: _LocalStream | _RemoteStream, compression: str) -> None:
         self.path = source.path
@@ -204,15 +202,15 @@ class _Inflated:
 
 
 def open_stream(path: str, compression: str = NONE, offset: int = 0) -> Stream:
-    """Open the bytes of a file from `offset` on.
+    """Open a stream of the bytes of a file, starting at `offset`.
 
     Args:
       path: local, or a URL that fsspec supports.
       compression: "", "ZLIB" or "GZIP".
-      offset: where to start in the decompressed bytes.
+      offset: start in the decompressed bytes.
     Raises:
       NotFoundError, PermissionDeniedError, ...: the file cannot be opened.
-      InvalidArgumentError: another compression.
+      InvalidArgumentError: the compression is unknown.
       DataLossError: the file ends before `offset`.
     """
     if compression not in (NONE, ZLIB, GZIP):
@@ -273,7 +271,7 @@ def read_exactly(stream: Stream, size: int) -> bytes:
 def refuse_inflated(path: str, size: int) -> None:
     """Reject a large record in data of unknown size.
 
-    Raises: DataLossError: it has more than `MOST_INFLATED` bytes.
+    Raises: DataLossError: the record has more than `MOST_INFLATED` bytes.
     """
     if size > MOST_INFLATED:
         raise errors.DataLossError(

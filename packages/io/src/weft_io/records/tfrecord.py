@@ -25,17 +25,17 @@ _MASK: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
 _MOST_LENGTHS: Final = 1024
 OVERHEAD: Final = 16
-"""Bytes of a record in addition to its data."""
+"""Number of bytes of a record in addition to its data."""
 
 
 def masked_crc(data: bytes) -> int:
-    """Return the masked CRC-32C: data with their own CRC would have a constant one."""
+    """Return the masked CRC-32C, which differs from the CRC of data that contains its own CRC."""
     crc: int = crc32c(data)
     return ((crc >> 15 | crc << 17) + _MASK) & _U32
 
 
 def frame(record: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes before and after a record in a file."""
+    """Return the bytes that precede and follow a record in a file."""
     length = len(record).to_bytes(8, "little")
     return (
         length + masked_crc(length).to_bytes(4, "little"),
@@ -49,7 +49,7 @@ class TFRecordSource:
     Args:
       path: local, or a URL that fsspec supports.
       compression: "", "ZLIB" or "GZIP".
-      offset: where to start: the offset of a record in the decompressed bytes.
+      offset: offset of the first record to read, in the decompressed bytes.
     Attributes:
       offset: offset of the first record that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
@@ -65,11 +65,11 @@ class TFRecordSource:
         self._lengths: dict[bytes, int] = {}  # verified lengths by header
 
     def read_chunk(self) -> list[bytes]:
-        """Return the records of the next piece of the file; none at its end.
+        """Return the records of the next piece of the file; an empty list at its end.
 
         Raises: DataLossError: a record is damaged, or the file ends within one. The next call
-        continues after it; if a length is damaged, it returns nothing, since the next record is
-        unknown.
+          continues after it; if a length is damaged, it returns an empty list, because the next
+          record cannot be found.
         """
         records: list[bytes] = []
         while not records:
@@ -86,7 +86,7 @@ class TFRecordSource:
         return records
 
     def close(self) -> None:
-        """Close the file; twice does nothing."""
+        """Close the file; do nothing if it is closed."""
         self._stream.close()
 
     def _read(self, records: list[bytes]) -> None:
@@ -129,7 +129,7 @@ class TFRecordSource:
         self.offset += len(record) + OVERHEAD
 
     def _missing(self, remaining: bytes) -> int:
-        """Return the number of missing bytes of the first record, or of its length."""
+        """Return the number of missing bytes of the first record, or of its header."""
         if len(remaining) < 12:
             return 12 - len(remaining)
         length = self._length(remaining[:12], self.offset)
@@ -171,7 +171,7 @@ class TFRecordSource:
         self.offset += position - start
 
     def _length(self, header: bytes, offset: int) -> int:
-        """Return the length in a header; -1 if it is damaged, which is recorded."""
+        """Return the length in a header; -1 if the header is damaged, which is recorded."""
         length, stored = _HEADER.unpack(header)
         expected = masked_crc(header[:8])
         if stored == expected:
@@ -187,7 +187,7 @@ class TFRecordSource:
         return -1
 
     def _end_early(self, reason: str = "") -> None:
-        """Record that the file ended, and if it did so within a record, an error."""
+        """Record the end of the file, and an error if it is within a record."""
         self._has_ended = True
         left = len(self._remaining) + (self._stream.remaining() or 0)
         if left and self._error is None:
@@ -256,8 +256,9 @@ class TFRecordWriter:
 
         Args:
           record: bytes, or text, which is stored as UTF-8.
-        Raises: InvalidTypeError: it is neither; FailedPreconditionError: the writer is closed;
-          ResourceExhaustedError: a full disk.
+        Raises: InvalidTypeError: `record` is neither; FailedPreconditionError: the writer is
+          closed;
+          ResourceExhaustedError: the disk is full.
         """
         data = _to_bytes(record)
         before, after = frame(data)
@@ -277,7 +278,7 @@ class TFRecordWriter:
         return self._file
 
     def flush(self) -> None:
-        """Flush buffered data to the file system, so that readers see whole records."""
+        """Flush buffered data to the file system, so that readers see complete records."""
         file = self._open_file()
         with reported("writing", self._path):
             if self._deflate is not None:
@@ -285,7 +286,7 @@ class TFRecordWriter:
             file.flush()
 
     def close(self) -> None:
-        """Flush and close; twice does nothing."""
+        """Flush and close; do nothing if it is closed."""
         file, self._file = self._file, None
         if file is None:
             return

@@ -22,12 +22,12 @@ class Vocabulary:
     """The lines of one text file.
 
     Args:
-      path: its name.
+      path: the file's path.
       limit: number of lines to read, which must exist; -1 for all.
       delimiter: one byte, between columns.
       offset: added to line numbers.
-    Raises: NotFoundError, ...: the file does not exist; InvalidArgumentError: it has fewer lines,
-    or an empty one.
+    Raises: NotFoundError, ...: the file does not exist; InvalidArgumentError: the file has fewer
+      lines, or an empty line.
     """
 
     def __init__(self, path: str, limit: int, delimiter: bytes, offset: int = 0) -> None:
@@ -38,16 +38,16 @@ class Vocabulary:
         self._columns: list[list[bytes]] | None = None
 
     def place(self, i: int) -> str:
-        """Return the location of pair i."""
+        """Return the location of pair i, for messages."""
         return f"line {i + 1} of {self._path}"
 
     def column(self, index: int, dtype: DType) -> np.ndarray[Any, Any]:
         """Return a column: shape (number of lines,).
 
         Args:
-          index: its number from 0, `WHOLE_LINE` or `LINE_NUMBER`.
+          index: index of the column, `WHOLE_LINE` or `LINE_NUMBER`.
           dtype: string, an integer, bool or a float.
-        Raises: InvalidArgumentError: a line lacks it, or has something else there.
+        Raises: InvalidArgumentError: a line lacks the column, or its text is not of that type.
         """
         if index == LINE_NUMBER:
             return self._numbers(dtype)

@@ -1,4 +1,4 @@
-"""Whole files."""
+"""Reading of whole files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf's wire format, as far as the walk over examples needs it.
+"""The parts of protobuf's wire format that the parsing of examples needs.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -18,7 +18,7 @@ _BLOCK: Final = 1 << 16  # bytes at a time, so that temporaries stay in the cach
 
 
 def read_varint(data: bytes, index: int, end: int) -> tuple[int, int]:
-    """Return a length of up to five bytes and the position after it; (-1, at) if it is invalid."""
+    """Return a length of up to five bytes and the index after it; (-1, index) if invalid."""
     value = shift = 0
     for i in range(index, min(end, index + 5)):
         byte = data[i]
@@ -30,7 +30,7 @@ def read_varint(data: bytes, index: int, end: int) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """Return a number that is not negative as a varint."""
+    """Encode a nonnegative number as a varint."""
     parts = []
     while value >= 0x80:
         parts.append(value & 0x7F | 0x80)
@@ -42,7 +42,7 @@ def write_varint(value: int) -> bytes:
 
 
 class MalformedVarintsError(Exception):
-    """Some rows are not sequences of 64-bit varints; `rows` lists them."""
+    """Error for rows that are not sequences of 64-bit varints; `rows` lists them."""
 
     def __init__(self, rows: list[int]) -> None:
         super().__init__(rows)
@@ -89,7 +89,7 @@ def decode_varints(
 
 BEFORE: Final = bytes(1)
 BEHIND: Final = bytes(_LONGEST)
-"""Margins of the data of `decode_varints`: the end of a number, and room to read ahead."""
+"""Padding around the data of `decode_varints`: the end of a number, and room to read ahead."""
 
 
 def _check_ends(octets: Array, ends: Array) -> None:
@@ -113,7 +113,7 @@ def _decode(octets: Array, begins: Array, index: int, ends: Array) -> Array:
     Args:
       octets: the bytes from the first varint on.
       begins: the start of each varint, and the end of the last one.
-      at, ends: the start of the block and the ends of fields, for errors.
+        index, ends: the start of the block and the ends of fields, for errors.
     """
     size = int(begins[-1])
     if size == len(begins) - 1:
@@ -126,11 +126,11 @@ def _decode(octets: Array, begins: Array, index: int, ends: Array) -> Array:
 
 
 class _TooLongError(Exception):
-    """Varints at these places have more than 64 bits."""
+    """Error for varints with more than 64 bits."""
 
 
 def _gather(octets: Array, array: Array, first: int) -> Array:
-    """Return the values of varints from byte `first` on: all first bytes, all second ones, ..."""
+    """Return the values of varints from byte `first` on, processing equal bytes of all together."""
     lane = octets[first:].take(array)
     more = lane >> 7
     lane &= 0x7F
@@ -172,7 +172,7 @@ Schema = dict[int, Any]
 def find_fault(data: bytes, schema: Schema) -> tuple[int, str]:
     """Return the first position where bytes violate a schema, and the reason.
 
-    Only for messages: protobuf's parser decides, but does not report the position.
+    It is used only for messages, because protobuf's parser does not report positions.
     """
     return _walk(data, 0, len(data), schema, 0) or (len(data), "protobuf rejects it")
 

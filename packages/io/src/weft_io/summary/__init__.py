@@ -1,4 +1,4 @@
-"""Summaries for TensorBoard: nodes that make them, and event files that hold them."""
+"""Summaries for TensorBoard, and the event files that contain them."""
 
 from __future__ import annotations
 

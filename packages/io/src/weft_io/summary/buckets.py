@@ -1,4 +1,4 @@
-"""Histograms with TensorFlow's buckets: from 1e-12 to 1e20 each a tenth wider, and below 0 too."""
+"""Histograms with TensorFlow's buckets: 1e-12 to 1e20 in steps of 10 %, and negative."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Array = np.ndarray[Any, Any]
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 _FEW: Final = 2048
-"""Number of values up to which each is looked up among the limits; else limits among the values."""
+"""Number of values up to which values are searched in the limits, instead of vice versa."""
 
 
 @cache
 def bucket_limits() -> Array:
-    """Return the increasing bucket limits, float64: a bucket holds values below its limit."""
+    """Return the ascending bucket limits, float64; a bucket has the values below its limit."""
     positive = []
     limit = 1e-12
     while limit < 1e20:
@@ -36,7 +36,7 @@ def histogram_of(values: Array, where: str) -> proto.HistogramProto:
 
     Args:
       values: real numbers, any shape.
-      where: their owner, for the error.
+      where: description of the values, for the error.
     Raises: InvalidArgumentError: a value is not finite.
     """
     flat = _comparable(np.asarray(values).reshape(-1))

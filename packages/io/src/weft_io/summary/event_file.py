@@ -25,25 +25,25 @@ class EventFile(Protocol):
     path: str
 
     def write(self, data: bytes) -> None:
-        """Append."""
+        """Append data."""
 
     def flush(self) -> None:
         """Flush written records to disk, visible to other processes."""
 
     def close(self) -> None:
-        """Close; nothing follows."""
+        """Close the file."""
 
 
 def create_event_file(logdir: str, suffix: str) -> EventFile:
     """Return a new event file in a directory, which is created if missing.
 
-    The name begins with the time, so that TensorBoard reads the files of a directory in order;
-    where one of this second is there already, the file takes the next second.
+    The name begins with the time in seconds, so that TensorBoard reads the files of a directory in
+    order. If a file of this second exists, the next free second is used.
 
     Args:
       logdir: a path, or a URL that fsspec knows.
-      suffix: put at the end of the name.
-    Raises: OSError: the file system refuses.
+      suffix: appended to the name.
+    Raises: OSError: the file cannot be created.
     """
     system, directory = locate(logdir)
     system.make_directory(directory, parents=True)
@@ -58,7 +58,7 @@ def create_event_file(logdir: str, suffix: str) -> EventFile:
 
 
 class _LocalFile:
-    """A local file; written records are immediately visible to other processes."""
+    """A local file, whose written records are immediately visible to other processes."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -85,9 +85,9 @@ class _LocalFile:
 
 
 class _RemoteFile:
-    """A file behind a URL, and a copy of it here.
+    """A file at a URL, with a local copy.
 
-    Object stores cannot append, so each flush sends the file whole.
+    Object stores cannot append, so each flush uploads the whole file.
     """
 
     def __init__(self, system: FileSystem, path: str) -> None:
@@ -123,5 +123,5 @@ def _is_there(system: FileSystem, path: str) -> bool:
 
 
 def version_event() -> proto.Event:
-    """Return the first event of every file."""
+    """Return the first event of each file."""
     return proto.Event(wall_time=time.time(), file_version=VERSION)

@@ -1,6 +1,6 @@
-"""The queue of records for an event file: a plain object that its owner locks.
+"""The queue of records for an event file; its owner provides the lock.
 
-The owner's thread asks `take` for work, does it, and reports it by `complete` or `failed`.
+The owner's thread calls `take` for work, does it, and calls `complete` or `failed`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from weft_tensor import errors
 
 
 class Work:
-    """Work to do with the file, in this order.
+    """Work on the file, to be done in the order of the attributes.
 
     Attributes:
-      records: to be written.
+      records: records to write.
       flush: whether written data must reach the disk.
       close: whether to close the file, after which there is no more work.
     """
@@ -31,7 +31,8 @@ class EventQueue:
 
     Args:
       limit: maximum number of waiting records; no limit if not positive.
-      flush_secs: maximum number of seconds between flushes; the first record is flushed at once.
+      flush_secs: maximum number of seconds between flushes; the first record is flushed
+        immediately.
     """
 
     def __init__(self, limit: int, flush_secs: float) -> None:
@@ -65,7 +66,7 @@ class EventQueue:
     def add(self, record: bytes) -> None:
         """Append a record.
 
-        Raises: OpError: writing failed, now or before, or is being finished.
+        Raises: OpError: writing has failed, or the queue is being closed.
         """
         self.check()
         if self._closing:
@@ -82,9 +83,9 @@ class EventQueue:
         return self._num_requested
 
     def flushed(self, ticket: int) -> bool:
-        """Return True if that flush is done.
+        """Return True if the flush of a ticket is complete.
 
-        Raises: OpError: it has failed.
+        Raises: OpError: the flush has failed.
         """
         if self._flushed >= ticket:
             return True
@@ -92,11 +93,11 @@ class EventQueue:
         return self.finished
 
     def close(self) -> None:
-        """Request everything to be written and flushed, and the file closed."""
+        """Request that everything be written and flushed, and the file closed."""
         self._closing = True
 
     def untold_error(self) -> errors.OpError | None:
-        """Return the error that stopped the writing, unless it was taken before."""
+        """Return the error that stopped writing, unless it was already reported."""
         error = None if self._has_reported or self._error is None else self._error.copy()
         self._has_reported = True
         return error
@@ -104,7 +105,7 @@ class EventQueue:
     # ------------------------------------------------------------------ the owner's thread
 
     def take(self, now: float) -> Work | None:
-        """Return the work to do now; None for none during `patience` or until a change."""
+        """Return the work to do now; None if there is none."""
         if self.finished:
             return None
         if self._error is not None:
@@ -118,13 +119,13 @@ class EventQueue:
         return Work(records, flush, self._closing, self._num_requested)
 
     def patience(self, now: float) -> float | None:
-        """Return the seconds until the next work if nothing changes; None if there is none."""
+        """Return the seconds until the next work if nothing changes; None for no limit."""
         if not self._dirty or self._next_flush is None or self._error is not None:
             return None
         return max(0.0, self._next_flush - now)
 
     def complete(self, work: Work, now: float) -> None:
-        """Record that this was done."""
+        """Record that work is done."""
         self._dirty = not work.flush
         if work.flush:
             self._flushed = work.ticket
@@ -132,7 +133,7 @@ class EventQueue:
         self.finished = work.close
 
     def failed(self, work: Work, error: errors.OpError) -> None:
-        """Record that work has failed; drop waiting records and wake all waiters."""
+        """Record that work has failed; drop the remaining records and wake all waiters."""
         self._records = []
         self._error = self._error or error
         self.finished = work.close

@@ -34,7 +34,7 @@ class EventFileWriter:
 
     Args:
       logdir: a directory, created if necessary, or a URL that fsspec supports.
-      max_queue: number of waiting events from which on `add_event` waits; no limit if not positive.
+      max_queue: number of queued events at which `add_event` waits; no limit if not positive.
       flush_secs: maximum number of seconds until an event is on the disk.
       filename_suffix: appended to the file's name.
     Raises: OpError: the file cannot be created.
@@ -71,12 +71,12 @@ class EventFileWriter:
 
     @property
     def path(self) -> str:
-        """The event file."""
+        """The path of the event file."""
         return self._worker.path
 
     @property
     def closed(self) -> bool:
-        """True if it was closed and not reopened."""
+        """True if the writer was closed and not reopened."""
         return self._closed
 
     @property
@@ -89,9 +89,9 @@ class EventFileWriter:
         return self._logdir
 
     def add_event(self, event: proto.Event) -> None:
-        """Append an event; nothing once it is closed.
+        """Append an event; do nothing if the writer is closed.
 
-        Raises: OpError: an event could not be written, this one or one before.
+        Raises: OpError: this event or an earlier one could not be written.
         """
         self.add_serialized(event.SerializeToString())
 
@@ -101,9 +101,9 @@ class EventFileWriter:
             self._worker.add(event)
 
     def flush(self) -> None:
-        """Wait until all that was added is on the disk.
+        """Wait until all added events are on the disk.
 
-        Raises: OpError: it could not be written.
+        Raises: OpError: an event could not be written.
         """
         if not self._closed:
             self._worker.flush()
@@ -111,7 +111,7 @@ class EventFileWriter:
     def close(self) -> None:
         """Write all added events and close the file; after an interrupt it may be called again.
 
-        Raises: OpError: a write failed, and no call has reported it yet.
+        Raises: OpError: a write failed, which no call has reported yet.
         """
         if not self._closed:
             self._worker.close()
@@ -119,14 +119,14 @@ class EventFileWriter:
             self._worker.report()
 
     def reopen(self) -> None:
-        """Continue in a new file after `close`; do nothing while it is open."""
+        """Continue in a new file after `close`; do nothing if the writer is open."""
         if self._closed:
             self._open()
             self._closed = False
 
 
 class _Worker:
-    """A thread, its queue and its file. The thread keeps it alive until it is closed."""
+    """The thread of a writer, with its queue and file; it lives until it is closed."""
 
     def __init__(self, file: EventFile, queue: EventQueue) -> None:
         self.path = file.path
@@ -141,7 +141,7 @@ class _Worker:
 
     @property
     def ours(self) -> bool:
-        """True if this process has the thread; False in a forked child."""
+        """True if the thread runs in this process; False in a forked child."""
         return self._forks == _forks
 
     # In a forked child, locks may be held by threads that do not exist there. So each of these
@@ -177,7 +177,7 @@ class _Worker:
                 self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Close without a caller that could receive an error."""
+        """Close without reporting errors to a caller; they are logged."""
         self._abandoned = True
         self.request_close()
 
@@ -197,7 +197,7 @@ class _Worker:
                 raise error
 
     def log(self) -> None:
-        """Like `report`, in the log."""
+        """Log the unreported error, if any."""
         try:
             self.report()
         except errors.OpError as error:

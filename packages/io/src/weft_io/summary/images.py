@@ -1,4 +1,4 @@
-"""Floating-point images as bytes."""
+"""Conversion of floating-point images to bytes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Array = np.ndarray[Any, Any]
 
 _FLOAT32: Final = float(np.finfo(np.float32).max)
 _DARK: Final = 1e-6
-"""Images of no larger magnitude are all 0: what would be left of them is noise."""
+"""Images whose magnitudes are at most this value become 0, because scaling would amplify noise."""
 
 
 def scale_to_bytes(image: Array, bad_color: Array) -> Array:
-    """Return a floating-point image as uint8.
+    """Convert a floating-point image to uint8.
 
-    Where nothing is negative, the largest value becomes 255; else 0 becomes 128, and the largest
-    magnitude 127 up or down from there.
+    If no value is negative, the largest becomes 255. Otherwise 0 becomes 128, and the largest
+    magnitude 1 or 255.
 
     Args:
       image: floating, shape (height, width, channels).
-      bad_color: uint8, at least a value per channel: what pixels that are not finite become.
+      bad_color: color of non-finite pixels: uint8, at least one value per channel.
     Returns: uint8, shape of `image`.
     """
     channels = image.shape[2]

@@ -1,4 +1,4 @@
-"""Reading event files."""
+"""Reading of event files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from weft_tensor import errors
 class summary_iterator(Iterator["proto.Event"]):  # noqa: N801 - TensorFlow's public name
     """The events of an event file, in order.
 
-    At the end of a file that is still being written, iterating may go on when there is more.
+    At the end of a file that is still being written, iteration can be resumed later.
 
     Args:
-      path: path of the file, or a URL that fsspec knows.
+      path:
+      path of the file, or a URL that fsspec knows.
     Raises:
-      NotFoundError: there is no such file.
-      DataLossError: a record is damaged or cut short; it is not passed over.
+      NotFoundError: the file does not exist.
+      DataLossError: a record is damaged or incomplete; iteration does not skip it.
 
     Examples:
       >>> import glob
@@ -63,7 +64,7 @@ class summary_iterator(Iterator["proto.Event"]):  # noqa: N801 - TensorFlow's pu
         return event
 
     def _next_chunk(self) -> list[bytes]:
-        """Records from `_offset` on. At the end and after an error the file is opened anew."""
+        """Return records from `_offset` on; at the end and after an error, the file is reopened."""
         source = self._source or TFRecordSource(self._path, offset=self._offset)
         self._source = None
         try:

@@ -1,4 +1,4 @@
-"""Event files that writers of one session and directory share."""
+"""Event files shared by the writers of one session and directory."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _lock = threading.Lock()
 
 
 class SessionEventWriter:
-    """One user's writer of the event file shared by a session and directory.
+    """One user's writer to the event file shared by a session and a directory.
 
     Args:
       session: the session.
       logdir, max_queue, flush_secs, filename_suffix: as for `EventFileWriter`; those of the first
-        user count.
+        user apply.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SessionEventWriter:
 
     @property
     def closed(self) -> bool:
-        """True if this user has closed it and not reopened it."""
+        """True if this user closed the writer and did not reopen it."""
         return self._closed
 
     @property
@@ -62,16 +62,16 @@ class SessionEventWriter:
         return self._options[0]
 
     def add_event(self, event: proto.Event) -> None:
-        """Append an event; nothing once it is closed."""
+        """Append an event; do nothing if the writer is closed."""
         self.add_serialized(event.SerializeToString())
 
     def add_serialized(self, event: bytes) -> None:
-        """Append a serialized `Event`; nothing once it is closed."""
+        """Append a serialized `Event`; do nothing if the writer is closed."""
         if not self._closed:
             self._shared.writer.add_serialized(event)
 
     def flush(self) -> None:
-        """Wait until all that was added is on the disk."""
+        """Wait until all added events are on the disk."""
         if not self._closed:
             self._shared.writer.flush()
 
@@ -89,7 +89,7 @@ class SessionEventWriter:
             self._shared.writer.flush()
 
     def reopen(self) -> None:
-        """Continue after `close`: in the file of the other users, or in a new one."""
+        """Continue after `close`, in the file of the other users or in a new one."""
         if not self._closed:
             return
         with _lock:

@@ -24,21 +24,25 @@ _UINT64 = (1 << 64) - 1
 
 
 class FileWriter:
-    """Writer of summaries, graphs and other events to a new event file, on a background thread.
+    """Writes summaries, graphs and other events to a new event file, in a background thread.
 
-    May be used from several threads, and in a `with` block, which closes it. An event that could
-    not be written is an error at the next add, flush or close, and at each that follows, until it
-    is closed and reopened.
+    It is thread-safe, and a `with` block closes it. If an event cannot be written, the next add,
+    flush or close raises the error, and so do all later ones until the writer is closed and
+    reopened.
 
     Args:
-      logdir: a directory, made if it is not there, or a URL that fsspec knows.
-      graph: a graph to begin with.
-      max_queue: events that may wait to be written before adding one waits.
-      flush_secs: what was added is on the disk after so many seconds; the first event is at once.
+      logdir: a directory, created if necessary, or a URL that fsspec knows.
+      graph: a
+      graph to write first.
+      max_queue: number of queued events at which adding an event waits.
+      flush_secs: maximum number of seconds until an event is on the disk; the first event is
+      flushed
+      immediately.
       graph_def: deprecated name of `graph`.
-      filename_suffix: put at the end of the file's name.
+      filename_suffix: appended to the file's
+      name.
       session: writers of one session and directory share a file, which is closed with the last.
-    Raises: OpError: the file cannot be made.
+    Raises: OpError: the file cannot be created.
 
     Examples:
       >>> with wf.summary.FileWriter("./log", wf.get_default_graph()) as writer:
@@ -93,10 +97,10 @@ class FileWriter:
         """Append a summary.
 
         Args:
-          summary: what a summary node gave, or a `Summary` message. The metadata of a tag are
+          summary: the value of a summary node, or a `Summary` message. The metadata of a tag is
             written once.
           global_step: integer.
-        Raises: InvalidArgumentError: the bytes are no `Summary`.
+        Raises: InvalidArgumentError: the bytes are not a `Summary`.
         """
         if not isinstance(summary, bytes):
             summary = _message(summary, "Summary").SerializeToString()
@@ -105,7 +109,7 @@ class FileWriter:
         self.event_writer.add_serialized(_summary_event(data, global_step))
 
     def _strip_known_metadata(self, data: bytes) -> bytes:
-        """Return a summary's bytes without metadata of tags that were written before."""
+        """Return a summary's bytes without metadata of tags that was already written."""
         summary = _parsed_summary(data)
         dropped = False
         for value in summary.value:
@@ -122,13 +126,14 @@ class FileWriter:
         self._add_event(proto.Event(session_log=_ours(proto.SessionLog, message)), global_step)
 
     def add_graph(self, graph: Any, global_step: Any = None, graph_def: Any = None) -> None:
-        """Append a graph, which TensorBoard then shows.
+        """Append a graph for TensorBoard.
 
         Args:
           graph: a `Graph`, or a `GraphDef` message.
           global_step: integer.
           graph_def: deprecated name of `graph`.
-        Raises: InvalidArgumentError: both are given, or the graph has no form in a `GraphDef`.
+        Raises: InvalidArgumentError: both are set, or the graph cannot be represented in a
+          `GraphDef`.
         """
         message = _graph_def_of(graph, graph_def)
         self._add_event(proto.Event(graph_def=message.SerializeToString()), global_step)
@@ -143,9 +148,9 @@ class FileWriter:
 
         Args:
           run_metadata: a `RunMetadata`, filled in by `Session.run`.
-          tag: the name of the run, which is used once.
+          tag: the unique name of the run.
           global_step: integer.
-        Raises: InvalidArgumentError: the tag was used before.
+        Raises: InvalidArgumentError: the tag is already used.
         """
         if tag in self._run_tags:
             raise errors.InvalidArgumentError(
@@ -178,7 +183,7 @@ class FileWriter:
     # -------------------------------------------------------------------- flushing and closing
 
     def flush(self) -> None:
-        """Wait until everything that was added is on the disk."""
+        """Wait until all added events are on the disk."""
         self._warn_if_closed()
         self.event_writer.flush()
 
@@ -187,14 +192,14 @@ class FileWriter:
         self.event_writer.close()
 
     def reopen(self) -> None:
-        """Go on in a new file, after `close`; nothing while it is open."""
+        """Continue in a new file after `close`; do nothing if the writer is open."""
         self.event_writer.reopen()
 
 
 def _summary_event(summary: bytes, step: Any) -> bytes:
-    """Return a serialized `Event` of now with a serialized `Summary` in it.
+    """Return a serialized `Event` with the current time that contains a serialized `Summary`.
 
-    The summary is laid in as it is: it is what every step writes.
+    The summary is not parsed, because this runs in every step.
     """
     time_and_step = _WALL_TIME.pack(0x09, time.time())
     if step is not None:
@@ -230,7 +235,7 @@ def _parsed_summary(data: bytes) -> proto.Summary:
 
 
 def _message(value: Any, name: str) -> Any:
-    """`value`, if it is a message of that name, of weft's own or of another library."""
+    """Return `value` if it is a message of that name, of weft or of another library."""
     descriptor = getattr(value, "DESCRIPTOR", None)
     if descriptor is None or descriptor.name != name or not hasattr(value, "SerializeToString"):
         raise errors.InvalidTypeError(f"a {name} message is required, got {type(value).__name__}")
@@ -242,7 +247,7 @@ def _ours(kind: Any, message: Any) -> Any:
 
 
 def _graph_def_of(graph: Any, graph_def: Any) -> Any:
-    """Return a `GraphDef` for a graph or a definition."""
+    """Return the `GraphDef` of a graph, or the definition itself."""
     if graph is not None and graph_def is not None:
         raise errors.InvalidArgumentError("pass graph or graph_def, which is its deprecated name")
     definition = graph_def if graph is None else graph

@@ -1,4 +1,4 @@
-"""One FileWriter for each directory."""
+"""A cache of FileWriters, one per directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_io.summary.writer import FileWriter
 
 
 class FileWriterCache:
-    """One FileWriter for each directory of this process: hooks that write to one share a file.
+    """A cache of FileWriters, one per directory, so that hooks share event files.
 
     Examples:
       >>> writer = wf.summary.FileWriterCache.get("./shared")
@@ -31,7 +31,7 @@ class FileWriterCache:
 
         Args:
           logdir: the directory.
-        Raises: OpError: a new file cannot be made.
+        Raises: OpError: a new file cannot be created.
         """
         key = as_path(logdir)
         with FileWriterCache._lock:
@@ -43,7 +43,7 @@ class FileWriterCache:
 
     @staticmethod
     def clear() -> None:
-        """Close and forget all writers."""
+        """Close and remove all writers."""
         with FileWriterCache._lock:
             writers = list(FileWriterCache._writers.values())
             FileWriterCache._writers.clear()
