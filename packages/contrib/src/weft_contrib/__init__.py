@@ -1,6 +1,6 @@
-"""The parts of `tf.contrib` that old programs import, as thin wrappers.
+"""The parts of `tf.contrib` that older programs import, as thin wrappers.
 
-The namespaces load when they are first used.
+Namespaces are loaded on first use.
 """
 
 from __future__ import annotations

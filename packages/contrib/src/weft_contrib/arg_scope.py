@@ -1,4 +1,4 @@
-"""Default arguments for functions that are called inside a block."""
+"""Default arguments for the functions called inside a block."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Scopes(threading.local):
 
 _scopes = _Scopes()
 _arguments: dict[str, tuple[str, ...]] = {}
-"""The arguments with defaults of each function that was marked, by its key."""
+"""The arguments with defaults of each marked function, by its key."""
 
 
 def _key(function: Any) -> str:
@@ -39,10 +39,10 @@ def _key(function: Any) -> str:
 
 
 def add_arg_scope(func: Function) -> Function:
-    """Let `arg_scope` set defaults of a function.
+    """Mark a function, so that `arg_scope` can set its defaults.
 
     Args:
-      func: with arguments that have defaults.
+      func: a function that has arguments with defaults.
     Returns: a function that is called in the same way.
 
     Examples:
@@ -84,29 +84,28 @@ def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
     """Return the arguments of a function whose defaults `arg_scope` can set.
 
     Args:
-      func: marked by `add_arg_scope`.
+      func: a function marked by `add_arg_scope`.
     """
     _check(func)
     return _arguments[_key(func)]
 
 
 def current_arg_scope() -> Scope:
-    """Return the defaults that hold now, by function."""
+    """Return the current defaults, by function."""
     return _scopes.stack[-1]
 
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
-    """Set other defaults of functions inside a block.
+    """Set defaults of functions inside a block.
 
     Args:
-      list_ops_or_scope: functions that `add_arg_scope` has marked; or what another `arg_scope`
-        yielded, whose defaults then hold again.
+      list_ops_or_scope: functions marked by `add_arg_scope`; or the result of another `arg_scope`,
+        whose defaults are restored.
       **kwargs: the defaults.
-    Yields: the defaults that hold inside.
-    Raises:
+    Yields: the defaults inside the block. Raises:
       InvalidArgumentError: a function is not marked, or has no such argument.
-      InvalidTypeError: what is given is neither a list nor a scope.
+      InvalidTypeError: the first argument is neither a list nor a scope.
 
     Examples:
       >>> @wf.contrib.framework.add_arg_scope

@@ -1,4 +1,4 @@
-"""`tf.contrib.compiler.jit`: which nodes are compiled."""
+"""`tf.contrib.compiler.jit`: selection of the nodes to compile."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _mask(lengths: Any, steps: Any, dtype: Any) -> Any:
 
 
 def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any:
-    """Return the sum of the potentials of tags.
+    """Return the sum of the potentials of tags for each sequence.
 
     Args:
       tag_indices: integers, shape (B, T).
@@ -63,12 +63,13 @@ def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any
 
 
 def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
-    """Return the sum of the scores of transitions.
+    """Return the sum of the scores of transitions for each sequence.
 
     Args:
       tag_indices: integers, shape (B, T).
       sequence_lengths: integers, shape (B,).
-      transition_params: floating, shape (N, N), from the row to the column.
+      transition_params: floating, shape (N, N); the score of a transition from the row's tag to the
+        column's.
     Returns: shape (B,).
     """
     tags = convert_to_tensor(tag_indices)
@@ -83,10 +84,10 @@ def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params:
 def crf_sequence_score(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any
 ) -> Any:
-    """Return the score of tags: of potentials and of transitions; 0 for no tags.
+    """Return the score of tags, by potentials and transitions; 0 for empty sequences.
 
     Args:
-      inputs, tag_indices, sequence_lengths, transition_params: as `crf_unary_score` and
+      inputs, tag_indices, sequence_lengths, transition_params: as for `crf_unary_score` and
         `crf_binary_score`.
     Returns: shape (B,).
     """
@@ -97,11 +98,11 @@ def crf_sequence_score(
 def crf_multitag_sequence_score(
     inputs: Any, tag_bitmap: Any, sequence_lengths: Any, transition_params: Any
 ) -> Any:
-    """Return the logarithm of the sum over all tags that are allowed.
+    """Return the log of the summed probability weights of all allowed tag sequences.
 
     Args:
-      inputs, sequence_lengths, transition_params: as `crf_sequence_score`.
-      tag_bitmap: bool, shape (B, T, N).
+      inputs, sequence_lengths, transition_params: as for `crf_sequence_score`.
+      tag_bitmap: the allowed tags: bool, shape (B, T, N).
     Returns: shape (B,).
     """
     x = convert_to_tensor(inputs)
@@ -113,11 +114,11 @@ def crf_forward(inputs: Any, state: Any, transition_params: Any, sequence_length
     """Run the forward algorithm: the log of the sum over all tag sequences up to each step.
 
     Args:
-      inputs: potentials behind the first step, shape (B, T - 1, N).
-      state: those of the first step, shape (B, N).
+      inputs: potentials after the first step, shape (B, T - 1, N).
+      state: potentials of the first step, shape (B, N).
       transition_params: shape (N, N).
-      sequence_lengths: integers, shape (B,), of the whole.
-    Returns: shape (B, N), of the last step of each.
+      sequence_lengths: integers, shape (B,), including the first step.
+    Returns: shape (B, N), for the last step of each sequence.
     """
     table = shapes.expand_dims(convert_to_tensor(transition_params), 0)
     steps = _time_first(convert_to_tensor(inputs))
@@ -137,7 +138,7 @@ def crf_forward(inputs: Any, state: Any, transition_params: Any, sequence_length
 
 
 def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> Any:
-    """Return the logarithm of the sum over all tags; 0 where there are no steps.
+    """Return the log of the normalization constant; 0 for empty sequences.
 
     Args:
       inputs: potentials, floating, shape (B, T, N).
@@ -155,14 +156,14 @@ def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> 
 def crf_log_likelihood(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any = None
 ) -> tuple[Any, Any]:
-    """Return the logarithm of the probability of tags.
+    """Return the log-likelihood of tags.
 
     Args:
       inputs: potentials, floating, shape (B, T, N).
       tag_indices: integers, shape (B, T).
       sequence_lengths: integers, shape (B,).
       transition_params: shape (N, N); the variable "transitions" by default.
-    Returns: shape (B,), and the scores of transitions.
+    Returns: shape (B,), and the transition scores.
 
     Examples:
       >>> potentials, scores = np.zeros([1, 2, 2], "f"), np.zeros([2, 2], "f")
@@ -180,12 +181,12 @@ def crf_log_likelihood(
 
 
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
-    """Return the best tags of one sequence, by NumPy.
+    """Return the best tags of one sequence, computed by NumPy.
 
     Args:
       score: potentials, shape (T, N).
       transition_params: shape (N, N).
-    Returns: the tags, and their score.
+    Returns: the tags, and their total score.
 
     Examples:
       >>> wf.contrib.crf.viterbi_decode(np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros([2, 2]))
@@ -211,7 +212,7 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
       potentials: floating, shape (B, T, N).
       transition_params: floating, shape (N, N).
       sequence_length: integers, shape (B,).
-    Returns: tags, int32, shape (B, T), 0 behind the end; and their scores, shape (B,).
+    Returns: tags, int32, shape (B, T), 0 after the end; and their total scores, shape (B,).
     """
     x = convert_to_tensor(potentials)
     table = shapes.expand_dims(convert_to_tensor(transition_params), 0)

@@ -1,4 +1,4 @@
-"""`tf.contrib.cudnn_rnn`: cells that read the weights of cuDNN's networks, as plain cells."""
+"""`tf.contrib.cudnn_rnn`: plain cells that can use the weights of cuDNN's networks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft_graph.variables.initializers import Ones, Zeros
 
 
 class CudnnCompatibleLSTMCell(LSTMBlockCell):
-    """An LSTM cell without forget bias, as cuDNN's.
+    """An LSTM cell without forget bias, compatible with cuDNN.
 
     Args:
       num_units: H.
@@ -26,12 +26,12 @@ class CudnnCompatibleLSTMCell(LSTMBlockCell):
 
 
 class CudnnCompatibleGRUCell(GRUCell):
-    """A GRU cell that resets behind the product, as cuDNN's.
+    """A GRU cell that applies the reset gate after the product, compatible with cuDNN.
 
     Args:
       num_units: H.
       reuse: reuse mode of the variables.
-      kernel_initializer: of the kernels.
+      kernel_initializer: initializer of the kernels.
     """
 
     def __init__(self, num_units: int, reuse: Any = None, kernel_initializer: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""`tf.contrib.data`: datasets and their transformations, under its names."""
+"""`tf.contrib.data`: datasets and their transformations."""
 
 from __future__ import annotations
 
@@ -133,12 +133,12 @@ def padded_batch_and_drop_remainder(
 
 
 def sloppy_interleave(map_func: Any, cycle_length: int, block_length: int = 1) -> Transformation:
-    """Return a transformation that interleaves datasets in an order that may differ.
+    """Return a transformation that interleaves datasets in an unspecified order.
 
     Args:
-      map_func: from an element to a dataset.
-      cycle_length: number of datasets that are read at a time.
-      block_length: number of consecutive elements from one dataset before the next one follows.
+      map_func: function from an element to a dataset.
+      cycle_length: number of datasets that are read concurrently.
+      block_length: number of consecutive elements from one dataset.
     Returns: a function for `Dataset.apply`.
 
     Examples:

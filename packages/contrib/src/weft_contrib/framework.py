@@ -1,4 +1,4 @@
-"""`tf.contrib.framework`: variables by name and scope, and values for them from elsewhere."""
+"""`tf.contrib.framework`: variables by name and scope, and assignment of their values."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def is_tensor(x: Any) -> bool:
 
 
 def assert_or_get_global_step(graph: Any = None, global_step_tensor: Any = None) -> Any:
-    """Check and return the given global step, or look one up if None is given.
+    """Return the global step after checking it; look it up if it is None.
 
     Args:
-      graph: to look in; the default one by default.
+      graph: the graph to search; the default graph by default.
       global_step_tensor: the step, if it is known.
     """
     if global_step_tensor is None:
@@ -118,12 +118,13 @@ def variable(
     synchronization: Any = None,
     aggregation: Any = None,
 ) -> Any:
-    """Return the variable of that name in the current scope, on a device, in GLOBAL_VARIABLES.
+    """Return the variable of that name in the current scope, and add it to GLOBAL_VARIABLES.
 
     Args:
       device: device of the variable; a string or a function of a node.
       name, shape, dtype, initializer, regularizer, trainable, collections, caching_device,
-        partitioner, custom_getter, use_resource, synchronization, aggregation: as `get_variable`.
+        partitioner, custom_getter, use_resource, synchronization, aggregation: as for
+        `get_variable`.
     """
     collections = list(dict.fromkeys(collections or [GraphKeys.GLOBAL_VARIABLES]))
     getter = get_variable
@@ -166,11 +167,11 @@ def model_variable(
     synchronization: Any = None,
     aggregation: Any = None,
 ) -> Any:
-    """Create a `variable` that is also in MODEL_VARIABLES.
+    """Return a `variable` that is also in MODEL_VARIABLES.
 
     Args:
       name, shape, dtype, initializer, regularizer, trainable, collections, caching_device, device,
-        partitioner, custom_getter, use_resource, synchronization, aggregation: as `variable`.
+        partitioner, custom_getter, use_resource, synchronization, aggregation: as for `variable`.
     """
     all_collections = [*(collections or ()), GraphKeys.GLOBAL_VARIABLES, GraphKeys.MODEL_VARIABLES]
     return variable(
@@ -194,10 +195,10 @@ def model_variable(
 def local_variable(
     initial_value: Any, validate_shape: bool = True, name: Any = None, use_resource: Any = None
 ) -> Any:
-    """Return a variable in LOCAL_VARIABLES that is not trained.
+    """Create a variable in LOCAL_VARIABLES that is not trained.
 
     Args:
-      initial_value, validate_shape, name, use_resource: as `Variable`.
+      initial_value, validate_shape, name, use_resource: as for `Variable`.
     """
     return _listed(GraphKeys.LOCAL_VARIABLES, initial_value, validate_shape, name, use_resource)
 
@@ -205,10 +206,10 @@ def local_variable(
 def global_variable(
     initial_value: Any, validate_shape: bool = True, name: Any = None, use_resource: Any = None
 ) -> Any:
-    """Return a variable in GLOBAL_VARIABLES that is not trained.
+    """Create a variable in GLOBAL_VARIABLES that is not trained.
 
     Args:
-      initial_value, validate_shape, name, use_resource: as `Variable`.
+      initial_value, validate_shape, name, use_resource: as for `Variable`.
     """
     return _listed(GraphKeys.GLOBAL_VARIABLES, initial_value, validate_shape, name, use_resource)
 
@@ -228,7 +229,7 @@ def _listed(key: str, value: Any, validate_shape: bool, name: Any, use_resource:
 
 
 def add_model_variable(var: Any) -> None:
-    """List a variable in MODEL_VARIABLES.
+    """Add a variable to MODEL_VARIABLES.
 
     Args:
       var: the variable.
@@ -243,9 +244,9 @@ def get_variables(
     """Return the variables of a collection.
 
     Args:
-      scope: what their names begin with: a pattern, or a variable scope.
-      suffix: what their names end with, ":0" apart.
-      collection: its key.
+      scope: pattern for the beginning of names, or a variable scope.
+      suffix: end of the names, without ":0".
+      collection: key of the collection.
     """
     if scope is not None and not isinstance(scope, str):
         scope = scope.name
@@ -257,28 +258,28 @@ def get_variables(
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """`get_variables` of MODEL_VARIABLES.
+    """Return the variables in MODEL_VARIABLES.
 
     Args:
-      scope, suffix: as `get_variables`.
+      scope, suffix: as for `get_variables`.
     """
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
 def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """`get_variables` of LOCAL_VARIABLES.
+    """Return the variables in LOCAL_VARIABLES.
 
     Args:
-      scope, suffix: as `get_variables`.
+      scope, suffix: as for `get_variables`.
     """
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """`get_variables` of TRAINABLE_VARIABLES.
+    """Return the variables in TRAINABLE_VARIABLES.
 
     Args:
-      scope, suffix: as `get_variables`.
+      scope, suffix: as for `get_variables`.
     """
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
@@ -287,27 +288,27 @@ def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
     """Return the variables whose names end in a suffix.
 
     Args:
-      suffix, scope: as `get_variables`.
+      suffix, scope: as for `get_variables`.
     """
     return get_variables(scope=scope, suffix=suffix)
 
 
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
-    """Return the variables of a name, in any scope.
+    """Return the variables with a name, in any scope.
 
     Args:
       given_name: the last part of their names.
-      scope: as `get_variables`.
+      scope: as for `get_variables`.
     """
     return get_variables(scope=scope, suffix="/" + given_name + ":|^" + given_name + ":")
 
 
 def get_unique_variable(var_op_name: str) -> Any:
-    """Return the variable of a full name.
+    """Return the variable with a full name.
 
     Args:
       var_op_name: its name without ":0".
-    Raises: InvalidArgumentError: there is none, or more than one.
+    Raises: InvalidArgumentError: there is not exactly one such variable.
     """
     matches = [v for v in get_variables(scope=var_op_name) if v.op.name == var_op_name]
     if len(matches) != 1:
@@ -318,7 +319,7 @@ def get_unique_variable(var_op_name: str) -> Any:
 
 
 def get_variable_full_name(var: Any) -> str:
-    """Return a variable's name in checkpoints; for a part the name of the whole variable.
+    """Return a variable's name in checkpoints, which for a part is the name of the whole.
 
     Args:
       var: the variable.
@@ -336,9 +337,9 @@ def filter_variables(
 
     Args:
       var_list: variables.
-      include_patterns: one of them must be found in the name; all are taken by default.
-      exclude_patterns: none of them may be.
-      reg_search: look for patterns anywhere in the name, and not at its beginning alone.
+      include_patterns: patterns of which one must match; all names match by default.
+      exclude_patterns: patterns that must not match.
+      reg_search: search patterns anywhere in the name instead of only at its beginning.
     """
     find = re.search if reg_search else re.match
 
@@ -354,12 +355,13 @@ def filter_variables(
 def get_variables_to_restore(
     include: Sequence[str] | None = None, exclude: Sequence[str] | None = None
 ) -> list[Any]:
-    """Return the variables of some scopes without those of others.
+    """Return the variables in some scopes, except those in others.
 
     Args:
-      include: scopes; all by default.
-      exclude: scopes.
-    Raises: InvalidTypeError: one of them is not a list.
+      include: scopes to include; all by default.
+      exclude: scopes to exclude.
+    Raises:
+      InvalidTypeError: an argument is not a list.
     """
     for scopes, argument in ((include, "include"), (exclude, "exclude")):
         if scopes is not None and not isinstance(scopes, list | tuple):
@@ -379,7 +381,7 @@ def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dic
 
     Args:
       var_names_to_values: arrays by full names of variables.
-    Raises: InvalidArgumentError: there is no such variable, or its shape differs.
+    Raises: InvalidArgumentError: a variable does not exist, or its shape differs.
     """
     assignments, feeds = [], {}
     for name, value in var_names_to_values.items():
@@ -399,7 +401,7 @@ def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[A
     """Return a function of a session that assigns values to variables.
 
     Args:
-      var_names_to_values: as `assign_from_values`.
+      var_names_to_values: as for `assign_from_values`.
     """
     assign, feeds = assign_from_values(var_names_to_values)
 
@@ -415,10 +417,10 @@ def assign_from_checkpoint(
     """Create a node that restores variables from a checkpoint; return it with the values to feed.
 
     Args:
-      model_path: of the checkpoint.
+      model_path: path of the checkpoint.
       var_list: variables, or variables by their names in the checkpoint.
-      ignore_missing_vars: leave out those that the checkpoint lacks.
-    Raises: NotFoundError: the checkpoint lacks one; InvalidArgumentError: its shape differs.
+      ignore_missing_vars: skip variables that the checkpoint lacks.
+    Raises: NotFoundError: the checkpoint lacks a variable; InvalidArgumentError: a shape differs.
     """
     reader = load_checkpoint(model_path)
     values = {}
@@ -454,11 +456,11 @@ def assign_from_checkpoint_fn(
     """Return a function of a session that restores variables from a checkpoint.
 
     Args:
-      model_path: of the checkpoint.
+      model_path: path of the checkpoint.
       var_list: variables, or variables by their names in the checkpoint; not empty.
-      ignore_missing_vars: leave out those that the checkpoint lacks.
-      reshape_variables: take values of other shapes with as many elements.
-    Returns: the function; None where the checkpoint has none of the variables.
+      ignore_missing_vars: skip variables that the checkpoint lacks.
+      reshape_variables: accept values of other shapes with the same number of elements.
+    Returns: the function; None if the checkpoint has none of the variables.
     Raises: InvalidArgumentError: there are no variables.
     """
     if not var_list:

@@ -1,4 +1,4 @@
-"""Initializers of `tf.contrib.layers`, whose variance differs from those of `initializers`."""
+"""Initializers of `tf.contrib.layers`, whose variances differ from those of `wf.initializers`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ def variance_scaling_initializer(
     seed: int | None = None,
     dtype: Any = dtypes.float32,
 ) -> Callable[..., Any]:
-    """Return an initializer of random values whose variance is `factor / n`.
+    """Return an initializer of random values with variance `factor / n`.
 
     Args:
-      factor: of the variance.
-      mode: n is "FAN_IN", "FAN_OUT", or their mean "FAN_AVG".
-      uniform: uniformly, and else normally, cut off at two standard deviations.
+      factor: factor of the variance.
+      mode: the definition of n: "FAN_IN", "FAN_OUT", or their mean "FAN_AVG".
+      uniform: use a uniform distribution; otherwise a normal one, truncated at two standard
+        deviations.
       seed: seed of the random numbers.
       dtype: floating.
     Returns: an initializer.
-    Raises: InvalidTypeError: `dtype` is not floating or the mode is another.
-    Source: He and others 2015.
+    Raises: InvalidTypeError: `dtype` is not floating, or the mode is unknown.
+    Source: He et al. 2015.
 
     Examples:
       >>> wf.contrib.layers.variance_scaling_initializer()([3, 4]).shape
@@ -64,10 +65,10 @@ def variance_scaling_initializer(
 def xavier_initializer(
     uniform: bool = True, seed: int | None = None, dtype: Any = dtypes.float32
 ) -> Callable[..., Any]:
-    """Return random values that keep the scale of gradients about the same in all layers.
+    """Return an initializer that keeps the scale of gradients similar in all layers.
 
     Args:
-      uniform, seed, dtype: as `variance_scaling_initializer`.
+      uniform, seed, dtype: as for `variance_scaling_initializer`.
     Returns: an initializer.
     Source: Glorot and Bengio 2010.
 

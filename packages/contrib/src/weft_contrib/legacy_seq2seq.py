@@ -1,4 +1,4 @@
-"""`tf.contrib.legacy_seq2seq`: from sequence to sequence, with one copy of the cell per step."""
+"""`tf.contrib.legacy_seq2seq`: sequence-to-sequence models with one copy of the cell per step."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from weft_tensor import dtypes, errors
 def _extract_argmax_and_embed(
     table: Any, output_projection: Any = None, update_embedding: bool = True
 ) -> Callable[[Any, Any], Any]:
-    """Return a loop function that looks up the most likely symbol of the step before."""
+    """Return a loop function that embeds the most likely symbol of the previous step."""
 
     def loop_function(prev: Any, _: Any) -> Any:
         if output_projection is not None:
@@ -66,16 +66,16 @@ def rnn_decoder(
     loop_function: Callable[[Any, int], Any] | None = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """Return a cell over a list of inputs.
+    """Run a cell over a list of inputs.
 
     Args:
       decoder_inputs: tensors of shape (B, I).
       initial_state: initial state of the cell.
       cell: the cell.
-      loop_function: from an output and the number of the step to the next input, instead of those
-        behind the first.
-      scope: "rnn_decoder".
-    Returns: the outputs, and the last state.
+      loop_function: function from an output and the step number to the next input; only the first
+        of `decoder_inputs` is then used.
+      scope: name or scope; "rnn_decoder" by default.
+    Returns: the outputs, and the final state.
     """
     with variable_scope(scope or "rnn_decoder"):
         state, outputs, prev = initial_state, [], None
@@ -98,14 +98,14 @@ def basic_rnn_seq2seq(
     dtype: Any = dtypes.float32,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """A cell reads one sequence, a copy of it with other weights begins the other with its state.
+    """Encode one sequence, and decode another from its final state, with separate weights.
 
     Args:
       encoder_inputs, decoder_inputs: tensors of shape (B, I).
       cell: the cell.
-      dtype: element type of the first state.
-      scope: "basic_rnn_seq2seq".
-    Returns: the decoder's outputs, and its last state.
+      dtype: element type of the initial state.
+      scope: name or scope; "basic_rnn_seq2seq" by default.
+    Returns: the decoder's outputs, and its final state.
     """
     with variable_scope(scope or "basic_rnn_seq2seq"):
         _, state = static_rnn(unbuilt_copy(cell), encoder_inputs, dtype=dtype)
@@ -120,13 +120,13 @@ def tied_rnn_seq2seq(
     dtype: Any = dtypes.float32,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """Run `basic_rnn_seq2seq` with one set of weights for encoder and decoder.
+    """Run `basic_rnn_seq2seq` with shared weights of encoder and decoder.
 
     Args:
-      encoder_inputs, decoder_inputs, cell, dtype: as there.
-      loop_function: as `rnn_decoder`.
-      scope: "combined_tied_rnn_seq2seq".
-    Returns: the decoder's outputs, and its last state.
+      encoder_inputs, decoder_inputs, cell, dtype: as for `basic_rnn_seq2seq`.
+      loop_function: as for `rnn_decoder`.
+      scope: name or scope; "combined_tied_rnn_seq2seq" by default.
+    Returns: the decoder's outputs, and its final state.
     """
     with variable_scope("combined_tied_rnn_seq2seq"):
         name = scope or "tied_rnn_seq2seq"
@@ -146,17 +146,17 @@ def embedding_rnn_decoder(
     update_embedding_for_previous: bool = True,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """`rnn_decoder` over ids.
+    """Run `rnn_decoder` over ids.
 
     Args:
       decoder_inputs: integers, shape (B,) each.
-      initial_state, cell: as `rnn_decoder`.
+      initial_state, cell: as for `rnn_decoder`.
       num_symbols, embedding_size: shape of the variable "embedding".
       output_projection: weights and biases from outputs to symbols, or None.
-      feed_previous: take the most likely symbol of the step before instead of the inputs.
-      update_embedding_for_previous: let gradients through that choice.
-      scope: "embedding_rnn_decoder".
-    Returns: the outputs, and the last state.
+      feed_previous: use the most likely symbol of the previous step as the input.
+      update_embedding_for_previous: propagate gradients through these embeddings.
+      scope: name or scope; "embedding_rnn_decoder" by default.
+    Returns: the outputs, and the final state.
     """
     with variable_scope(scope or "embedding_rnn_decoder"):
         table = get_variable("embedding", [num_symbols, embedding_size])
@@ -181,17 +181,17 @@ def embedding_rnn_seq2seq(
     dtype: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """`basic_rnn_seq2seq` over ids.
+    """Run `basic_rnn_seq2seq` over ids.
 
     Args:
       encoder_inputs, decoder_inputs: integers, shape (B,) each.
       cell: the cell.
       num_encoder_symbols, num_decoder_symbols, embedding_size: shapes of the embeddings.
       output_projection: weights and biases; without it the cell's outputs are projected to symbols.
-      feed_previous: as `embedding_rnn_decoder`; a bool or a bool tensor.
-      dtype: element type of the first state.
-      scope: "embedding_rnn_seq2seq".
-    Returns: the decoder's outputs, and its last state.
+      feed_previous: as for `embedding_rnn_decoder`; a bool or a bool tensor.
+      dtype: element type of the initial state.
+      scope: name or scope; "embedding_rnn_seq2seq" by default.
+    Returns: the decoder's outputs, and its final state.
     """
     with variable_scope(scope or "embedding_rnn_seq2seq") as var_scope:
         dtype = dtype or dtypes.float32
@@ -218,7 +218,7 @@ def embedding_rnn_seq2seq(
 def _by_choice(
     feed_previous: Any, decode: Callable[..., Any], var_scope: Any
 ) -> tuple[list[Any], Any]:
-    """Call `decode` for a bool; for a tensor build a branch for each value, with shared weights."""
+    """Call `decode`; for a tensor, build a branch for each value, with shared weights."""
     if isinstance(feed_previous, bool):
         outputs, state = decode(feed_previous)
         return outputs, state
@@ -247,7 +247,7 @@ def attention_decoder(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> tuple[list[Any], Any]:
-    """Decode with attention to the encoder's outputs at each step.
+    """Run a decoder with attention to the encoder's outputs.
 
     Args:
       decoder_inputs: tensors of shape (B, I).
@@ -256,13 +256,13 @@ def attention_decoder(
       cell: the cell.
       output_size: size of the outputs; the cell's by default.
       num_heads: number of attention heads.
-      loop_function: as `rnn_decoder`.
-      dtype: element type of the first state.
-      scope: "attention_decoder".
-      initial_state_attention: look at the outputs before the first step, too.
-    Returns: the outputs, and the last state.
+      loop_function: as for `rnn_decoder`.
+      dtype: element type of the initial state.
+      scope: name or scope; "attention_decoder" by default.
+      initial_state_attention: attend once before the first step.
+    Returns: the outputs, and the final state.
     Raises: InvalidArgumentError: there are no inputs or heads, or A is unknown.
-    Source: Vinyals and others 2014.
+    Source: Vinyals et al. 2014.
     """
     if not decoder_inputs or num_heads < 1:
         raise errors.InvalidArgumentError("an input and an attention head are required")
@@ -302,7 +302,7 @@ def attention_decoder(
 
 
 class _Heads:
-    """Attention over fixed states, by additive scores."""
+    """Additive multi-head attention over fixed states."""
 
     def __init__(self, states: Any, count: int) -> None:
         size = states.shape[2].value
@@ -316,7 +316,7 @@ class _Heads:
             self._weights.append(get_variable(f"AttnV_{a}", [size], states.dtype.base_dtype))
 
     def __call__(self, query: Any) -> list[Any]:
-        """Return the states weighted by their fit to a query, one for each head."""
+        """Return the attention-weighted states for a query, one per head."""
         parts = nest.flatten(query)
         query = parts[0] if len(parts) == 1 else join.concat(parts, 1)
         contexts = []
@@ -347,16 +347,15 @@ def embedding_attention_decoder(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> tuple[list[Any], Any]:
-    """`attention_decoder` over ids.
+    """Run `attention_decoder` over ids.
 
     Args:
-      decoder_inputs: integers, shape (B,) each.
-      num_symbols, embedding_size, output_projection, feed_previous,
-        update_embedding_for_previous: as `embedding_rnn_decoder`.
-      initial_state, attention_states, cell, num_heads, output_size, dtype,
-        initial_state_attention: as `attention_decoder`.
-      scope: "embedding_attention_decoder".
-    Returns: the outputs, and the last state.
+      decoder_inputs: integers, shape (B,) each. num_symbols, embedding_size, output_projection,
+        feed_previous, update_embedding_for_previous: as for `embedding_rnn_decoder`. initial_state,
+        attention_states, cell, num_heads, output_size, dtype, initial_state_attention: as for
+        `attention_decoder`.
+      scope: name or scope; "embedding_attention_decoder" by default.
+    Returns: the outputs, and the final state.
     """
     with variable_scope(scope or "embedding_attention_decoder"):
         table = get_variable("embedding", [num_symbols, embedding_size])
@@ -396,10 +395,10 @@ def embedding_attention_seq2seq(
 
     Args:
       encoder_inputs, decoder_inputs, cell, num_encoder_symbols, num_decoder_symbols,
-        embedding_size, output_projection, feed_previous, dtype: as `embedding_rnn_seq2seq`.
-      num_heads, initial_state_attention: as `attention_decoder`.
-      scope: "embedding_attention_seq2seq".
-    Returns: the decoder's outputs, and its last state.
+        embedding_size, output_projection, feed_previous, dtype: as for `embedding_rnn_seq2seq`.
+      num_heads, initial_state_attention: as for `attention_decoder`.
+      scope: name or scope; "embedding_attention_seq2seq" by default.
+    Returns: the decoder's outputs, and its final state.
     """
     with variable_scope(scope or "embedding_attention_seq2seq") as var_scope:
         dtype = dtype or dtypes.float32
@@ -445,9 +444,9 @@ def sequence_loss_by_example(
       targets: integers, shape (B,) each.
       weights: floating, shape (B,) each.
       average_across_timesteps: divide by the sum of weights.
-      softmax_loss_function: instead of the cross-entropy, with `labels` and `logits`.
-    Returns: shape (B,).
-    Raises: InvalidArgumentError: there are not as many of each.
+      softmax_loss_function: function of `labels` and `logits` that replaces the cross-entropy.
+        Returns: shape (B,).
+    Raises: InvalidArgumentError: the lists differ in length.
     """
     if not len(logits) == len(targets) == len(weights):
         raise errors.InvalidArgumentError(
@@ -475,10 +474,11 @@ def sequence_loss(
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Return the sum of `sequence_loss_by_example`.
+    """Return the sum of `sequence_loss_by_example` over the batch.
 
     Args:
-      logits, targets, weights, average_across_timesteps, softmax_loss_function: as there.
+      logits, targets, weights, average_across_timesteps, softmax_loss_function: as for
+        `sequence_loss_by_example`.
       average_across_batch: divide by the number of sequences.
     Returns: rank 0.
     """
@@ -502,14 +502,14 @@ def model_with_buckets(
     per_example_loss: bool = False,
     name: str | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Build a model for each pair of lengths, with one set of weights.
+    """Build a model for each bucket, with shared weights.
 
     Args:
       encoder_inputs, decoder_inputs, targets, weights: lists as long as the largest bucket.
-      buckets: pairs of lengths.
+      buckets: pairs of encoder and decoder lengths.
       seq2seq: a function from encoder and decoder inputs to outputs and states.
-      softmax_loss_function: as `sequence_loss`.
-      per_example_loss: give losses of shape (B,).
+      softmax_loss_function: as for `sequence_loss`.
+      per_example_loss: return losses of shape (B,).
     Returns: the outputs and the loss of each bucket.
     Raises: InvalidArgumentError: a list is too short.
     """

@@ -1,4 +1,4 @@
-"""`tf.contrib.lookup`: tables, under its names and with its argument orders."""
+"""`tf.contrib.lookup`: lookup tables, with its names and argument orders."""
 
 from weft_io.lookup.former import *
 from weft_io.lookup.initializers import *

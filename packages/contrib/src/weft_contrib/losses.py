@@ -1,4 +1,4 @@
-"""`tf.contrib.losses`: the losses under their older names and orders of arguments."""
+"""`tf.contrib.losses`: losses with older names and argument orders."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from weft_graph.losses import (
 def absolute_difference(
     predictions: Any, labels: Any = None, weights: Any = 1.0, scope: Any = None
 ) -> Any:
-    """`losses.absolute_difference`.
+    """Call `losses.absolute_difference`.
 
     Args:
-      predictions, labels, weights, scope: as there.
+      predictions, labels, weights, scope: as for that function.
     """
     return losses.absolute_difference(labels, predictions, weights, scope)
 
@@ -45,10 +45,10 @@ def absolute_difference(
 def mean_squared_error(
     predictions: Any, labels: Any = None, weights: Any = 1.0, scope: Any = None
 ) -> Any:
-    """`losses.mean_squared_error`.
+    """Call `losses.mean_squared_error`.
 
     Args:
-      predictions, labels, weights, scope: as there.
+      predictions, labels, weights, scope: as for that function.
     """
     return losses.mean_squared_error(labels, predictions, weights, scope)
 
@@ -56,10 +56,10 @@ def mean_squared_error(
 def mean_pairwise_squared_error(
     predictions: Any, labels: Any = None, weights: Any = 1.0, scope: Any = None
 ) -> Any:
-    """`losses.mean_pairwise_squared_error`.
+    """Call `losses.mean_pairwise_squared_error`.
 
     Args:
-      predictions, labels, weights, scope: as there.
+      predictions, labels, weights, scope: as for that function.
     """
     return losses.mean_pairwise_squared_error(labels, predictions, weights, scope)
 
@@ -71,10 +71,10 @@ def log_loss(
     epsilon: float = 1e-7,
     scope: Any = None,
 ) -> Any:
-    """`losses.log_loss`.
+    """Call `losses.log_loss`.
 
     Args:
-      predictions, labels, weights, epsilon, scope: as there.
+      predictions, labels, weights, epsilon, scope: as for that function.
     """
     return losses.log_loss(labels, predictions, weights, epsilon, scope)
 
@@ -82,19 +82,19 @@ def log_loss(
 def cosine_distance(
     predictions: Any, labels: Any = None, axis: Any = None, weights: Any = 1.0, scope: Any = None
 ) -> Any:
-    """`losses.cosine_distance`.
+    """Call `losses.cosine_distance`.
 
     Args:
-      predictions, labels, axis, weights, scope: as there.
+      predictions, labels, axis, weights, scope: as for that function.
     """
     return losses.cosine_distance(labels, predictions, axis, weights, scope)
 
 
 def hinge_loss(logits: Any, labels: Any = None, scope: Any = None) -> Any:
-    """Return the hinge of each element, which is not listed among the losses.
+    """Return the hinge loss of each element, without adding it to the collection of losses.
 
     Args:
-      logits, labels, scope: as `losses.hinge_loss`.
+      logits, labels, scope: as for `losses.hinge_loss`.
     """
     reduction = losses.Reduction.NONE
     return losses.hinge_loss(labels, logits, scope=scope, loss_collection=None, reduction=reduction)
@@ -107,10 +107,10 @@ def sigmoid_cross_entropy(
     label_smoothing: float = 0,
     scope: Any = None,
 ) -> Any:
-    """`losses.sigmoid_cross_entropy`.
+    """Call `losses.sigmoid_cross_entropy`.
 
     Args:
-      logits, multi_class_labels, weights, label_smoothing, scope: as there.
+      logits, multi_class_labels, weights, label_smoothing, scope: as for that function.
     """
     return losses.sigmoid_cross_entropy(multi_class_labels, logits, weights, label_smoothing, scope)
 
@@ -122,10 +122,10 @@ def softmax_cross_entropy(
     label_smoothing: float = 0,
     scope: Any = None,
 ) -> Any:
-    """`losses.softmax_cross_entropy`.
+    """Call `losses.softmax_cross_entropy`.
 
     Args:
-      logits, onehot_labels, weights, label_smoothing, scope: as there.
+      logits, onehot_labels, weights, label_smoothing, scope: as for that function.
     """
     return losses.softmax_cross_entropy(onehot_labels, logits, weights, label_smoothing, scope)
 
@@ -133,9 +133,9 @@ def softmax_cross_entropy(
 def sparse_softmax_cross_entropy(
     logits: Any, labels: Any, weights: Any = 1.0, scope: Any = None
 ) -> Any:
-    """`losses.sparse_softmax_cross_entropy`.
+    """Call `losses.sparse_softmax_cross_entropy`.
 
     Args:
-      logits, labels, weights, scope: as there.
+      logits, labels, weights, scope: as for that function.
     """
     return losses.sparse_softmax_cross_entropy(labels, logits, weights, scope)

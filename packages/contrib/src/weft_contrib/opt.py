@@ -1,4 +1,4 @@
-"""`tf.contrib.opt`: optimizers that `tf.train` has not."""
+"""`tf.contrib.opt`: optimizers that `tf.train` lacks."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ from weft_tensor import errors
 
 
 class LazyAdamOptimizer(AdamOptimizer):
-    """Adam that leaves rows without a gradient unchanged.
+    """An Adam optimizer that leaves rows without a gradient unchanged.
 
-    Of dense gradients it is `AdamOptimizer`. Of sparse ones the means of the rows that have no
-    gradient do not decay, and these rows do not move: other than Adam's, but in time of the rows.
+    For dense gradients it is equal to `AdamOptimizer`. For sparse gradients, rows without a
+    gradient do not change, and neither do their moments. The result differs from Adam's, but the
+    time depends only on the number of rows with a gradient.
 
     Args:
-      learning_rate, beta1, beta2, epsilon, use_locking, name: as `train.AdamOptimizer`.
+      learning_rate, beta1, beta2, epsilon, use_locking, name: as for `train.AdamOptimizer`.
 
     Examples:
       >>> table = wf.Variable([[1.0], [1.0]])
@@ -92,7 +93,7 @@ class NadamOptimizer(AdamOptimizer):
     """Adam with Nesterov's momentum.
 
     Args:
-      learning_rate, beta1, beta2, epsilon, use_locking, name: as `train.AdamOptimizer`.
+      learning_rate, beta1, beta2, epsilon, use_locking, name: as for `train.AdamOptimizer`.
     Source: Dozat 2016, "Incorporating Nesterov momentum into Adam".
 
     Examples:
@@ -110,16 +111,16 @@ class NadamOptimizer(AdamOptimizer):
 
 
 class AdaMaxOptimizer(AdamOptimizer):
-    """Adam by the infinity norm.
+    """Adam with the infinity norm.
 
         m = beta1 m + (1 - beta1) g
         v = max(beta2 v, |g|)
         x = x - learning_rate / (1 - beta1^t) m / (v + epsilon)
 
-    Of sparse gradients only the rows that have one change.
+    For sparse gradients, only rows with a gradient change.
 
     Args:
-      learning_rate, beta1, beta2, epsilon, use_locking, name: as `train.AdamOptimizer`.
+      learning_rate, beta1, beta2, epsilon, use_locking, name: as for `train.AdamOptimizer`.
     Source: Kingma and Ba 2014, "Adam: a method for stochastic optimization", section 7.1.
 
     Examples:
@@ -144,7 +145,7 @@ class AdaMaxOptimizer(AdamOptimizer):
         super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
 
     def _get_beta_accumulators(self) -> Any:
-        """Return the variable that holds beta1 to the power of the number of updates."""
+        """Return the variable with beta1 to the power of the number of updates."""
         return self._get_non_slot_variable("beta1_power")
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
@@ -200,18 +201,18 @@ class AdaMaxOptimizer(AdamOptimizer):
 
 
 class LARSOptimizer(MomentumOptimizer):
-    """Momentum with a rate for each variable, from its norm and that of its gradient.
+    """Momentum with a learning rate per variable, from the norms of the variable and its gradient.
 
     Args:
       learning_rate: scalar.
       momentum: scalar.
-      weight_decay: scalar; what is added to the gradient, times the variable.
+      weight_decay: scalar, the factor of the variable that is added to its gradient.
       eeta: scalar, the trust coefficient.
-      epsilon: scalar, added to the size that is divided by.
-      name: of the node that applies the updates, and of the slot ("momentum").
-      skip_list: parts of the names of variables that are neither scaled nor decayed.
-      use_nesterov: whether momentum looks ahead.
-    Source: You and others 2017, "Large batch training of convolutional networks".
+      epsilon: scalar, added to the divisor.
+      name: name of the node that applies the updates, and of the slot ("momentum").
+      skip_list: substrings of names of variables that are neither scaled nor decayed.
+      use_nesterov: use Nesterov momentum.
+    Source: You et al. 2017, "Large batch training of convolutional networks".
 
     Examples:
       >>> x = wf.Variable([3.0, 4.0])
@@ -254,7 +255,7 @@ class LARSOptimizer(MomentumOptimizer):
         return self._apply_dense(grad, handle)
 
     def _trust(self, grad: Any, value: Any) -> Any:
-        """Return the trust ratio of a variable, from its norm and that of its gradient."""
+        """Return the trust ratio of a variable, from the norms of the variable and its gradient."""
         norm, slope = (sqrt(reduction.reduce_sum(x * x)) for x in (value, grad))
         ratio = self._eeta * norm / (slope + self._decay * norm + self._added)
         return where(greater(norm, 0.0) & greater(slope, 0.0), ratio, ones_like(ratio))
@@ -264,9 +265,9 @@ class MovingAverageOptimizer(Optimizer):
     """An optimizer that maintains moving averages of the trained variables.
 
     Args:
-      opt: the optimizer inside.
-      average_decay, num_updates: as `train.ExponentialMovingAverage`.
-      sequential_update: whether the averages are of the variables after the step.
+      opt: the wrapped optimizer.
+      average_decay, num_updates: as for `train.ExponentialMovingAverage`.
+      sequential_update: update the averages after the step.
 
     Examples:
       >>> x = wf.Variable(4.0)
@@ -301,12 +302,12 @@ class MovingAverageOptimizer(Optimizer):
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
     ) -> Any:
-        """Apply them, then move the averages.
+        """Apply gradients, then update the averages.
 
         Args:
           grads_and_vars: pairs of a gradient and its variable.
           global_step: variable that counts the updates.
-          name: of the node.
+          name: name of the node.
         """
         pairs = list(grads_and_vars)
         update = self._optimizer.apply_gradients(pairs, global_step, name)
@@ -326,13 +327,14 @@ class MovingAverageOptimizer(Optimizer):
     def swapping_saver(
         self, var_list: Any = None, name: str = "swapping_saver", **kwargs: Any
     ) -> Saver:
-        """Return a saver that exchanges averages and variables: each is saved by the other's name.
+        """Return a saver that saves each variable under its average's name and vice versa.
 
         Args:
           var_list: variables to save; all by default.
-          name: of the saver.
-          **kwargs: those of `train.Saver`.
-        Raises: FailedPreconditionError: `apply_gradients` or `minimize` was not called before.
+          name: name of the saver.
+          **kwargs: arguments of `train.Saver`.
+        Raises:
+          FailedPreconditionError: neither `apply_gradients` nor `minimize` was called before.
         """
         if self._swapped is None:
             raise errors.FailedPreconditionError(
@@ -352,15 +354,15 @@ class MovingAverageOptimizer(Optimizer):
 
 
 class DecoupledWeightDecayExtension(Optimizer):
-    """A mixin that adds decoupled weight decay to an optimizer: the first base of a class.
+    """A mixin that adds decoupled weight decay to an optimizer; it must be the first base class.
 
-    `weight_decay` times its value is subtracted from each variable before its update; with a
-    sparse gradient only from the rows that have one. It is not scaled by the learning rate, so
-    a schedule must be set for both.
+    `weight_decay` times its value is subtracted from each variable before its update; with a sparse
+    gradient, only from rows with a gradient. The decay is not scaled by the learning rate, so both
+    need a schedule.
 
     Args:
       weight_decay: scalar, or a function that returns it.
-      **kwargs: those of the optimizer.
+      **kwargs: arguments of the optimizer.
     Source: Loshchilov and Hutter 2019, "Decoupled weight decay regularization".
     """
 
@@ -376,7 +378,7 @@ class DecoupledWeightDecayExtension(Optimizer):
 
         Args:
           loss: scalar.
-          *args, **kwargs: those of the optimizer's method.
+          *args, **kwargs: arguments of the optimizer's method.
           decay_var_list: the variables that decay; all by default.
         """
         self._choose(decay_var_list)
@@ -393,7 +395,7 @@ class DecoupledWeightDecayExtension(Optimizer):
 
         Args:
           grads_and_vars: pairs of a gradient and its variable.
-          *args, **kwargs: those of the optimizer's method.
+          *args, **kwargs: arguments of the optimizer's method.
           decay_var_list: the variables that decay; all by default.
         """
         self._choose(decay_var_list)
@@ -468,7 +470,7 @@ class MomentumWOptimizer(DecoupledWeightDecayExtension, MomentumOptimizer):
 
     Args:
       weight_decay: scalar, or a function that returns it.
-      learning_rate, momentum, use_locking, name, use_nesterov: as `train.MomentumOptimizer`.
+      learning_rate, momentum, use_locking, name, use_nesterov: as for `train.MomentumOptimizer`.
 
     Examples:
       >>> x = wf.Variable(2.0)
@@ -504,7 +506,7 @@ class AdamWOptimizer(DecoupledWeightDecayExtension, AdamOptimizer):
 
     Args:
       weight_decay: scalar, or a function that returns it.
-      learning_rate, beta1, beta2, epsilon, use_locking, name: as `train.AdamOptimizer`.
+      learning_rate, beta1, beta2, epsilon, use_locking, name: as for `train.AdamOptimizer`.
 
     Examples:
       >>> x = wf.Variable(2.0)

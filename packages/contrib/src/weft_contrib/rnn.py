@@ -1,4 +1,4 @@
-"""`tf.contrib.rnn`: cells, and networks of them."""
+"""`tf.contrib.rnn`: recurrent cells and networks."""
 
 from __future__ import annotations
 

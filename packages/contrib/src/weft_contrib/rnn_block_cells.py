@@ -36,7 +36,7 @@ from weft_tensor.shape import as_dims, format_dims
 
 
 class _Weights:
-    """The variables of a block LSTM, in the order in which all its ops read them.
+    """The variables of a block LSTM, in the order of its ops' inputs.
 
     Args:
       layer: the layer that owns the variables.
@@ -53,7 +53,7 @@ class _Weights:
         self._units = units
 
     def in_order(self) -> list[Any]:
-        """Return w, wci, wcf, wco and b."""
+        """Return w, wci, wcf, wco and b, in this order."""
         zeros = None if self._peepholes else array.zeros([self._units], self._kernel.dtype)
         return [self._kernel, *(self._peepholes or [zeros] * 3), self._bias]
 
@@ -68,14 +68,14 @@ class LSTMBlockCell(LayerRNNCell):
     """Long short-term memory with one op per step, `LSTMBlockCell`.
 
     The variables are those of `nn.rnn_cell.LSTMCell`: kernel, bias, and w_i_diag, w_f_diag and
-    w_o_diag. Gradients flow back through c and h alone, and have none themselves; clipping does not
-    stop them.
+    w_o_diag. Gradients flow back only through c and h, also where c was clipped. They cannot be
+    differentiated again.
 
     Args:
       num_units: H.
       forget_bias: added to the forget gate's input.
       cell_clip: bound of c on both sides; None or a negative number for none.
-      use_peephole: whether the gates see c.
+      use_peephole: whether the gates read c.
       dtype: element type of the variables.
       reuse: reuse mode of the variables.
       name: name of the cell.
@@ -135,7 +135,7 @@ class LSTMBlockCell(LayerRNNCell):
 
 
 class LSTMBlockWrapper(Layer):
-    """Base of layers that run all steps at once; a subclass has `num_units` and `_call_cell`.
+    """Base class of layers that run all steps at once.
 
     Examples:
       >>> layer = wf.contrib.rnn.LSTMBlockFusedCell(8)
@@ -157,7 +157,7 @@ class LSTMBlockWrapper(Layer):
         dtype: Any,
         sequence_length: Output | None,
     ) -> tuple[Output, Output]:
-        """Return all steps.
+        """Compute all steps.
 
         Args:
           inputs: shape (T, B, I).
@@ -175,10 +175,10 @@ class LSTMBlockWrapper(Layer):
           initial_state: pair (c, h) of shape (B, H); zeros by default.
           dtype: element type of the zeros.
           sequence_length: integers, shape (B,), or None for T.
-        Returns: the outputs, as the inputs came, 0 behind the end of a sequence; the last
+        Returns: the outputs, in the form of the inputs, 0 after the end of a sequence; the final
           LSTMStateTuple of each sequence.
         Raises: InvalidArgumentError: there is neither `initial_state` nor `dtype`, or the state is
-          no pair.
+          not a pair.
         """
         listed = isinstance(inputs, list)
         outputs, state = super().__call__(join.stack(inputs) if listed else inputs, *args, **kwargs)
@@ -191,7 +191,7 @@ class LSTMBlockWrapper(Layer):
         dtype: Any = None,
         sequence_length: Any = None,
     ) -> tuple[Output, LSTMStateTuple]:
-        """Run all steps, as `__call__`, on one tensor."""
+        """Run all steps on one tensor, as `__call__` does."""
         steps, batch = (shapes.shape(inputs)[axis] for axis in range(2))
         if initial_state is not None:
             c, h = _pair(initial_state, "initial_state")
@@ -211,7 +211,7 @@ class LSTMBlockWrapper(Layer):
 
 
 def _last(first: Any, states: Output, lengths: Output | None) -> Output:
-    """Return the state at the end of each sequence, the first one of sequences without steps.
+    """Return the state at the end of each sequence; the initial one for empty sequences.
 
     Args:
       first: shape (B, H).
@@ -227,14 +227,14 @@ def _last(first: Any, states: Output, lengths: Output | None) -> Output:
 class LSTMBlockFusedCell(LSTMBlockWrapper):
     """Long short-term memory with one op for all steps, `BlockLSTM`.
 
-    Variables and gradients are as `LSTMBlockCell` says. A layer is called as `LSTMBlockWrapper`
-    says: steps come first.
+    Variables and gradients are those of `LSTMBlockCell`. The call is that of `LSTMBlockWrapper`:
+    the first axis is that of the steps.
 
     Args:
       num_units: H.
       forget_bias: added to the forget gate's input.
       cell_clip: bound of c on both sides; None or a negative number for none.
-      use_peephole: whether the gates see c.
+      use_peephole: whether the gates read c.
       reuse: reuse mode of the variables.
       dtype: element type of the variables.
       name: name of the layer.
@@ -271,7 +271,7 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
     def build(self, input_shape: Any) -> None:
         """Create kernel (I + H, 4 H), bias (4 H,) and peepholes (H,).
 
-        Raises: InvalidArgumentError: the input's last size is not known.
+        Raises: InvalidArgumentError: the last size of the input is unknown.
         """
         dims = as_dims(input_shape)
         if not dims or dims[-1] is None:
@@ -307,14 +307,14 @@ class GRUBlockCellV2(LayerRNNCell):
     """A gated recurrent unit with one op per step, `GRUBlockCell`.
 
     The variables are those of `nn.rnn_cell.GRUCell`: gates/kernel, gates/bias, candidate/kernel,
-    candidate/bias. Gradients have none themselves.
+    candidate/bias. Gradients cannot be differentiated again.
 
     Args:
       num_units: H.
       cell_size: deprecated name of `num_units`.
       reuse: reuse mode of the variables.
       name: name of the cell.
-    Raises: InvalidArgumentError: neither or both sizes are given.
+    Raises: InvalidArgumentError: neither or both sizes are set.
 
     Examples:
       >>> cell = wf.contrib.rnn.GRUBlockCellV2(8)
@@ -372,10 +372,10 @@ class GRUBlockCellV2(LayerRNNCell):
 
 
 class GRUBlockCell(GRUBlockCellV2):
-    """`GRUBlockCellV2` with the older names of its variables: w_ru, b_ru, w_c, b_c.
+    """A `GRUBlockCellV2` with the older names of its variables: w_ru, b_ru, w_c, b_c.
 
     Args:
-      num_units, cell_size, reuse, name: as `GRUBlockCellV2`.
+      num_units, cell_size, reuse, name: as for `GRUBlockCellV2`.
 
     Examples:
       >>> cell = wf.contrib.rnn.GRUBlockCell(8)

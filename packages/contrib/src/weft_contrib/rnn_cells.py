@@ -1,4 +1,4 @@
-"""Cells that `tf.contrib.rnn` has and `nn.rnn_cell` has not."""
+"""Cells of `tf.contrib.rnn` that `nn.rnn_cell` lacks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from weft_tensor import errors
 
 
 def linear(inputs: Any, size: int, biased: bool = True, initializer: Any = None) -> Any:
-    """inputs @ kernel + bias, by variables of the current scope.
+    """Compute inputs @ kernel + bias with variables of the current scope.
 
     Args:
-      inputs: shape (B, I), or a list of such that stand side by side.
+      inputs: shape (B, I), or a list of such tensors to concatenate.
       size: O.
-      biased: whether there is a bias.
+      biased: whether to add a bias.
       initializer: initializer of the kernel.
     Returns: shape (B, O).
     """
@@ -44,10 +44,10 @@ def linear(inputs: Any, size: int, biased: bool = True, initializer: Any = None)
 
 
 class _Wrapper(RNNCell):
-    """A cell around a cell.
+    """Base class of cells that wrap another cell.
 
     Args:
-      cell: the cell inside.
+      cell: the wrapped cell.
       reuse: reuse mode of the variables.
     """
 
@@ -74,9 +74,9 @@ class OutputProjectionWrapper(_Wrapper):
     """A wrapper that projects a cell's output.
 
     Args:
-      cell: the cell inside.
+      cell: the wrapped cell.
       output_size: size of the output.
-      activation: applied last, or None.
+      activation: function applied last, or None.
       reuse: reuse mode of the variables.
     """
 
@@ -107,10 +107,10 @@ class InputProjectionWrapper(_Wrapper):
     """A wrapper that projects a cell's input.
 
     Args:
-      cell: the cell inside.
+      cell: the wrapped cell.
       num_proj: size of the projected input.
-      activation: applied to it, or None.
-      input_size: is not used.
+      activation: function applied to the projected input, or None.
+      input_size: accepted and ignored.
       reuse: reuse mode of the variables.
     """
 
@@ -135,10 +135,10 @@ class InputProjectionWrapper(_Wrapper):
 
 
 class EmbeddingWrapper(_Wrapper):
-    """A wrapper that looks up a cell's input ids in a variable "embedding".
+    """A wrapper that embeds a cell's input ids with a variable "embedding".
 
     Args:
-      cell: the cell inside.
+      cell: the wrapped cell.
       embedding_classes, embedding_size: shape of the variable.
       initializer: initializer of the variable; uniform with variance 1 by default.
       reuse: reuse mode of the variables.
@@ -171,19 +171,19 @@ class EmbeddingWrapper(_Wrapper):
 
 
 class LayerNormBasicLSTMCell(RNNCell):
-    """Long short-term memory with normalized gates, and dropout within.
+    """An LSTM cell with layer normalization and recurrent dropout.
 
     Args:
       num_units: H.
       forget_bias: added to the forget gate's input.
-      input_size: is not used.
-      activation: tanh by default.
-      layer_norm: whether gates and state are normalized.
+      input_size: accepted and ignored.
+      activation: activation function; tanh by default.
+      layer_norm: whether to normalize gates and state.
       norm_gain, norm_shift: initial values of gamma and beta.
       dropout_keep_prob: keep probability of the candidates; a number or a tensor.
-      dropout_prob_seed: of the random numbers.
+      dropout_prob_seed: seed of the random numbers.
       reuse: reuse mode of the variables.
-    Source: Ba and others 2016; Semeniuta and others 2016.
+    Source: Ba et al. 2016; Semeniuta et al. 2016.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Cells with attention, of searched architectures, over images, and with highways."""
+"""Cells with attention, highways or convolutions, and from architecture search."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from weft_tensor.shape import TensorShape
 
 
 class AttentionCellWrapper(RNNCell):
-    """A cell that attends to its own last outputs.
+    """A wrapper that attends to the cell's previous outputs.
 
     Args:
-      cell: the cell inside.
-      attn_length: how many outputs it looks back on.
-      attn_size: size of what is kept of an output; that of the output by default.
+      cell: the wrapped cell.
+      attn_length: number of previous outputs to attend to.
+      attn_size: size of a stored output; that of the output by default.
       attn_vec_size: size of the hidden layer of the attention; `attn_size` by default.
-      input_size: of what the cell inside is given; that of the input by default.
-      state_is_tuple: whether the state is (that of the cell, attention, what is kept), or all
-        side by side in one tensor.
+      input_size: size of the wrapped cell's input; that of the input by default.
+      state_is_tuple: whether the state is a tuple (cell's state, attention, stored outputs) instead
+        of one concatenated tensor.
       reuse: reuse mode of the variables.
     Raises:
       InvalidTypeError: `cell` is not a cell.
       InvalidArgumentError: `attn_length` is not positive, or the state of the cell is a tuple and
         `state_is_tuple` is False.
-    Source: Bahdanau and others 2014.
+    Source: Bahdanau et al. 2014.
 
     Examples:
       >>> cell = wf.contrib.rnn.AttentionCellWrapper(wf.contrib.rnn.GRUCell(4), attn_length=3)
@@ -118,7 +118,7 @@ class AttentionCellWrapper(RNNCell):
         return output, new_state if self._is_tuple else join.concat(list(new_state), 1)
 
     def _attend(self, query: Any, past: Any) -> Any:
-        """Return the past outputs, weighted by their fit to the state: shape (B, A)."""
+        """Return the attention-weighted past outputs: shape (B, A)."""
         hidden = self._hidden
         kernel = get_variable("attn_w", [1, 1, self._size, hidden], query.dtype.base_dtype)
         scale = get_variable("attn_v", [hidden], query.dtype.base_dtype)
@@ -133,14 +133,14 @@ class AttentionCellWrapper(RNNCell):
 
 
 class NASCell(RNNCell):
-    """The recurrent cell found by neural architecture search.
+    """The recurrent cell found by neural architecture search (NAS).
 
     Args:
       num_units: H, size of c and of h.
-      num_proj: size of the output; H, without a projection, by default.
-      use_bias: whether there are biases.
+      num_proj: size of the output; H by default, without a projection.
+      use_bias: whether to use biases.
       reuse: reuse mode of the variables.
-      **kwargs: those of RNNCell.
+      **kwargs: arguments of RNNCell.
     Source: Zoph and Le 2016, "Neural architecture search with reinforcement learning".
 
     Examples:
@@ -196,7 +196,7 @@ class NASCell(RNNCell):
 
 
 def _searched(h: Sequence[Any], x: Sequence[Any], memory: Any) -> tuple[Any, Any]:
-    """Return the tree of figure 8 of the paper: two layers, the memory, two layers more."""
+    """Compute the tree of figure 8 of the paper: two layers, the memory, two more layers."""
     first = [
         sigmoid(h[0] + x[0]),
         nn.relu(h[1] + x[1]),
@@ -219,15 +219,15 @@ def _searched(h: Sequence[Any], x: Sequence[Any], memory: Any) -> tuple[Any, Any
 
 
 class UGRNNCell(RNNCell):
-    """A cell with one gate, which weighs old state against new.
+    """A cell with one gate, which mixes the old and the new state.
 
     Args:
       num_units: H.
       initializer: initializer of the kernel.
       forget_bias: added to the gate's input.
-      activation: tanh by default.
+      activation: activation function; tanh by default.
       reuse: reuse mode of the variables.
-    Source: Collins and others 2016, "Capacity and trainability in recurrent neural networks".
+    Source: Collins et al. 2016, "Capacity and trainability in recurrent neural networks".
 
     Examples:
       >>> cell = wf.contrib.rnn.UGRNNCell(4)
@@ -271,10 +271,10 @@ class HighwayWrapper(RNNCellWrapper):
     """A wrapper that mixes a cell's input into its output, weighted by a gate.
 
     Args:
-      cell: the cell inside, whose output is as wide as its input.
-      couple_carry_transform_gates: whether one gate serves both ways.
-      carry_bias_init: initial value of the bias of the gate of the input.
-    Source: Zilly and others 2016, "Recurrent highway networks".
+      cell: the wrapped cell; its output must have the size of its input.
+      couple_carry_transform_gates: use one gate for both input and output.
+      carry_bias_init: initial bias of the carry gate.
+    Source: Zilly et al. 2016, "Recurrent highway networks".
 
     Examples:
       >>> cell = wf.contrib.rnn.HighwayWrapper(wf.contrib.rnn.GRUCell(4))
@@ -312,20 +312,21 @@ class HighwayWrapper(RNNCellWrapper):
 
 
 class ConvLSTMCell(RNNCell):
-    """Long short-term memory with convolutions instead of matrix products.
+    """An LSTM cell with convolutions instead of matrix products.
 
     Args:
-      conv_ndims: n, the number of axes of space: 1, 2 or 3.
-      input_shape: of an example: n sizes, and the channels.
+      conv_ndims: n, the number of spatial axes: 1, 2 or 3.
+      input_shape: shape of an example: n sizes, and the channels.
       output_channels: H.
       kernel_shape: n sizes.
-      use_bias: whether there is a bias.
-      skip_connection: whether the output has the input beside it.
+      use_bias: whether to add a bias.
+      skip_connection: whether to concatenate the input to the output.
       forget_bias: added to the forget gate's input.
-      initializers: by "kernel" and "bias"; those of the variable scope, and zeros, by default.
+      initializers: dict for "kernel" and "bias"; by default the initializer of the variable scope,
+        and zeros.
       name: name of the cell.
-    Raises: InvalidArgumentError: `input_shape` is not of n sizes and the channels.
-    Source: Shi and others 2015.
+    Raises: InvalidArgumentError: `input_shape` does not have n sizes and the channels.
+    Source: Shi et al. 2015.
 
     Examples:
       >>> cell = wf.contrib.rnn.ConvLSTMCell(2, [6, 6, 3], 4, [3, 3])
@@ -389,11 +390,11 @@ class ConvLSTMCell(RNNCell):
 
 
 class Conv1DLSTMCell(ConvLSTMCell):
-    """`ConvLSTMCell` over sequences.
+    """A `ConvLSTMCell` over sequences.
 
     Args:
       name: name of the cell.
-      **kwargs: those of `ConvLSTMCell`, from `input_shape` on.
+      **kwargs: arguments of `ConvLSTMCell`, from `input_shape` on.
 
     Examples:
       >>> cell = wf.contrib.rnn.Conv1DLSTMCell(
@@ -408,11 +409,11 @@ class Conv1DLSTMCell(ConvLSTMCell):
 
 
 class Conv2DLSTMCell(ConvLSTMCell):
-    """`ConvLSTMCell` over images.
+    """A `ConvLSTMCell` over images.
 
     Args:
       name: name of the cell.
-      **kwargs: those of `ConvLSTMCell`, from `input_shape` on.
+      **kwargs: arguments of `ConvLSTMCell`, from `input_shape` on.
 
     Examples:
       >>> cell = wf.contrib.rnn.Conv2DLSTMCell(
@@ -427,11 +428,11 @@ class Conv2DLSTMCell(ConvLSTMCell):
 
 
 class Conv3DLSTMCell(ConvLSTMCell):
-    """`ConvLSTMCell` over volumes.
+    """A `ConvLSTMCell` over volumes.
 
     Args:
       name: name of the cell.
-      **kwargs: those of `ConvLSTMCell`, from `input_shape` on.
+      **kwargs: arguments of `ConvLSTMCell`, from `input_shape` on.
 
     Examples:
       >>> cell = wf.contrib.rnn.Conv3DLSTMCell(

@@ -1,4 +1,4 @@
-"""Bidirectional networks one above the other."""
+"""Stacks of bidirectional networks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def stack_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """`static_bidirectional_rnn`s, each of which reads the outputs of the one below.
+    """Stack `static_bidirectional_rnn`s: each reads the outputs of the previous one.
 
     Args:
-      cells_fw, cells_bw: a cell for each.
+      cells_fw, cells_bw: one cell for each layer.
       inputs: a list of tensors (B, I).
-      initial_states_fw, initial_states_bw: a state for each.
-      dtype: element type of the states, where there are none.
+      initial_states_fw, initial_states_bw: one state for each layer.
+      dtype: element type of the states, if they are omitted.
       sequence_length: integers, shape (B,).
-      scope: "stack_bidirectional_rnn".
-    Returns: the outputs, a list, and the last states of all forward and all backward cells.
-    Raises: InvalidArgumentError: there are not as many of each.
+      scope: name or scope; "stack_bidirectional_rnn" by default.
+    Returns: the list of outputs, and the final states of all forward and all backward cells.
+    Raises: InvalidArgumentError: the lists differ in length.
     """
     forward, backward = _checked(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
     states_fw, states_bw = [], []
@@ -63,16 +63,16 @@ def stack_bidirectional_dynamic_rnn(
     scope: Any = None,
     swap_memory: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """`bidirectional_dynamic_rnn`s, each of which reads the outputs of the one below.
+    """Stack `bidirectional_dynamic_rnn`s: each reads the outputs of the previous one.
 
     Args:
-      cells_fw, cells_bw: a cell for each.
+      cells_fw, cells_bw: one cell for each layer.
       inputs: shape (B, T, I), or (T, B, I).
-      initial_states_fw, initial_states_bw: a state for each.
-      dtype, sequence_length, parallel_iterations, time_major, swap_memory: as `dynamic_rnn`.
-      scope: "stack_bidirectional_rnn".
-    Returns: the outputs, shape (B, T, O), and the last states of all forward and backward cells.
-    Raises: InvalidArgumentError: there are not as many of each.
+      initial_states_fw, initial_states_bw: one state for each layer.
+      dtype, sequence_length, parallel_iterations, time_major, swap_memory: as for `dynamic_rnn`.
+      scope: name or scope; "stack_bidirectional_rnn" by default.
+    Returns: the outputs, shape (B, T, O), and the final states of all forward and backward cells.
+    Raises: InvalidArgumentError: the lists differ in length.
     """
     forward, backward = _checked(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
     states_fw, states_bw = [], []

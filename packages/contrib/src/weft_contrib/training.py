@@ -1,4 +1,4 @@
-"""`tf.contrib.training`: hyperparameters, batches by length, and training loops."""
+"""`tf.contrib.training`: hyperparameters, bucketing by length, and training loops."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PART = re.compile(
 def parse_values(
     values: str, type_map: Mapping[str, type], ignore_unknown: bool = False
 ) -> dict[str, Any]:
-    """Return values from a text such as "rate=0.1,layers=[32,16],name=x".
+    """Parse values from a text such as "rate=0.1,layers=[32,16],name=x".
 
     Args:
       values: the text.
       type_map: the type of each name.
-      ignore_unknown: pass over names that are not there.
-    Returns: by name; for "name[1]=5" a dictionary of places.
-    Raises: InvalidArgumentError: the text is no such list, a name is unknown or given twice, or a
-      value has not its type.
+      ignore_unknown: skip unknown names.
+    Returns: values by name; for "name[1]=5" a dictionary by index.
+    Raises: InvalidArgumentError: the text is malformed, a name is unknown or repeated, or a value
+      has a wrong type.
 
     Examples:
       >>> wf.contrib.training.parse_values("a=1,b=[0.5,2]", {"a": int, "b": float})
@@ -80,11 +80,10 @@ class HParams:
     """Hyperparameters: attributes that can be set from a string.
 
     Args:
-      hparam_def: is not supported.
-      model_structure: kept, for `get_model_structure`.
-      **kwargs: names and values. The type of a value, or of the elements of a list, is that of
-        later ones.
-    Raises: InvalidArgumentError: a name is one of the methods', or a list is empty.
+      hparam_def: not supported.
+      model_structure: value of `get_model_structure`.
+      **kwargs: names and initial values; these determine the types.
+    Raises: InvalidArgumentError: a name is that of a method, or a list is empty.
 
     Examples:
       >>> hparams = wf.contrib.training.HParams(rate=0.1, layers=[32, 16])
@@ -103,10 +102,10 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
-        """Add one.
+        """Add a hyperparameter.
 
         Args:
-          name: not there yet.
+          name: a new name.
           value: a number, a string, a bool, None, or a list of these.
         """
         if getattr(self, name, None) is not None or name in self._hparam_types:
@@ -123,9 +122,10 @@ class HParams:
         """Change one hyperparameter.
 
         Args:
-          name: of one that is there.
-          value: of its type; a list where it is one.
-        Raises: InvalidArgumentError: there is no such, or the value is of another kind.
+          name: name of an existing hyperparameter.
+          value: a value of the same type.
+        Raises:
+          InvalidArgumentError: the hyperparameter does not exist, or the value is of another type.
         """
         if name not in self._hparam_types:
             raise errors.InvalidArgumentError(f"Unknown hyperparameter: {name}")
@@ -141,7 +141,7 @@ class HParams:
         """Remove a hyperparameter if it exists.
 
         Args:
-          name: of the hyperparameter.
+          name: name of the hyperparameter.
         """
         if self._hparam_types.pop(name, None) is not None:
             delattr(self, name)
@@ -150,17 +150,17 @@ class HParams:
         """Change the hyperparameters that a string names.
 
         Args:
-          values: as `parse_values` takes it.
+          values: as for `parse_values`.
         Returns: this object.
         """
         types = {name: kind for name, (kind, _) in self._hparam_types.items()}
         return self.override_from_dict(parse_values(values, types))
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Change several.
+        """Change several hyperparameters.
 
         Args:
-          values_dict: values by name; for elements of a list a dictionary of places.
+          values_dict: values by name; for elements of a list, a dictionary by index.
         Returns: this object.
         """
         for name, value in values_dict.items():
@@ -182,16 +182,16 @@ class HParams:
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
-        """Return all as a JSON object, functions left out.
+        """Return all hyperparameters as a JSON object, without functions.
 
         Args:
-          indent, separators, sort_keys: as `json.dumps`.
+          indent, separators, sort_keys: as for `json.dumps`.
         """
         plain = {name: value for name, value in self.values().items() if not callable(value)}
         return json.dumps(plain, indent=indent, separators=separators, sort_keys=sort_keys)
 
     def values(self) -> dict[str, Any]:
-        """Return all by name."""
+        """Return all hyperparameters by name."""
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -199,16 +199,16 @@ class HParams:
 
         Args:
           key: the name.
-          default: where there is none.
+          default: the result if it does not exist.
         """
         return getattr(self, key) if key in self._hparam_types else default
 
     def get_model_structure(self) -> Any:
-        """Return the model's structure, as given to the constructor."""
+        """Return the `model_structure`."""
         return self._model_structure
 
     def set_model_structure(self, model_structure: Any) -> None:
-        """Keep the model's structure.
+        """Set the `model_structure`.
 
         Args:
           model_structure: anything.

@@ -1,4 +1,4 @@
-"""Helpers of the layers: names of outputs in collections, kernel sizes, variables' names."""
+"""Helpers of layers: named outputs in collections, kernel sizes, names of variables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def append_tensor_alias(tensor: Output, alias: str) -> Output:
     """Set the alias of a tensor, for `convert_collection_to_dict`.
 
     Args:
-      tensor: any.
+      tensor: any tensor.
       alias: the name.
     """
     alias = alias[:-1] if alias.endswith("/") else alias
@@ -50,7 +50,7 @@ def get_tensor_aliases(tensor: Output) -> list[str]:
     """Return the aliases of a tensor, or its own name.
 
     Args:
-      tensor: any.
+      tensor: any tensor.
     """
     return list(_aliases.get(tensor, ())) or [tensor.name.removesuffix(":0")]
 
@@ -59,7 +59,7 @@ def collect_named_outputs(collections: Any, alias: str, outputs: Output) -> Outp
     """Add a tensor to collections under an alias.
 
     Args:
-      collections: a key or keys; nothing happens where there are none.
+      collections: a key or keys; empty for none.
       alias: the name.
       outputs: the tensor.
     """
@@ -75,8 +75,8 @@ def convert_collection_to_dict(
     """Return the tensors of a collection by their aliases.
 
     Args:
-      collection: its key.
-      clear_collection: empty it.
+      collection: key of the collection.
+      clear_collection: whether to clear it.
     """
     pairs = [
         (alias, tensor)
@@ -92,9 +92,10 @@ def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
     """Return a number for each of `n` axes.
 
     Args:
-      n: how many.
-      value: one number for all, or as many.
-    Raises: InvalidArgumentError: they are not as many, or not positive.
+      n: number of axes.
+      value: one number for all axes, or `n` numbers.
+    Raises:
+      InvalidArgumentError: there are not 1 or `n` numbers, or one is not positive.
     """
     values = (value,) * n if not isinstance(value, list | tuple) else tuple(value)
     sizes = tuple([int(size) for size in values])
@@ -107,28 +108,28 @@ def two_element_tuple(value: Any) -> tuple[int, int]:
     """Return a number for each of two axes.
 
     Args:
-      value: one number for both, or two.
+      value: one number for both axes, or two.
     """
     first, second = n_positive_integers(2, value)
     return first, second
 
 
 def first_dimension(shape: Any, min_rank: int = 1) -> Any:
-    """Return the first size of a shape, which must be known.
+    """Return the first size of a shape, which must be static.
 
     Args:
       shape: the shape.
-      min_rank: least rank.
+      min_rank: minimum rank.
     """
     return _size(shape, min_rank, 0)
 
 
 def last_dimension(shape: Any, min_rank: int = 1) -> Any:
-    """Return the last size of a shape, which must be known.
+    """Return the last size of a shape, which must be static.
 
     Args:
       shape: the shape.
-      min_rank: least rank.
+      min_rank: minimum rank.
     """
     return _size(shape, min_rank, -1)
 
@@ -147,7 +148,7 @@ def getter_of(names: Mapping[str, str]) -> Callable[..., Any]:
     """Return a custom getter that creates model variables under other names.
 
     Args:
-      names: the last parts of names, and what they become.
+      names: new names by the last component of the old ones.
     """
 
     def get(getter: Any, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`tf.contrib.layers`: layers as functions; `arg_scope` can set their arguments."""
+"""`tf.contrib.layers`: layers as functions, whose arguments `arg_scope` can set."""
 
 from weft_contrib import utils as utils
 from weft_contrib.initializers import *

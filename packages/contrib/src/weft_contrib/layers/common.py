@@ -1,4 +1,4 @@
-"""The beginning and the end that all layers of `tf.contrib.layers` have in common."""
+"""The start and end that all layers of `tf.contrib.layers` share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Function = Callable[..., Any]
 def layer_scope(
     scope: Any, default: str, inputs: Any, reuse: Any, names: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Any, Output]]:
-    """Open the scope of a layer and make its variables model variables.
+    """Open the scope of a layer, and make its variables model variables.
 
     Args:
-      scope, default: name or scope, and the name where there is none.
-      inputs: converts to a tensor.
+      scope, default: name or scope, and the default name.
+      inputs: the layer's input, converted to a tensor.
       reuse: reuse mode of the variables.
       names: other names for the variables.
     Yields: the scope and the tensor.
@@ -46,7 +46,7 @@ def finished(
 
     Args:
       outputs: outputs of the layer itself.
-      var_scope: its scope.
+      var_scope: scope of the layer.
       normalizer_fn, normalizer_params: a function and its arguments, or None.
       activation_fn: a function, or None.
       outputs_collections: keys, or None.
@@ -63,20 +63,20 @@ def list_variables_of(layer: Any, collections: Any, names: Mapping[str, str]) ->
 
     Args:
       layer: the layer.
-      collections: keys, or keys by what a variable is.
-      names: attributes of the layer, and what they are.
+      collections: keys, or keys by kind of variable.
+      names: attributes of the layer, with the kind of each variable.
     """
     for attribute, role in names.items():
         add_to_variable_collections(getattr(layer, attribute, None), collections, role)
 
 
 def channels(data_format: str | None, spatial: int = 2) -> str:
-    """Return the layout as `layers` names it, of a name such as "NHWC".
+    """Return the name of a layout in `layers` for a name such as "NHWC".
 
     Args:
-      data_format: with the channels behind the batch or last.
+      data_format: name of a layout with channels after the batch or last.
       spatial: number of spatial axes.
-    Raises: InvalidArgumentError: it is another.
+    Raises: InvalidArgumentError: the layout is unknown.
     """
     letters = "DHW"[-spatial:] if spatial > 1 else "W"
     last, first = f"N{letters}C", f"NC{letters}"

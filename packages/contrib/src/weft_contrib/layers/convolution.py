@@ -77,19 +77,19 @@ def convolution(
     scope: Any = None,
     conv_dims: int | None = None,
 ) -> Any:
-    """activation(convolution(inputs, weights) + biases).
+    """Compute activation(convolution(inputs, weights) + biases).
 
     Args:
       inputs: floating, rank 3, 4 or 5: a batch, one to three spatial axes, and channels.
       num_outputs: number of channels of the result.
       kernel_size, stride, rate: one number, or one for each spatial axis.
       padding: "SAME" or "VALID".
-      data_format: "NWC", "NHWC" or "NDHWC", or with the C behind the N.
-      activation_fn, normalizer_fn, normalizer_params, weights_initializer, weights_regularizer,
+      data_format: "NWC", "NHWC" or "NDHWC", or the same with C after N. activation_fn,
+        normalizer_fn, normalizer_params, weights_initializer, weights_regularizer,
         biases_initializer, biases_regularizer, reuse, variables_collections, outputs_collections,
-        trainable, scope: as `fully_connected`; "Conv".
-      conv_dims: the number of spatial axes that there must be.
-    Raises: InvalidArgumentError: the rank, the layout or a size does not fit.
+        trainable, scope: as for `fully_connected`; the default name is "Conv".
+      conv_dims: required number of spatial axes.
+    Raises: InvalidArgumentError: the rank, the layout or a size is invalid.
 
     Examples:
       >>> wf.contrib.layers.conv2d(wf.ones([2, 8, 8, 3]), 4, 3, stride=2).shape
@@ -168,13 +168,14 @@ def _transposed(layer_class: Any, spatial: int, default: str, name: str) -> Any:
         trainable: bool = True,
         scope: Any = None,
     ) -> Any:
-        """activation(transposed convolution(inputs, weights) + biases).
+        """Compute activation(transposed convolution(inputs, weights) + biases).
 
         Args:
           inputs, num_outputs, kernel_size, stride, padding, data_format, activation_fn,
             normalizer_fn, normalizer_params, weights_initializer, weights_regularizer,
             biases_initializer, biases_regularizer, reuse, variables_collections,
-            outputs_collections, trainable, scope: as `convolution`; "Conv2d_transpose".
+            outputs_collections, trainable, scope: as for `convolution`; the default name is
+            "Conv2d_transpose".
         """
         with layer_scope(scope, default, inputs, reuse, _NAMES) as (var_scope, x):
             layer = layer_class(
@@ -246,16 +247,16 @@ def separable_convolution2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """Return a filter for each channel, then a product over the channels.
+    """Compute a depthwise convolution, followed by a product over the channels.
 
     Args:
-      num_outputs: number of channels of the result; None leaves the product out.
+      num_outputs: number of channels of the result; None to omit the product.
       depth_multiplier: number of filters for each channel.
-      pointwise_initializer: of the product's weights; `weights_initializer` by default.
+      pointwise_initializer: initializer of the product's weights; `weights_initializer` by default.
       inputs, kernel_size, stride, padding, data_format, rate, activation_fn, normalizer_fn,
         normalizer_params, weights_initializer, weights_regularizer, biases_initializer,
         biases_regularizer, reuse, variables_collections, outputs_collections, trainable, scope: as
-        `convolution`; "SeparableConv2d".
+        for `convolution`; the default name is "SeparableConv2d".
     """
     with layer_scope(scope, "SeparableConv2d", inputs, reuse, _SEPARABLE) as (var_scope, x):
         biased = normalizer_fn is None and biases_initializer is not None
@@ -308,7 +309,7 @@ def separable_convolution2d(
 def _with_biases(
     x: Any, variable_args: Mapping[str, Any], data_format: Any, collections: Any
 ) -> Any:
-    """Return a bias for each channel."""
+    """Add a bias per channel."""
     axis = 1 if channels(data_format) == "channels_first" else -1
     biases = framework.model_variable(
         "biases", [x.shape[axis].value], x.dtype.base_dtype, **variable_args
@@ -354,14 +355,15 @@ def _pool(layer_class: Any, spatial: int, default: str, name: str) -> Any:
         outputs_collections: Any = None,
         scope: Any = None,
     ) -> Any:
-        """Return the largest or mean element of each window.
+        """Return the maximum or mean of each window.
 
         Args:
           inputs: floating, rank 4 or 5.
           kernel_size, stride: one number, or one for each spatial axis.
           padding: "SAME" or "VALID".
           data_format: "NHWC" or "NCHW", and with a D for rank 5.
-          outputs_collections, scope: as `convolution`; "MaxPool2D" and the like.
+          outputs_collections, scope: as for `convolution`; the default name is that of the
+            function, such as "MaxPool2D".
         """
         with variable_scope(scope, default, [inputs]) as var_scope:
             layout = channels(data_format, spatial)

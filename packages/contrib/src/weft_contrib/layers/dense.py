@@ -1,4 +1,4 @@
-"""Fully connected layers, embeddings, and shapes."""
+"""Fully connected layers, embeddings, and changes of shape."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def fully_connected(
     Args:
       inputs: floating, shape (..., I).
       num_outputs: size of the last axis of the result.
-      activation_fn: applied last, or None.
-      normalizer_fn, normalizer_params: a function instead of the biases, and its arguments.
+      activation_fn: function applied last, or None.
+      normalizer_fn, normalizer_params: a function that replaces the biases, and its arguments.
       weights_initializer, biases_initializer: initializers of the variables; None for no biases.
       weights_regularizer, biases_regularizer: functions from a variable to a loss.
       reuse: reuse mode of the variables.
-      variables_collections: keys, or keys by "weights" and "biases".
-      outputs_collections: keys.
+      variables_collections: collection keys, or a dict of them for "weights" and "biases".
+      outputs_collections: collection keys of the result.
       trainable: whether the variables are trained.
-      scope: name or scope; "fully_connected", made unique, by default.
+      scope: name or scope; by default a unique name from "fully_connected".
     Returns: shape (..., num_outputs).
 
     Examples:
@@ -120,14 +120,15 @@ def bias_add(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> Any:
-    """Return a bias for each channel.
+    """Add a bias per channel.
 
     Args:
       inputs: floating, rank at least 2.
-      activation_fn: applied last, or None.
+      activation_fn: function applied last, or None.
       initializer, regularizer, trainable: settings of the variable "biases".
       data_format: "NHWC" or "NCHW".
-      reuse, variables_collections, outputs_collections, scope: as `fully_connected`; "BiasAdd".
+      reuse, variables_collections, outputs_collections, scope: as for `fully_connected`; the
+        default name is "BiasAdd".
     """
     with layer_scope(scope, "BiasAdd", inputs, reuse) as (var_scope, x):
         axis = 1 if data_format.startswith("NC") else -1
@@ -158,14 +159,14 @@ def dropout(
     scope: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Return elements dropped by chance while training, the others scaled by 1 / keep_prob.
+    """Drop random elements during training, and scale the others by 1 / keep_prob.
 
     Args:
       inputs: floating.
-      keep_prob: the chance to be kept.
+      keep_prob: probability of keeping an element.
       noise_shape: shape of the mask.
       is_training: a bool or a bool tensor.
-      outputs_collections, scope: as `fully_connected`; "Dropout".
+      outputs_collections, scope: as for `fully_connected`; the default name is "Dropout".
       seed: seed of the random numbers.
     """
     with variable_scope(scope, "Dropout", [inputs]) as var_scope:
@@ -176,11 +177,11 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    """Return all axes but the first as one.
+    """Merge all axes except the first.
 
     Args:
       inputs: shape (B, ...).
-      outputs_collections, scope: as `fully_connected`; "Flatten".
+      outputs_collections, scope: as for `fully_connected`; the default name is "Flatten".
     """
     with variable_scope(scope, "Flatten", [inputs]) as var_scope:
         return collect_named_outputs(outputs_collections, var_scope.name, core.flatten(inputs))
@@ -195,13 +196,13 @@ def one_hot_encoding(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
-    """`one_hot` of labels.
+    """Return the one-hot encoding of labels.
 
     Args:
       labels: integers.
       num_classes: size of the new last axis.
-      on_value, off_value: values of the class, and of the others.
-      outputs_collections, scope: as `fully_connected`; "OneHotEncoding".
+      on_value, off_value: values of the label's class and of the others.
+      outputs_collections, scope: as for `fully_connected`; the default name is "OneHotEncoding".
     """
     with variable_scope(scope, "OneHotEncoding", [labels, num_classes]) as var_scope:
         x = convert_to_tensor(labels)
@@ -213,13 +214,13 @@ def one_hot_encoding(
 
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
-    """Return scaled to length 1 along an axis.
+    """Scale vectors along an axis to length 1.
 
     Args:
       inputs: floating.
       dim: the axis.
       epsilon: added to the sum of squares.
-      scope: "UnitNorm".
+      scope: name or scope; "UnitNorm" by default.
     """
     with variable_scope(scope, "UnitNorm", [inputs]):
         x = convert_to_tensor(inputs)
@@ -231,7 +232,7 @@ def softmax(logits: Any, scope: Any = None) -> Any:
 
     Args:
       logits: floating, rank at least 1.
-      scope: "softmax".
+      scope: name or scope; "softmax" by default.
     """
     with variable_scope(scope, "softmax", [logits]):
         return nn.softmax(logits, name="Reshape_1")
@@ -241,10 +242,10 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
     """Apply a layer repeatedly, with separate variables each time.
 
     Args:
-      inputs: inputs of the first one.
-      repetitions: how often.
+      inputs: inputs of the first layer.
+      repetitions: number of layers.
       layer: a function with the arguments `inputs` and `scope`.
-      *args, **kwargs: its other arguments; `scope` gets "_1", "_2", ... for each.
+      *args, **kwargs: its other arguments; the layers add "_1", "_2", ... to `scope`.
     """
     scope = kwargs.pop("scope", None)
     with variable_scope(scope, "Repeat", [inputs]):
@@ -259,10 +260,10 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
     """Apply one layer after another, each with separate arguments.
 
     Args:
-      inputs: inputs of the first one.
+      inputs: inputs of the first layer.
       layer: a function with the arguments `inputs` and `scope`.
-      stack_args: for each layer its argument behind `inputs`, or a list of them.
-      **kwargs: arguments of all; `scope` gets "_1", "_2", ... for each.
+      stack_args: for each layer the argument after `inputs`, or a list of arguments.
+      **kwargs: arguments of all layers; they add "_1", "_2", ... to `scope`.
     """
     scope = kwargs.pop("scope", None)
     with variable_scope(scope, "Stack", [inputs]):
@@ -291,14 +292,14 @@ def embed_sequence(
     scope: Any = None,
     reuse: Any = None,
 ) -> Any:
-    """Return the rows of a variable "embeddings" that the ids select.
+    """Return the rows of a variable "embeddings" selected by ids.
 
     Args:
       ids: integers, shape (B, T).
-      vocab_size, embed_dim: shape of the variable; may be left out where it is reused.
-      unique: look each id up once.
+      vocab_size, embed_dim: shape of the variable; optional if it is reused.
+      unique: look up each id only once.
       initializer, regularizer, trainable: settings of the variable.
-      scope: "EmbedSequence".
+      scope: name or scope; "EmbedSequence" by default.
       reuse: reuse mode of the variable.
     Returns: shape (B, T, embed_dim).
     Raises: InvalidArgumentError: a size is missing.

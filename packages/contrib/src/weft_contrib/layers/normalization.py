@@ -59,26 +59,26 @@ def batch_norm(
     renorm_decay: float = 0.99,
     adjustment: Any = None,
 ) -> Any:
-    """Return normalized by the batch's statistics while training, by moving ones otherwise.
+    """Normalize by the batch's statistics during training, and by moving averages otherwise.
 
     Args:
       inputs: floating, rank 2 to 5.
-      decay: of the moving statistics.
-      center, scale: whether there are beta and gamma.
+      decay: decay of the moving averages.
+      center, scale: whether to use beta and gamma.
       epsilon: added to the variance.
-      activation_fn: applied last, or None.
-      param_initializers, param_regularizers: by "beta", "gamma", "moving_mean" and
+      activation_fn: function applied last, or None.
+      param_initializers, param_regularizers: dicts for "beta", "gamma", "moving_mean" and
         "moving_variance".
-      updates_collections: where the updates of the moving statistics are listed; with None the
-        result waits for them.
+      updates_collections: collection for the updates of the moving averages; with None, the result
+        waits for them.
       is_training: a bool or a bool tensor.
-      fused: use the fused operation; None where it applies.
+      fused: use the fused op; None to use it if possible.
       data_format: "NHWC" or "NCHW".
-      renorm, renorm_clipping, renorm_decay, adjustment: as `layers.batch_normalization`.
+      renorm, renorm_clipping, renorm_decay, adjustment: as for `layers.batch_normalization`.
       batch_weights, zero_debias_moving_mean: not supported.
-      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
-        "BatchNorm".
-    Raises: UnimplementedError: an argument that is not supported is given.
+      reuse, variables_collections, outputs_collections, trainable, scope: as for `fully_connected`;
+        the default name is "BatchNorm".
+    Raises: UnimplementedError: an unsupported argument is set.
     Source: Ioffe and Szegedy 2015.
 
     Examples:
@@ -113,7 +113,7 @@ def batch_norm(
 
 
 def _refuse(**arguments: Any) -> None:
-    """Refuse arguments that are not supported, where they are given."""
+    """Raise UnimplementedError for unsupported arguments that are set."""
     unsupported = [
         name for name, value in arguments.items() if value is not None and value is not False
     ]
@@ -124,7 +124,7 @@ def _refuse(**arguments: Any) -> None:
 def _of_parameters(
     initializers: Mapping[str, Any], regularizers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return layer arguments from initializers and regularizers by parameter name."""
+    """Return arguments of a layer from initializers and regularizers by parameter name."""
     initial = {"beta": Zeros(), "gamma": Ones(), "moving_mean": Zeros(), "moving_variance": Ones()}
     options = {
         f"{name}_initializer": initializers.get(name, default) for name, default in initial.items()
@@ -133,7 +133,7 @@ def _of_parameters(
 
 
 def _with_updates(outputs: Any, before: int, collections: Any) -> Any:
-    """Move the updates that a layer added to the requested collections; return the outputs."""
+    """Move the update ops added by a layer to the requested collections; return the outputs."""
     listed = get_collection_ref(GraphKeys.UPDATE_OPS)
     updates = listed[before:]
     del listed[before:]
@@ -163,14 +163,14 @@ def layer_norm(
 
     Args:
       inputs: floating, shape (B, ...).
-      center, scale: whether there are beta and gamma.
-      activation_fn: applied last, or None.
-      begin_norm_axis: first of the axes whose elements are normalized together.
-      begin_params_axis: first of the axes of beta and gamma.
-      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
-        "LayerNorm".
+      center, scale: whether to use beta and gamma.
+      activation_fn: function applied last, or None.
+      begin_norm_axis: first axis whose elements are normalized together.
+      begin_params_axis: first axis of beta and gamma.
+      reuse, variables_collections, outputs_collections, trainable, scope: as for `fully_connected`;
+        the default name is "LayerNorm".
     Raises: InvalidArgumentError: an axis is out of range, or its size is unknown.
-    Source: Ba and others 2016.
+    Source: Ba et al. 2016.
     """
     with layer_scope(scope, "LayerNorm", inputs, reuse) as (var_scope, x):
         rank = x.shape.ndims
@@ -211,18 +211,18 @@ def instance_norm(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> Any:
-    """Return normalized by the statistics of each channel of each example.
+    """Normalize by the statistics of each channel of each example.
 
     Args:
       inputs: floating, rank at least 3.
-      center, scale: whether there are beta and gamma.
+      center, scale: whether to use beta and gamma.
       epsilon: added to the variance.
-      activation_fn: applied last, or None.
-      param_initializers: by "beta" and "gamma".
+      activation_fn: function applied last, or None.
+      param_initializers: dict for "beta" and "gamma".
       data_format: "NHWC" or "NCHW".
-      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
-        "InstanceNorm".
-    Source: Ulyanov and others 2016.
+      reuse, variables_collections, outputs_collections, trainable, scope: as for `fully_connected`;
+        the default name is "InstanceNorm".
+    Source: Ulyanov et al. 2016.
     """
     with layer_scope(scope, "InstanceNorm", inputs, reuse) as (var_scope, x):
         first = channels(data_format) == "channels_first"
@@ -273,18 +273,19 @@ def group_norm(
 
     Args:
       inputs: floating, of a known rank.
-      groups: how many; a divisor of the number of channels.
+      groups: number of groups, a divisor of the number of channels.
       channels_axis: the axis of the channels.
       reduction_axes: the axes that are normalized together with the channels of a group.
-      center, scale: whether there are beta and gamma.
+      center, scale: whether to use beta and gamma.
       epsilon: added to the variance.
-      activation_fn: applied last, or None.
-      param_initializers: by "beta" and "gamma".
-      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
-        "GroupNorm".
-      mean_close_to_zero: no effect: the variance is always that of the differences from the mean.
-    Raises: InvalidArgumentError: the channels are not known or no multiple of `groups`, or an axis
-      is out of range, or among both.
+      activation_fn: function applied last, or None.
+      param_initializers: dict for "beta" and "gamma".
+      reuse, variables_collections, outputs_collections, trainable, scope: as for `fully_connected`;
+        the default name is "GroupNorm".
+      mean_close_to_zero: accepted and ignored; the variance is always computed from the differences
+        to the mean.
+    Raises: InvalidArgumentError: the number of channels is unknown or not a multiple of `groups`,
+      or an axis is out of range or repeated.
     Source: Wu and He 2018.
 
     Examples:
@@ -337,7 +338,7 @@ def _parameters(
     collections: Any,
     initializers: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    """Return the variables beta and gamma, or None for each."""
+    """Create the variables beta and gamma, or return None for each."""
     if None in sizes:
         raise errors.InvalidArgumentError(f"the sizes of the parameters must be known, got {x!r}")
     variables = []

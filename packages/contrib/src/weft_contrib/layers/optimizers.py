@@ -1,4 +1,4 @@
-"""`optimize_loss`: a training step by arguments."""
+"""`optimize_loss`: a training step configured by arguments."""
 
 from __future__ import annotations
 
@@ -60,21 +60,22 @@ def optimize_loss(
 
     Args:
       loss: floating, rank 0.
-      global_step: counts the steps; the graph's by default.
-      learning_rate: a number or a tensor; None where the optimizer has one.
+      global_step: variable that counts the steps; the graph's by default.
+      learning_rate: a number or a tensor; None if the optimizer has its own.
       optimizer: a name ("Adam"), a class, an optimizer, or a function of the learning rate.
-      gradient_noise_scale: standard deviation of what is added to gradients.
-      gradient_multipliers: by variable or its name.
-      clip_gradients: the largest global norm, or a function of the pairs of gradient and variable.
+      gradient_noise_scale: standard deviation of the noise added to gradients.
+      gradient_multipliers: multipliers by variable or variable name.
+      clip_gradients: the maximum global norm, or a function of the pairs of gradient and variable.
       learning_rate_decay_fn: function of the rate and the step.
-      update_ops: run before; those of UPDATE_OPS by default.
-      variables: to train; all trainable ones by default.
-      name: name of the scope; "OptimizeLoss".
+      update_ops: ops to run before the update; those in UPDATE_OPS by default.
+      variables: variables to train; all trainable ones by default.
+      name: name of the scope; "OptimizeLoss" by default.
       summaries: some of `OPTIMIZER_SUMMARIES`.
-      colocate_gradients_with_ops: as `Optimizer.minimize`.
-      increment_global_step: count the step.
-    Returns: the loss, after the step.
-    Raises: InvalidArgumentError: an argument is none of these.
+      colocate_gradients_with_ops: as for `Optimizer.minimize`.
+      increment_global_step: whether to count the step.
+    Returns: the loss, as a tensor that runs the step.
+    Raises:
+      InvalidArgumentError: an argument is invalid.
 
     Examples:
       >>> loss = wf.Variable(2.0) ** 2.0

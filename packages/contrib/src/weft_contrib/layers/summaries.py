@@ -22,7 +22,7 @@ from weft_io import summary
 
 
 def summarize_tensor(tensor: Any, tag: str | None = None) -> Any:
-    """Return a scalar summary of a tensor of rank 0, a histogram of any other.
+    """Create a scalar summary of a tensor of rank 0, and a histogram of any other.
 
     Args:
       tensor: a tensor.
@@ -33,7 +33,7 @@ def summarize_tensor(tensor: Any, tag: str | None = None) -> Any:
 
 
 def summarize_activation(op: Any) -> Any:
-    """Return a histogram of an activation, and for ReLU and softmax how many are 0 or near.
+    """Create a histogram of an activation, and for ReLU and softmax the fraction near 0.
 
     Args:
       op: a tensor.
@@ -47,11 +47,11 @@ def summarize_activation(op: Any) -> Any:
 
 
 def summarize_tensors(tensors: Any, summarizer: Callable[..., Any] = summarize_tensor) -> list[Any]:
-    """Return a summary of each tensor.
+    """Create a summary of each tensor.
 
     Args:
       tensors: a list.
-      summarizer: a function of one.
+      summarizer: function that summarizes one tensor.
     """
     return [summarizer(tensor) for tensor in tensors]
 
@@ -64,9 +64,9 @@ def summarize_collection(
     """Create a summary of each tensor of a collection.
 
     Args:
-      collection: its key.
-      name_filter: what names begin with, a pattern.
-      summarizer: a function of one.
+      collection: key of the collection.
+      name_filter: pattern for the beginning of names.
+      summarizer: function that summarizes one tensor.
     """
     return [summarizer(tensor) for tensor in get_collection(collection, name_filter)]
 
@@ -74,10 +74,10 @@ def summarize_collection(
 def summarize_activations(
     name_filter: str | None = None, summarizer: Callable[..., Any] = summarize_activation
 ) -> list[Any]:
-    """Return a summary of each tensor in ACTIVATIONS.
+    """Create a summary of each tensor in ACTIVATIONS.
 
     Args:
-      name_filter, summarizer: as `summarize_collection`.
+      name_filter, summarizer: as for `summarize_collection`.
     """
     return summarize_collection(GraphKeys.ACTIVATIONS, name_filter, summarizer)
 
@@ -85,9 +85,9 @@ def summarize_activations(
 def summarize_variables(
     name_filter: str | None = None, summarizer: Callable[..., Any] = summarize_tensor
 ) -> list[Any]:
-    """Return a summary of each global variable.
+    """Create a summary of each global variable.
 
     Args:
-      name_filter, summarizer: as `summarize_collection`.
+      name_filter, summarizer: as for `summarize_collection`.
     """
     return summarize_collection(GraphKeys.GLOBAL_VARIABLES, name_filter, summarizer)

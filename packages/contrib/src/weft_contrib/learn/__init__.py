@@ -1,3 +1,3 @@
-"""`tf.contrib.learn`: its preprocessing of text; there are no estimators."""
+"""`tf.contrib.learn`: only its text preprocessing, without estimators."""
 
 from weft_contrib.learn import preprocessing as preprocessing

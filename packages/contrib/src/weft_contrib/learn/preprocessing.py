@@ -1,4 +1,4 @@
-"""Text as ids of words."""
+"""Conversion of text to word ids."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def tokenizer(iterator: Iterable[str]) -> Iterator[list[str]]:
 
 
 class CategoricalVocabulary:
-    """Ids of words in the order of their first occurrence; 0 is the id of unknown words.
+    """A vocabulary with ids of words in order of their first occurrence; 0 means unknown.
 
     Args:
-      unknown_token: replacement of unknown words.
-      support_reverse: keep the words by their ids.
+      unknown_token: the word of id 0.
+      support_reverse: keep a map from ids to words.
     """
 
     def __init__(self, unknown_token: str = "<UNK>", support_reverse: bool = True) -> None:
@@ -54,12 +54,12 @@ class CategoricalVocabulary:
         """Freeze or unfreeze the vocabulary.
 
         Args:
-          freeze: which.
+          freeze: whether to freeze or unfreeze.
         """
         self._frozen = freeze
 
     def get(self, category: str) -> int:
-        """Return the id of a word, which is added unless this is frozen.
+        """Return the id of a word; add the word unless the vocabulary is frozen.
 
         Args:
           category: the word.
@@ -75,17 +75,17 @@ class CategoricalVocabulary:
 
         Args:
           category: the word.
-          count: how often.
+          count: number of occurrences to add.
         """
         if self.get(category) > 0:
             self._counts[category] += count
 
     def trim(self, min_frequency: int, max_frequency: int = -1) -> None:
-        """Keep words by how often they were counted, the most frequent ones first.
+        """Keep only words in a range of frequencies, the most frequent ones first.
 
         Args:
-          min_frequency: more often than this.
-          max_frequency: less often than this, if it is positive.
+          min_frequency: exclusive lower bound.
+          max_frequency: exclusive upper bound, if positive.
         """
         words = [
             word
@@ -96,7 +96,7 @@ class CategoricalVocabulary:
         self._counts = Counter({word: self._counts[word] for word in words})
 
     def reverse(self, class_id: int) -> str:
-        """Return the word of an id.
+        """Return the word with an id.
 
         Args:
           class_id: the id.
@@ -108,10 +108,11 @@ class VocabularyProcessor:
     """A converter of texts to rows of word ids.
 
     Args:
-      max_document_length: the size of the rows; what is longer is cut, what is shorter has zeros.
-      min_frequency: words that came as often or less are unknown.
+      max_document_length: number of ids in a row; longer texts are truncated, shorter ones are
+        padded with zeros.
+      min_frequency: words with at most this number of occurrences are unknown.
       vocabulary: a `CategoricalVocabulary`.
-      tokenizer_fn: from texts to lists of words.
+      tokenizer_fn: function from texts to lists of words.
 
     Examples:
       >>> processor = wf.contrib.learn.preprocessing.VocabularyProcessor(3)
@@ -154,7 +155,7 @@ class VocabularyProcessor:
 
         Args:
           raw_documents: texts.
-          unused_y: is not used.
+          unused_y: accepted and ignored.
         """
         documents = list(raw_documents)
         return self.fit(documents).transform(documents)
@@ -172,7 +173,7 @@ class VocabularyProcessor:
             yield row
 
     def reverse(self, documents: Iterable[Any]) -> Iterator[str]:
-        """Yield the words of rows, with spaces between.
+        """Yield the words of each row, separated by spaces.
 
         Args:
           documents: rows of ids.
@@ -185,7 +186,7 @@ class VocabularyProcessor:
         """Write the learned vocabulary as JSON; a custom tokenizer is not saved.
 
         Args:
-          filename: of the file.
+          filename: path of the file.
         """
         vocabulary = self.vocabulary_
         state = {
@@ -203,8 +204,8 @@ class VocabularyProcessor:
         """Read a file written by `save`.
 
         Args:
-          filename: of the file.
-        Raises: DataLossError: it is no such file.
+          filename: path of the file.
+        Raises: DataLossError: the file has another format.
         """
         with GFile(filename) as stream:
             text = stream.read()

@@ -1,4 +1,4 @@
-"""`tf.contrib.seq2seq`: decoders that run until they end, with attention and beam search."""
+"""`tf.contrib.seq2seq`: dynamic decoding, with attention and beam search."""
 
 from weft_contrib.seq2seq.attention import *
 from weft_contrib.seq2seq.basic import *

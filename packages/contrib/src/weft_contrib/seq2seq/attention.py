@@ -1,4 +1,4 @@
-"""Attention, and the cell around a cell that attends."""
+"""Attention mechanisms, and the cell wrapper that uses them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
 
     Args:
       t: a structure of tensors of shape (B, ...).
-      multiplier: how often.
+      multiplier: number of copies.
     Returns: shape (B * multiplier, ...) each.
 
     Examples:
@@ -77,7 +77,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
 
 
 def hardmax(logits: Any, name: str | None = None) -> Any:
-    """1 at the largest element of the last axis, 0 elsewhere.
+    """Return 1 at the largest element of the last axis, and 0 elsewhere.
 
     Args:
       logits: floating.
@@ -88,11 +88,11 @@ def hardmax(logits: Any, name: str | None = None) -> Any:
 
 
 def safe_cumprod(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the cumulative product of numbers from 0 to 1, by their logarithms.
+    """Return the cumulative product of numbers in [0, 1], computed from logarithms.
 
     Args:
       x: floating.
-      *args, **kwargs: as `cumsum`.
+      *args, **kwargs: as for `cumsum`.
     """
     x = convert_to_tensor(x)
     logs = elementary.log(arithmetic.clip_by_value(x, 1.1754944e-38, 1.0))
@@ -100,10 +100,10 @@ def safe_cumprod(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class AttentionMechanism:
-    """Scores of a memory by a query.
+    """Interface of mechanisms that compute attention weights over a memory.
 
     Attributes:
-      keys, values: what is scored, and what is looked at: shape (B, T, ...).
+      keys, values: the scored keys and the values of the memory: shape (B, T, ...).
       batch_size, alignments_size: B and T.
     """
 
@@ -113,7 +113,7 @@ class AttentionMechanism:
     alignments_size: Any
 
     def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
-        """Return the shares of the memory, shape (B, T), and the next state.
+        """Return the attention weights over the memory, shape (B, T), and the next state.
 
         Args:
           query: shape (B, Q).
@@ -122,10 +122,10 @@ class AttentionMechanism:
         raise NotImplementedError
 
     def initial_alignments(self, batch_size: Any, dtype: Any) -> Any:
-        """Return zeros.
+        """Return initial attention weights, which are zero.
 
         Args:
-          batch_size, dtype: of them.
+          batch_size, dtype: batch size and element type of the weights.
         """
         zeros = array.zeros(join.stack([batch_size, self.alignments_size]), dtype)
         num_steps = self.values.shape[1].value
@@ -133,10 +133,10 @@ class AttentionMechanism:
         return zeros
 
     def initial_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return the first state, which is the first shares.
+        """Return the initial state, which is the initial attention weights.
 
         Args:
-          batch_size, dtype: of it.
+          batch_size, dtype: batch size and element type of the state.
         """
         return self.initial_alignments(batch_size, dtype)
 
@@ -145,11 +145,11 @@ class _Scored(AttentionMechanism):
     """Base class of additive and multiplicative attention.
 
     Args:
-      query_layer, memory_layer: what queries and memory go through, or None.
+      query_layer, memory_layer: layers applied to queries and memory, or None.
       memory: shape (B, T, M).
-      memory_sequence_length: integers, shape (B,): what is behind counts for nothing.
-      probability_fn: from scores to shares; softmax by default.
-      score_mask_value: the score of what is behind the end; minus infinity by default.
+      memory_sequence_length: integers, shape (B,); later steps are masked.
+      probability_fn: function from scores to weights; softmax by default.
+      score_mask_value: the score of masked steps; minus infinity by default.
     """
 
     def __init__(
@@ -183,15 +183,15 @@ class _Scored(AttentionMechanism):
 
 
 class LuongAttention(_Scored):
-    """Multiplicative attention: the score is the product of query and key.
+    """Multiplicative attention: the score is the dot product of query and key.
 
     Args:
-      num_units: size of the query, which keys are projected to.
-      memory, memory_sequence_length, probability_fn, score_mask_value: shape (B, T, M), and what
-        is behind the ends.
+      num_units: size of the query, to which keys are projected.
+      memory, memory_sequence_length, probability_fn, score_mask_value: the memory, shape (B, T, M),
+        its lengths, the function from scores to weights, and the score of masked steps.
       scale: multiply by a variable "attention_g".
       dtype: element type of the variables.
-    Source: Luong and others 2015.
+    Source: Luong et al. 2015.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class LuongAttention(_Scored):
         self._num_units, self._scale = num_units, scale
 
     def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
-        """Return the shares of the memory, twice."""
+        """Return the attention weights, twice: as weights and as the state."""
         depth, key_depth = query.shape[-1].value, self.keys.shape[-1].value
         if depth != key_depth:
             raise errors.InvalidArgumentError(
@@ -235,11 +235,11 @@ class BahdanauAttention(_Scored):
     """Additive attention: the score is v · tanh(key + query).
 
     Args:
-      num_units: size that queries and keys are projected to.
-      memory, memory_sequence_length, probability_fn, score_mask_value: as `LuongAttention`.
+      num_units: size to which queries and keys are projected.
+      memory, memory_sequence_length, probability_fn, score_mask_value: as for `LuongAttention`.
       normalize: scale v to a learned length, and add a bias.
       dtype: element type of the variables.
-    Source: Bahdanau and others 2015; Salimans and Kingma 2016.
+    Source: Bahdanau et al. 2015; Salimans and Kingma 2016.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class BahdanauAttention(_Scored):
         self._num_units, self._normalize = num_units, normalize
 
     def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
-        """Return the shares of the memory, twice."""
+        """Return the attention weights, twice: as weights and as the state."""
         with variable_scope(None, "bahdanau_attention", [query]):
             total = self.keys + shapes.expand_dims(self.query_layer(query), 1)
             units, dtype = self._num_units, query.dtype
@@ -282,12 +282,12 @@ class AttentionWrapperState(NamedTuple):
     """The state of an `AttentionWrapper`.
 
     Attributes:
-      cell_state: state of the cell inside.
-      attention: the last one, shape (B, A).
+      cell_state: state of the wrapped cell.
+      attention: the last attention, shape (B, A).
       time: int32, rank 0.
-      alignments: the last shares, shape (B, T); a tuple where there are several mechanisms.
-      alignment_history: a TensorArray of shares, or ().
-      attention_state: state of the mechanism; a tuple where there are several.
+      alignments: the last weights, shape (B, T); a tuple for several mechanisms.
+      alignment_history: a TensorArray of weights, or ().
+      attention_state: state of the mechanism; a tuple for several mechanisms.
     """
 
     cell_state: Any
@@ -298,7 +298,7 @@ class AttentionWrapperState(NamedTuple):
     attention_state: Any
 
     def clone(self, **kwargs: Any) -> AttentionWrapperState:
-        """Return the state with other parts.
+        """Return the state with some parts replaced.
 
         Args:
           **kwargs: parts by name.
@@ -317,20 +317,21 @@ class AttentionWrapperState(NamedTuple):
 
 
 class AttentionWrapper(RNNCell):
-    """A cell that attends to a memory at each step.
+    """A wrapper that lets a cell attend to a memory at each step.
 
     Args:
-      cell: the cell inside.
-      attention_mechanism: one, or a list.
-      attention_layer_size: what output and context are projected to, together; a list where there
-        are several mechanisms. Without it the attention is the context.
-      alignment_history: keep the shares of all steps.
-      cell_input_fn: from inputs and attention to the cell's inputs; side by side by default.
-      output_attention: the output is the attention, and not the cell's.
+      cell: the wrapped cell.
+      attention_mechanism: a mechanism, or a list.
+      attention_layer_size: size to which the concatenated output and context are projected; a list
+        for several mechanisms. Without it, the attention is the context.
+      alignment_history: keep the weights of all steps.
+      cell_input_fn: function from inputs and attention to the cell's inputs; concatenation by
+        default.
+      output_attention: return the attention instead of the cell's output.
       initial_cell_state: initial state of the cell, for `zero_state`.
-      attention_layer: a layer instead of one of `attention_layer_size`.
+      attention_layer: a layer that replaces `attention_layer_size`.
       name: name of the cell.
-    Source: Luong and others 2015.
+    Source: Luong et al. 2015.
     """
 
     def __init__(
@@ -412,7 +413,7 @@ class AttentionWrapper(RNNCell):
         """Return the initial state.
 
         Args:
-          batch_size: B, that of the memory.
+          batch_size: B, the batch size of the memory.
           dtype: element type of the state.
         """
         inner = self._initial_cell_state

@@ -1,4 +1,4 @@
-"""A decoder that samples as a helper says."""
+"""A decoder controlled by a helper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BasicDecoderOutput(NamedTuple):
     """The output of a `BasicDecoder` at each step.
 
     Attributes:
-      rnn_output: of the cell, or of the layer behind it.
+      rnn_output: output of the cell, or of the layer after it.
       sample_id: sample of the helper.
     """
 
@@ -25,7 +25,7 @@ class BasicDecoderOutput(NamedTuple):
 
 
 class BasicDecoder(Decoder):
-    """A decoder of a cell and a helper, which derives the next inputs from the outputs.
+    """A decoder with a cell, and a helper that derives the next inputs from the outputs.
 
     Args:
       cell: the cell.
@@ -69,7 +69,7 @@ class BasicDecoder(Decoder):
         return BasicDecoderOutput(of_outputs, self._helper.sample_ids_dtype)
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
-        """Return the helper's beginning, and the first state."""
+        """Return the helper's initial mask and inputs, and the initial state."""
         finished, inputs = self._helper.initialize()
         return finished, inputs, self._initial_state
 

@@ -66,14 +66,14 @@ class BeamSearchDecoderOutput(NamedTuple):
 
 
 class FinalBeamSearchDecoderOutput(NamedTuple):
-    """The result of a beam search: the symbols of the beams, (B, T, W), and those of all steps."""
+    """The result of a beam search: the beams' symbols, (B, T, W), and the output of all steps."""
 
     predicted_ids: Any
     beam_search_decoder_output: Any
 
 
 def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_token: Any) -> Any:
-    """Return the symbols of each beam, traced back from its end to its beginning.
+    """Return the symbols of each beam, traced back from its end.
 
     Args:
       step_ids, parent_ids: int32, shape (T, B, W).
@@ -108,24 +108,25 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
 
 
 class BeamSearchDecoder(Decoder):
-    """Keeps the best beginnings of sequences.
+    """A decoder that keeps the best partial sequences.
 
     Args:
       cell: the cell.
       embedding: a function of ids, or their rows.
       start_tokens: int32, shape (B,).
       end_token: int32, rank 0.
-      initial_state: initial state of the cell, each example `beam_width` times (`tile_batch`).
+      initial_state: initial state of the cell, with each example repeated `beam_width` times
+        (`tile_batch`).
       beam_width: W.
-      output_layer: from outputs to symbols, or None.
-      length_penalty_weight: favours longer sequences.
+      output_layer: layer from outputs to symbols, or None.
+      length_penalty_weight: positive values favor longer sequences.
       coverage_penalty_weight: not supported.
-      reorder_tensor_arrays: not supported: histories of attention stay as they are.
+      reorder_tensor_arrays: not supported; histories of attention are not reordered.
     Raises:
       InvalidTypeError: `cell` is not a cell.
       InvalidArgumentError: a rank differs.
-      UnimplementedError: a coverage penalty is asked for.
-    Source: Wu and others 2016.
+      UnimplementedError: a coverage penalty is requested.
+    Source: Wu et al. 2016.
     """
 
     tracks_own_finished = True
@@ -166,13 +167,13 @@ class BeamSearchDecoder(Decoder):
         self.output_dtype = BeamSearchDecoderOutput(dtype, dtypes.int32, dtypes.int32)
 
     def _split(self, value: Any) -> Any:
-        """Shape (B * W, ...) as (B, W, ...)."""
+        """Reshape (B * W, ...) to (B, W, ...)."""
         if isinstance(value, TensorArray) or value.shape.ndims == 0:
             return value
         return self._reshaped(value, [self.batch_size, self._width], 1, [None, self._width])
 
     def _merge(self, value: Any) -> Any:
-        """Shape (B, W, ...) as (B * W, ...)."""
+        """Reshape (B, W, ...) to (B * W, ...)."""
         if isinstance(value, TensorArray) or value.shape.ndims == 0:
             return value
         return self._reshaped(value, [self.batch_size * self._width], 2, [None])
@@ -259,7 +260,7 @@ class BeamSearchDecoder(Decoder):
         return result
 
     def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tuple[Any, Any]:
-        """Return the beams' symbols from their parents."""
+        """Return the beams' symbols, traced back by their parents."""
         longest = casting.cast(reduction.reduce_max(final_state.lengths, 1), dtypes.int32)
         ids = gather_tree(outputs.predicted_ids, outputs.parent_ids, longest, self._end)
         return FinalBeamSearchDecoderOutput(ids, outputs), final_state

@@ -34,7 +34,7 @@ class Decoder:
     tracks_own_finished = False
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
-        """Return the initial `finished` mask, the first inputs, and the first state."""
+        """Return the initial `finished` mask, the initial inputs, and the initial state."""
         raise NotImplementedError
 
     def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> Any:
@@ -42,7 +42,7 @@ class Decoder:
 
         Args:
           time: int32, rank 0.
-          inputs, state: of this step.
+          inputs, state: inputs and state of this step.
         """
         raise NotImplementedError
 
@@ -70,13 +70,14 @@ def dynamic_decode(
 
     Args:
       decoder: a `Decoder`.
-      output_time_major: give outputs of shape (T, B, ...), and not (B, T, ...).
-      impute_finished: behind their end outputs are zero and states stay.
+      output_time_major: return outputs of shape (T, B, ...) instead of (B, T, ...).
+      impute_finished: after the end of a sequence, outputs are zero and the state is unchanged.
       maximum_iterations: the largest number of steps; an integer or a tensor.
-      parallel_iterations, swap_memory: as `while_loop`.
-      scope: scope of variables; "decoder".
-    Returns: the outputs, the last state, and the lengths, int32, shape (B,).
-    Raises: InvalidTypeError: `decoder` is none.
+      parallel_iterations, swap_memory: as for `while_loop`.
+      scope: scope of variables; "decoder" by default.
+    Returns: the outputs, the final state, and the lengths, int32, shape (B,).
+    Raises:
+      InvalidTypeError: `decoder` is not a Decoder.
     """
     if not hasattr(decoder, "initialize") or not hasattr(decoder, "step"):
         raise errors.InvalidTypeError(f"Expected decoder to be type Decoder, got {decoder!r}")
@@ -148,7 +149,7 @@ def _static(batch_size: Any) -> int | None:
 
 
 def _kept(finished: Any, new: Any, old: Any) -> Any:
-    """Return the old state of finished sequences; always the new TensorArrays and scalars."""
+    """Select the old state for finished sequences, except for TensorArrays and scalars."""
     if isinstance(old, TensorArray) or new.shape.ndims == 0:
         return new
     new.set_shape(old.shape)

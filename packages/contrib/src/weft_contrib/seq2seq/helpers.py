@@ -1,4 +1,4 @@
-"""Helpers of decoders: sampling of outputs, and the choice of the next inputs."""
+"""Helpers of decoders, which sample outputs and choose the next inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Helper:
 
     Attributes:
       batch_size: int32, rank 0.
-      sample_ids_shape, sample_ids_dtype: of samples, without the batch.
+      sample_ids_shape, sample_ids_dtype: shape (without the batch) and element type of samples.
     """
 
     batch_size: Any
@@ -46,7 +46,7 @@ class Helper:
     sample_ids_dtype: Any = dtypes.int32
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """Return the initial `finished` mask and the first inputs."""
+        """Return the initial `finished` mask and the initial inputs."""
         raise NotImplementedError
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
@@ -69,11 +69,12 @@ class Helper:
 
 
 class CustomHelper(Helper):
-    """A helper of three functions.
+    """A helper made of three functions.
 
     Args:
       initialize_fn, sample_fn, next_inputs_fn: the methods of `Helper`.
-      sample_ids_shape, sample_ids_dtype: of samples; one int32 by default.
+      sample_ids_shape, sample_ids_dtype: shape and element type of samples; int32 scalars by
+        default.
     """
 
     def __init__(
@@ -97,19 +98,19 @@ class CustomHelper(Helper):
         return self._batch_size
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """Call the function given to the constructor."""
+        """Call the constructor's `initialize_fn`."""
         finished, inputs = self._initialize()
         self._batch_size = shapes.size(finished)
         return finished, inputs
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """Call the function given to the constructor."""
+        """Call the constructor's `sample_fn`."""
         return self._sample(time=time, outputs=outputs, state=state)
 
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """Call the function given to the constructor."""
+        """Call the constructor's `next_inputs_fn`."""
         step_result: tuple[Any, Any, Any] = self._next(
             time=time, outputs=outputs, state=state, sample_ids=sample_ids
         )
@@ -117,7 +118,7 @@ class CustomHelper(Helper):
 
 
 class TrainingHelper(Helper):
-    """The inputs are given.
+    """A helper that reads the inputs from a sequence.
 
     Args:
       inputs: shape (B, T, ...), or a structure of such.
@@ -144,16 +145,16 @@ class TrainingHelper(Helper):
 
     @property
     def inputs(self) -> Any:
-        """The inputs, by time."""
+        """The inputs, with time as the first axis."""
         return self._inputs
 
     @property
     def sequence_length(self) -> Any:
-        """The lengths."""
+        """The lengths of the sequences."""
         return self._lengths
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """Return the first inputs, or zeros where there are none."""
+        """Return the initial inputs; zeros for empty sequences."""
         finished = comparison.equal(self._lengths, 0)
         return finished, self._inputs_at(0, reduction.reduce_all(finished))
 
@@ -165,7 +166,7 @@ class TrainingHelper(Helper):
         )
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """Return the largest output."""
+        """Return the index of the largest output."""
         return casting.cast(reduction.argmax(outputs, -1), dtypes.int32)
 
     def next_inputs(
@@ -188,11 +189,11 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
     """A training helper that sometimes replaces an input by a sample.
 
     Args:
-      inputs, sequence_length, time_major: as `TrainingHelper`.
-      embedding: a function of ids, or their rows.
-      sampling_probability: how often; floating, rank 0 or shape (B,).
+      inputs, sequence_length, time_major: as for `TrainingHelper`.
+      embedding: a function of ids, or a table of rows.
+      sampling_probability: probability of using a sample; floating, rank 0 or shape (B,).
       seed, scheduling_seed: seeds of the random numbers.
-    Source: Bengio and others 2015.
+    Source: Bengio et al. 2015.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
         self._seeds = seed, scheduling_seed
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """Return samples of the outputs at random positions, else -1."""
+        """Return samples for randomly selected examples, and -1 for the others."""
         seed, scheduling_seed = self._seeds
         draws = random.random_uniform([self.batch_size], seed=scheduling_seed)
         samples = random.multinomial(outputs, 1, seed, output_dtype=dtypes.int32)
@@ -222,7 +223,7 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """Return the next inputs, with the embeddings of samples where there are any."""
+        """Return the next inputs, replaced by embeddings of samples where those exist."""
         finished, next_inputs, state = super().next_inputs(time, outputs, state, sample_ids)
         has_sample = sample_ids >= 0
         rows = self._embed(masks.where(has_sample, sample_ids, array.zeros_like(sample_ids)))
@@ -230,10 +231,10 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
 
 
 class GreedyEmbeddingHelper(Helper):
-    """The next input is the row of the largest output.
+    """A helper whose next input is the embedding of the largest output.
 
     Args:
-      embedding: a function of ids, or their rows.
+      embedding: a function of ids, or a table of rows.
       start_tokens: int32, shape (B,).
       end_token: int32, rank 0.
     Raises: InvalidArgumentError: a rank differs.
@@ -251,17 +252,17 @@ class GreedyEmbeddingHelper(Helper):
         self.batch_size = shapes.size(self._start)
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """Return a mask of false, and the embeddings of the first tokens."""
+        """Return a `finished` mask of False, and the embeddings of the start tokens."""
         return array.zeros_like(self._start, dtypes.bool_), self._first
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """Return the largest output."""
+        """Return the index of the largest output."""
         return casting.cast(reduction.argmax(outputs, -1), dtypes.int32)
 
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """Return the rows of the samples; the first ones where all is finished."""
+        """Return the embeddings of the samples; at the end, those of the start tokens."""
         finished = comparison.equal(sample_ids, self._end)
         over = reduction.reduce_all(finished)
         return finished, cond(over, lambda: self._first, lambda: self._embed(sample_ids)), state
@@ -271,8 +272,8 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
     """A helper whose next input is the embedding of a sample of the outputs.
 
     Args:
-      embedding, start_tokens, end_token: as `GreedyEmbeddingHelper`.
-      softmax_temperature: the outputs are divided by it.
+      embedding, start_tokens, end_token: as for `GreedyEmbeddingHelper`.
+      softmax_temperature: divisor of the outputs.
       seed: seed of the random numbers.
     """
 
@@ -295,10 +296,10 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
 
 def embedding_of(embedding: Any) -> Callable[[Any], Any]:
-    """Return a function from ids to their rows.
+    """Return a function from ids to embeddings.
 
     Args:
-      embedding: such a function, or the rows.
+      embedding: such a function, or a table of rows.
     """
     if callable(embedding):
         return embedding  # type: ignore[no-any-return]  # a function of ids

@@ -27,11 +27,11 @@ def sequence_loss(
       logits: floating, shape (B, T, N).
       targets: integers, shape (B, T).
       weights: floating, shape (B, T).
-      average_across_timesteps, average_across_batch: divide by the sum of weights over time, over
-        the batch, or over both.
-      softmax_loss_function: instead of the cross-entropy, with `labels` and `logits`.
-    Returns: rank 0; (T,) without the mean over time, (B,) without that over the batch, (B, T)
-      without both.
+      average_across_timesteps, average_across_batch: average over time, over the batch, or over
+        both, weighted by `weights`.
+      softmax_loss_function: function of `labels` and `logits` that replaces the cross-entropy.
+    Returns: rank 0; shape (T,) without the mean over time, (B,) without the mean over the batch,
+      (B, T) without both.
     Raises: InvalidArgumentError: a rank differs.
 
     Examples:

@@ -1,4 +1,4 @@
-"""`tf.contrib.slim`: the layers, variables and losses that its programs use, in one place."""
+"""`tf.contrib.slim`: the layers, variables and losses that slim programs use."""
 
 from weft_contrib.arg_scope import *
 from weft_contrib.framework import *

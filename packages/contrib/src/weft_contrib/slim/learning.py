@@ -1,4 +1,4 @@
-"""`slim.learning`: training steps and a loop around them."""
+"""`slim.learning`: training steps, and a training loop."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _USE_GLOBAL_STEP: Any = object()
 
 
 def clip_gradient_norms(gradients_to_variables: Any, max_norm: float) -> list[Any]:
-    """Clip each gradient separately to a norm; return the pairs.
+    """Clip each gradient separately to a maximum norm; return the pairs.
 
     Args:
       gradients_to_variables: pairs of gradient and variable.
-      max_norm: the largest norm.
+      max_norm: the maximum norm.
     """
     return [
         (_on_values(g, lambda v: clip_by_norm(v, max_norm)), var)
@@ -58,7 +58,7 @@ def multiply_gradients(grads_and_vars: Any, gradient_multipliers: Mapping[Any, A
 
     Args:
       grads_and_vars: pairs of gradient and variable.
-      gradient_multipliers: by variable or its node's name.
+      gradient_multipliers: multipliers by variable or name of its node.
     """
     result = []
     for gradient, variable in grads_and_vars:
@@ -80,7 +80,7 @@ def _on_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def add_gradients_summaries(grads_and_vars: Any) -> list[Any]:
-    """Return summaries of gradients and their norms.
+    """Create summaries of gradients and their norms.
 
     Args:
       grads_and_vars: pairs of gradient and variable.
@@ -115,14 +115,14 @@ def create_train_op(
     Args:
       total_loss: floating, rank 0.
       optimizer: an optimizer.
-      global_step: counts the steps; the graph's by default, None for none.
-      update_ops: run before; those of UPDATE_OPS by default.
-      variables_to_train: all trainable ones by default.
-      clip_gradient_norm: the largest norm of each gradient, if over 0.
+      global_step: variable that counts the steps; the graph's by default, None for none.
+      update_ops: ops to run before the update; those in UPDATE_OPS by default.
+      variables_to_train: variables to train; all trainable ones by default.
+      clip_gradient_norm: maximum norm of each gradient, if positive.
       summarize_gradients: write summaries of gradients.
-      gate_gradients, aggregation_method, colocate_gradients_with_ops: as `compute_gradients`.
-      gradient_multipliers: as `multiply_gradients`.
-      check_numerics: fail where the loss is NaN or infinite.
+      gate_gradients, aggregation_method, colocate_gradients_with_ops: as for `compute_gradients`.
+      gradient_multipliers: as for `multiply_gradients`.
+      check_numerics: fail if the loss is NaN or infinite.
     """
     step = get_or_create_global_step() if global_step is _USE_GLOBAL_STEP else global_step
     updates = get_collection(GraphKeys.UPDATE_OPS) if update_ops is None else list(update_ops)
@@ -157,12 +157,12 @@ def create_train_op(
 def train_step(
     sess: Any, train_op: Any, global_step: Any, train_step_kwargs: Mapping[str, Any]
 ) -> tuple[Any, bool]:
-    """Run one step of `train`.
+    """Run one training step.
 
     Args:
       sess: the session.
-      train_op: gives the loss.
-      global_step: counts the steps.
+      train_op: tensor that runs the step and returns the loss.
+      global_step: variable that counts the steps.
       train_step_kwargs: "should_stop" and "should_log", bool tensors or functions of the step.
     Returns: the loss, and whether training should end.
     """
@@ -195,19 +195,18 @@ def train(
     save_interval_secs: int = 600,
     session_config: Any = None,
 ) -> Any:
-    """Train until a number of steps, with checkpoints and summaries.
+    """Train for a number of steps, with checkpoints and summaries.
 
     Args:
-      train_op: gives the loss; as `create_train_op` makes it.
+      train_op: result of `create_train_op`.
       logdir: the directory, or None.
-      train_step_fn: as `train_step`.
+      train_step_fn: a function like `train_step`.
       train_step_kwargs: its last argument.
-      log_every_n_steps: how often the loss is logged.
-      graph: whose session it is; the default one by default.
-      master, is_chief, init_op, init_feed_dict, local_init_op, init_fn, summary_op,
-        save_summaries_secs, saver, save_interval_secs: as `train.Supervisor`, whose
-        `save_model_secs` is the last one.
-      global_step: counts the steps; the graph's by default.
+      log_every_n_steps: number of steps between log lines of the loss.
+      graph: the graph; the default one by default. master, is_chief, init_op, init_feed_dict,
+        local_init_op, init_fn, summary_op, save_summaries_secs, saver, save_interval_secs: as for
+        `train.Supervisor`, where the last one is called `save_model_secs`.
+      global_step: variable that counts the steps; the graph's by default.
       number_of_steps: step at which training ends; without it training ends with the input.
       session_config: configuration of the session.
     Returns: the last loss.

@@ -1,4 +1,4 @@
-"""Sizes of a model."""
+"""Statistics of the size of a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def tensor_description(var: Any) -> str:
-    """Return the type and shape: "float32 2x3".
+    """Return the type and shape, such as "float32 2x3".
 
     Args:
       var: a tensor or a variable.
@@ -20,11 +20,11 @@ def tensor_description(var: Any) -> str:
 
 
 def analyze_ops(graph: Any, print_info: bool = False) -> int:
-    """Return the number of elements of the outputs of a graph; unknown sizes count as 0.
+    """Return the number of elements of all outputs of a graph; unknown sizes count as 0.
 
     Args:
       graph: the graph.
-      print_info: print each.
+      print_info: print each op.
     """
     total = 0
     for node in graph.get_operations():
@@ -37,11 +37,11 @@ def analyze_ops(graph: Any, print_info: bool = False) -> int:
 
 
 def analyze_vars(variables: Sequence[Any], print_info: bool = False) -> tuple[int, int]:
-    """Return the number of elements of variables, and of bytes.
+    """Return the number of elements of variables, and their size in bytes.
 
     Args:
       variables: a list.
-      print_info: print each, as a table.
+      print_info: print a table of the variables.
     """
     sizes = [math.prod([s.value or 0 for s in v.shape.dims or ()]) for v in variables]
     widths = [v.dtype.base_dtype.size for v in variables]

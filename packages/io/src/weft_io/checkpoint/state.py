@@ -107,8 +107,7 @@ def update_checkpoint_state(
     `Saver.save` does this; a program that writes checkpoints in another way calls it.
 
     Args:
-        save_dir, model_checkpoint_path, all_model_checkpoint_paths,
-        all_model_checkpoint_timestamps,
+      save_dir, model_checkpoint_path, all_model_checkpoint_paths, all_model_checkpoint_timestamps,
         last_preserved_timestamp: as for `generate_checkpoint_state_proto`.
       latest_filename: name of the file; "checkpoint" by default.
       save_relative_paths: name the checkpoints relative to `save_dir`, so that the directory can

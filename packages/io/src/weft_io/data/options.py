@@ -159,7 +159,7 @@ class OptimizationOptions(OptionsBase):
     """Options for optimizations of a dataset's graph.
 
     Attributes:
-        apply_default_optimizations, autotune, autotune_buffers, filter_fusion,
+      apply_default_optimizations, autotune, autotune_buffers, filter_fusion,
         filter_with_random_uniform_fusion, hoist_random_uniform, inject_prefetch,
         map_and_batch_fusion, map_and_filter_fusion, map_fusion, map_parallelization,
         noop_elimination, parallel_batch, seq_interleave_prefetch, shuffle_and_repeat_fusion: bool.

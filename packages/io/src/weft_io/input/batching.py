@@ -255,7 +255,7 @@ def shuffle_batch(
     """Batch examples in a random order, otherwise as `batch` does.
 
     Args:
-        tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch,
+      tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch,
         shared_name: as for `batch`.
       capacity: maximum number of prefetched examples.
       min_after_dequeue: minimum number of examples to choose from; larger values shuffle better and
@@ -348,7 +348,7 @@ def shuffle_batch_join(
 
     Args:
       tensors_list: the `tensors` of each source, with the same number, types and shapes.
-        batch_size, capacity, min_after_dequeue, seed, enqueue_many, shapes,
+      batch_size, capacity, min_after_dequeue, seed, enqueue_many, shapes,
         allow_smaller_final_batch, shared_name: as for `shuffle_batch`.
     Returns: as `batch`, with the structure of the first source.
     Raises: InvalidArgumentError, InvalidTypeError: as `shuffle_batch`, and as `batch_join`.

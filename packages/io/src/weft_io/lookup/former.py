@@ -89,7 +89,7 @@ class MutableDenseHashTable(tables.DenseHashTable):
     """A `lookup.experimental.DenseHashTable` that sessions can share.
 
     Args:
-        key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name,
+      key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name,
         checkpoint: as for that class.
       shared_name: the name it is shared under among sessions.
     """

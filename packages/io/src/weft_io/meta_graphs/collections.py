@@ -37,7 +37,7 @@ def add_collections(
 
     Args:
       names: the
-      collections; None for all.
+        collections; None for all.
       scope: restricts to objects in this name scope, with relative names; "" for all.
     """
     computed = computed_collections()

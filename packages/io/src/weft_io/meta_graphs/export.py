@@ -42,7 +42,7 @@ def export_meta_graph(
 
     Args:
       filename: path of the
-      file, which is written atomically.
+        file, which is written atomically.
       meta_info_def: a `MetaInfoDef` to start from.
       graph_def: the graph's `GraphDef`, if it exists already.
       saver_def: the `SaverDef` to include.

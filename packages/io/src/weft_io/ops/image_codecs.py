@@ -365,7 +365,7 @@ def decode_and_crop_jpeg(
     """Decode a part of a JPEG file.
 
     Args:
-        contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
+      contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
         dct_method: as for `decode_jpeg`.
       crop_window: int32, shape (4,): top, left, height and width, in the image that is divided
         by `ratio`.

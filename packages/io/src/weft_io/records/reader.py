@@ -115,7 +115,7 @@ class FileReader:
       path: the file's name.
       settings: settings of the reader.
       place: the
-      position to start at.
+        position to start at.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class Seal:
       length: format of the length, as for `struct`: "I" or "Q".
 
     The content is followed by 4 bytes, the CRC-32C of everything before. Integers are
-      little-endian.
+        little-endian.
     """
 
     def __init__(self, label: str, magic: bytes, version: int, length: str) -> None:

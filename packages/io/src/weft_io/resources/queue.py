@@ -185,7 +185,7 @@ class Queue(Resource):
 
         Args:
           values: one value per component,
-          with equal sizes of the first axis; the queue keeps them.
+            with equal sizes of the first axis; the queue keeps them.
         Raises: InvalidArgumentError: a shape is incompatible.
         Fails with: CancelledError: the queue is closed.
         """

@@ -61,7 +61,7 @@ class ReaderResource(Resource):
 
     Args:
       reader: the
-      state, guarded by the lock of the waiters.
+        state, guarded by the lock of the waiters.
     """
 
     kind = "reader"

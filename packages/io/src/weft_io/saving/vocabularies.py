@@ -38,7 +38,7 @@ class VocabInfo(NamedTuple):
       axis: 0 if rows are words, 1 if columns are.
 
     Args:
-        new_vocab, new_vocab_size, num_oov_buckets, old_vocab, old_vocab_size, backup_initializer,
+      new_vocab, new_vocab_size, num_oov_buckets, old_vocab, old_vocab_size, backup_initializer,
         axis: the attributes.
 
     Examples:

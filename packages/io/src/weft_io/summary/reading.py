@@ -21,7 +21,7 @@ class summary_iterator(Iterator["proto.Event"]):  # noqa: N801 - TensorFlow's pu
 
     Args:
       path:
-      path of the file, or a URL that fsspec knows.
+        path of the file, or a URL that fsspec knows.
     Raises:
       NotFoundError: the file does not exist.
       DataLossError: a record is damaged or incomplete; iteration does not skip it.

@@ -33,14 +33,14 @@ class FileWriter:
     Args:
       logdir: a directory, created if necessary, or a URL that fsspec knows.
       graph: a
-      graph to write first.
+        graph to write first.
       max_queue: number of queued events at which adding an event waits.
       flush_secs: maximum number of seconds until an event is on the disk; the first event is
-      flushed
-      immediately.
+        flushed
+        immediately.
       graph_def: deprecated name of `graph`.
       filename_suffix: appended to the file's
-      name.
+        name.
       session: writers of one session and directory share a file, which is closed with the last.
     Raises: OpError: the file cannot be created.
 

@@ -170,7 +170,7 @@ class Checkpoint(Composite):
 
         Args:
           save_path: a result of `save` or `latest_checkpoint`, or of a `Saver`, for which variables
-          are matched by their own names; None if there is no checkpoint yet.
+            are matched by their own names; None if there is no checkpoint yet.
         Returns: a status. `run_restore_ops(session)` restores; `initialize_or_restore(session)`
           also initializes variables that the checkpoint lacks, or all if there is no checkpoint.
           `assert_consumed()` checks that program and checkpoint have the same objects,

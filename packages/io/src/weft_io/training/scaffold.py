@@ -41,7 +41,7 @@ class Scaffold:
 
     Args:
       init_op:
-      node that initializes the global variables.
+        node that initializes the global variables.
       init_feed_dict: feeds of `init_op`.
       init_fn: called as `init_fn(scaffold, session)` after `init_op`.
       ready_op: string, shape (n,): names of variables that are not ready.

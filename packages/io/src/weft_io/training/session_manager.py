@@ -199,7 +199,7 @@ class SessionManager:
         `local_init_op` is run in either case if the model is ready for it.
 
         Args:
-            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
+          master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
             max_wait_secs, config: as for `prepare_session`.
         Raises: InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path` are
           set; OpError: the checkpoint cannot be restored.

@@ -1,4 +1,4 @@
-"""`tf.contrib.slim.nets`: networks for images, with the names of their published checkpoints."""
+"""`tf.contrib.slim.nets`: image networks, with the names of their published checkpoints."""
 
 from weft_contrib.slim.nets import (
     alexnet as alexnet,

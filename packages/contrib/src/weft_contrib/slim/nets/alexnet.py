@@ -1,4 +1,4 @@
-"""AlexNet, the version without groups of 2014 (Krizhevsky 2014)."""
+"""AlexNet, in its 2014 version without groups (Krizhevsky 2014)."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def alexnet_v2(
     spatial_squeeze: bool = True,
     scope: Any = "alexnet_v2",
 ) -> tuple[Any, dict[str, Any]]:
-    """AlexNet.
+    """Build AlexNet.
 
     Args:
       inputs: floating, shape (B, H, W, 3); H and W of 224 for `spatial_squeeze`.
-      num_classes: how many logits.
-      is_training: whether there is dropout.
+      num_classes: number of logits.
+      is_training: whether to apply dropout.
       dropout_keep_prob: keep probability of the two wide layers.
-      spatial_squeeze: whether the logits lose their axes of space.
+      spatial_squeeze: whether to remove the spatial axes of the logits.
       scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
 

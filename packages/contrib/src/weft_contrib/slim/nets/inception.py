@@ -1,4 +1,4 @@
-"""Inception, versions 1 and 3 (Szegedy and others 2014 and 2015)."""
+"""Inception, versions 1 and 3 (Szegedy et al. 2014 and 2015)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ from weft_tensor import errors
 
 Points = dict[str, Any]
 Branch = Sequence[Any]
-"""Layers, one after the other: (channels, kernel, the end of the name) and perhaps a stride of 2;
-"max" or "avg" in place of channels for a pooling. A list of layers stands side by side."""
+"""Layers in sequence: (channels, kernel, end of the name), optionally with a stride of 2."""
 
 
 def inception_arg_scope(
@@ -40,11 +39,11 @@ def inception_arg_scope(
     use_batch_norm: bool = True,
     batch_norm_var_collection: str = "moving_vars",
 ) -> Any:
-    """Return the default layer arguments of these networks.
+    """Return the default layer arguments of Inception networks.
 
     Args:
       weight_decay: weight decay of all weights.
-      use_batch_norm: whether convolutions are normalized.
+      use_batch_norm: whether to use batch normalization.
       batch_norm_var_collection: collection of the moving means and variances.
     Returns: an argument for `arg_scope`.
 
@@ -88,8 +87,8 @@ class _Net:
 
     Args:
       net: the images.
-      last: the layer to end with.
-      width: from a number of channels to one of the network.
+      last: name of the last layer.
+      width: function from the published number of channels to that of this network.
     """
 
     def __init__(self, net: Any, last: str, width: Callable[[int], int] = int) -> None:
@@ -113,7 +112,7 @@ class _Net:
         return pool(net, kernel, stride, scope=name, **kw)
 
     def mixed(self, name: str, *branches: Branch) -> None:
-        """Add branches side by side, joined by their channels."""
+        """Add parallel branches, concatenated along their channels."""
         if self.ended:
             return
         ends = []
@@ -137,7 +136,7 @@ class _Net:
         return self._one(net, channels, kernel, full, 1)
 
     def done(self) -> tuple[Any, Points]:
-        """Raises: InvalidArgumentError: there is no such layer to end with."""
+        """Raise InvalidArgumentError, because no layer has the name of the requested last one."""
         if not self.ended:
             raise errors.InvalidArgumentError(
                 f"final_endpoint must be one of {list(self.points)}, got {self._last!r}"
@@ -167,14 +166,14 @@ _V1 = (
 def inception_v1_base(
     inputs: Any, final_endpoint: str = "Mixed_5c", scope: Any = "InceptionV1"
 ) -> tuple[Any, Points]:
-    """Inception 1 up to one of its layers.
+    """Build Inception 1 up to one of its layers.
 
     Args:
       inputs: floating, shape (B, H, W, 3).
       final_endpoint: the last layer.
       scope: scope of the variables.
-    Returns: the last layer, and all of them by name.
-    Raises: InvalidArgumentError: there is no such layer.
+    Returns: the last layer, and all layers by name.
+    Raises: InvalidArgumentError: `final_endpoint` is not a layer.
 
     Examples:
       >>> from weft_contrib.slim.nets import inception
@@ -221,15 +220,15 @@ def inception_v1(
     reuse: Any = None,
     scope: Any = "InceptionV1",
 ) -> tuple[Any, Points]:
-    """Inception 1, GoogLeNet.
+    """Build Inception 1 (GoogLeNet).
 
     Args:
       inputs: floating, shape (B, 224, 224, 3).
-      num_classes: how many logits.
-      is_training: whether there is dropout, and normalizations are by the batch.
-      dropout_keep_prob: before the last layer.
-      prediction_fn: from logits to predictions.
-      spatial_squeeze: whether the logits lose their axes of space.
+      num_classes: number of logits.
+      is_training: whether to apply dropout, and to normalize by the batch.
+      dropout_keep_prob: keep probability before the last layer.
+      prediction_fn: function from logits to predictions.
+      spatial_squeeze: whether to remove the spatial axes of the logits.
       reuse: reuse mode of the variables.
       scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
@@ -321,16 +320,17 @@ def inception_v3_base(
     depth_multiplier: float = 1.0,
     scope: Any = None,
 ) -> tuple[Any, Points]:
-    """Inception 3 up to one of its layers.
+    """Build Inception 3 up to one of its layers.
 
     Args:
       inputs: floating, shape (B, H, W, 3).
       final_endpoint: the last layer.
-      min_depth: the fewest channels of a layer.
-      depth_multiplier: times the channels of each layer.
+      min_depth: minimum number of channels of a layer.
+      depth_multiplier: factor of the number of channels of each layer.
       scope: scope of the variables.
-    Returns: the last layer, and all of them by name.
-    Raises: InvalidArgumentError: there is no such layer, or the multiplier is not positive.
+    Returns: the last layer, and all layers by name.
+    Raises: InvalidArgumentError: `final_endpoint` is not a layer, or the multiplier is not
+      positive.
 
     Examples:
       >>> from weft_contrib.slim.nets import inception
@@ -392,16 +392,17 @@ def inception_v3(
     reuse: Any = None,
     scope: Any = "InceptionV3",
 ) -> tuple[Any, Points]:
-    """Inception 3, with logits from its middle as well ("AuxLogits").
+    """Build Inception 3, with auxiliary logits from its middle ("AuxLogits").
 
     Args:
-      inputs: floating, shape (B, 299, 299, 3); smaller images have smaller windows at the end.
-      num_classes: how many logits.
-      is_training: whether there is dropout, and normalizations are by the batch.
-      dropout_keep_prob: before the last layer.
-      min_depth, depth_multiplier: as `inception_v3_base`.
-      prediction_fn: from logits to predictions.
-      spatial_squeeze: whether the logits lose their axes of space.
+      inputs: floating, shape (B, 299, 299, 3); for smaller images, the last pooling window is
+        smaller.
+      num_classes: number of logits.
+      is_training: whether to apply dropout, and to normalize by the batch.
+      dropout_keep_prob: keep probability before the last layer.
+      min_depth, depth_multiplier: as for `inception_v3_base`.
+      prediction_fn: function from logits to predictions.
+      spatial_squeeze: whether to remove the spatial axes of the logits.
       reuse: reuse mode of the variables.
       scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
@@ -456,5 +457,5 @@ def _auxiliary(net: Any, num_classes: int, width: Callable[[int], int], flat: bo
 
 
 def _window(net: Any, size: int) -> list[int]:
-    """Return a window, or the whole image where that is smaller."""
+    """Return the size of a window, limited to that of the image."""
     return [size if n is None else min(n, size) for n in net.shape.as_list()[1:3]]

@@ -24,11 +24,11 @@ from weft_tensor import errors
 
 
 class Block(NamedTuple):
-    """Some units of one width.
+    """A sequence of units of the same width.
 
     Attributes:
       scope: its name.
-      unit_fn: makes a unit of its input, and of the arguments.
+      unit_fn: function that builds a unit from its input and its arguments.
       args: the arguments of each unit, by name: depth, depth_bottleneck and stride.
 
     Examples:
@@ -67,11 +67,11 @@ def conv2d_same(
     rate: int = 1,
     scope: str | None = None,
 ) -> Any:
-    """Apply a convolution whose padding does not depend on the size of the image.
+    """Apply a convolution whose padding is independent of the size of the image.
 
     Args:
       inputs: shape (B, H, W, C).
-      num_outputs, kernel_size, stride, rate, scope: as `conv2d`.
+      num_outputs, kernel_size, stride, rate, scope: as for `conv2d`.
     Returns: shape (B, ceil(H / stride), ceil(W / stride), num_outputs).
 
     Examples:
@@ -94,14 +94,15 @@ def stack_blocks_dense(
     output_stride: int | None = None,
     outputs_collections: Any = None,
 ) -> Any:
-    """Apply blocks in sequence; dilated instead of strided from a given stride on.
+    """Apply blocks in sequence, with dilation instead of strides beyond a total stride.
 
     Args:
       net: shape (B, H, W, C).
-      blocks: those of the network.
-      output_stride: the most by which the result is smaller than `net`; None for no limit.
+      blocks: the blocks of the network.
+      output_stride: maximum ratio of the sizes of `net` and of the result; None for no limit.
       outputs_collections: collections that the results of units and blocks are added to.
-    Raises: InvalidArgumentError: the stride is passed, or not reached.
+    Raises: InvalidArgumentError: the strides of the blocks do not have `output_stride` as a partial
+      product.
 
     Examples:
       >>> from weft_contrib.slim.nets import resnet_utils, resnet_v1
@@ -176,7 +177,7 @@ def resnet_arg_scope(
 def block_of(
     unit_fn: Callable[..., Any], scope: str, base_depth: int, num_units: int, stride: int
 ) -> Block:
-    """Return a block of bottlenecks, of which the last has the stride."""
+    """Return a block of bottlenecks; the last one has the stride."""
     unit = {"depth": base_depth * 4, "depth_bottleneck": base_depth, "stride": 1}
     return Block(scope, unit_fn, [*[unit] * (num_units - 1), unit | {"stride": stride}])
 
@@ -196,7 +197,7 @@ def network_scope(
 
 
 Network = Callable[..., tuple[Any, dict[str, Any]]]
-"""Constructor that returns the last layer, and all layers by name."""
+"""A function that builds a network; it returns the last layer, and all layers by name."""
 
 _DOC = """The network of {layers} layers.
 
@@ -217,7 +218,7 @@ _DOC = """The network of {layers} layers.
 def of_layers(
     network: Network, block: Callable[..., Block], layers: int, units: Sequence[int]
 ) -> Network:
-    """Return a function that builds a `network` with the given number of `units` in each block."""
+    """Return a function that builds a `network` with these numbers of `units` in its blocks."""
     version = network.__name__
     full_name = f"{version}_{layers}"
 
@@ -253,7 +254,7 @@ def of_layers(
 
 
 def root(inputs: Any, output_stride: int | None) -> tuple[Any, int | None]:
-    """Apply the first layers, which reduce an image by 4; return the rest of the stride.
+    """Apply the first layers, which reduce images by 4; return the remaining total stride.
 
     Raises: InvalidArgumentError: the stride is not a multiple of 4.
     """
@@ -270,7 +271,7 @@ def root(inputs: Any, output_stride: int | None) -> tuple[Any, int | None]:
 def head(
     net: Any, num_classes: int | None, global_pool: bool, collection: str
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the last layers, and all layers by name."""
+    """Build the last layers; return the last one, and all layers by name."""
     if global_pool:
         net = reduction.reduce_mean(net, [1, 2], name="pool5", keepdims=True)
     if num_classes is not None:

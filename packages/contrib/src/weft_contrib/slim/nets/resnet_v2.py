@@ -1,4 +1,4 @@
-"""Residual networks, version 2 (He and others 2016)."""
+"""Residual networks, version 2 (He et al. 2016)."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def bottleneck(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
-    """Return a unit: three convolutions, added to their input; normalized before, not after.
+    """Build a unit: three convolutions after normalization, added to their input.
 
     Args:
       inputs: shape (B, H, W, C).
       depth: channels of the result.
       depth_bottleneck: channels of the first two convolutions.
-      stride: by how much the result is smaller.
-      rate: of dilation, of the second convolution.
+      stride: stride of the unit.
+      rate: dilation of the second convolution.
       outputs_collections: collections that the result is added to.
       scope: scope of the variables.
     Returns: shape (B, ceil(H / stride), ceil(W / stride), depth).
@@ -87,21 +87,21 @@ def resnet_v2(
     reuse: Any = None,
     scope: Any = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """Return a residual network of any blocks.
+    """Build a residual network with these blocks.
 
     Args:
       inputs: floating, shape (B, H, W, 3).
       blocks: see `resnet_v2_block`.
-      num_classes: how many logits; None for none.
-      is_training: whether normalizations are by the batch.
-      global_pool: whether the mean over the image is taken.
-      output_stride: the most by which the last block is smaller than `inputs`, a multiple of 4;
-        layers are dilated from there on. None for no limit.
-      include_root_block: whether it begins with a convolution and a pooling of stride 2.
+      num_classes: number of logits; None for none.
+      is_training: whether to normalize by the batch.
+      global_pool: whether to average over the image.
+      output_stride: maximum total stride up to the last block, a multiple of 4; later layers are
+        dilated instead. None for no limit.
+      include_root_block: whether to start with a convolution and a pooling of stride 2.
       reuse: reuse mode of the variables.
       scope: scope of the variables.
     Returns: the last layer, shape (B, h, w, C), and all layers by name.
-    Raises: InvalidArgumentError: there is no such output_stride.
+    Raises: InvalidArgumentError: `output_stride` is not possible.
 
     Examples:
       >>> from weft_contrib.slim.nets import resnet_v2
@@ -127,7 +127,7 @@ def resnet_v2_block(scope: str, base_depth: int, num_units: int, stride: int) ->
     Args:
       scope: its name.
       base_depth: channels of the bottlenecks; a quarter of those of the results.
-      num_units: how many units.
+      num_units: number of units.
       stride: stride of the last unit.
 
     Examples:

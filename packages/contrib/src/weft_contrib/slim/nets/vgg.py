@@ -22,7 +22,7 @@ def vgg_arg_scope(weight_decay: float = 0.0005) -> Any:
     """Return the default layer arguments of a VGG network.
 
     Args:
-      weight_decay: of the weights of all layers.
+      weight_decay: weight decay of all layers.
     Returns: an argument for `arg_scope`.
 
     Examples:
@@ -65,7 +65,7 @@ Examples:
 
 
 def _of_layers(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """Return a function that builds a network with the given convolutions before each pool."""
+    """Return a function that builds a network with these numbers of convolutions."""
 
     def make(
         inputs: Any,

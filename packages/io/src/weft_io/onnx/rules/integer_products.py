@@ -224,7 +224,7 @@ def exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> 
 
     Args:
       zero, at, w_zero:
-      indices of the weights and both zero points among the inputs.
+        indices of the weights and both zero points among the inputs.
     """
     rank = operation.rank(at)
     operation.of_rank(rank)
