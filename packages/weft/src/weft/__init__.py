@@ -1,7 +1,7 @@
 """weft: dataflow graphs in the style of the TensorFlow white paper.
 
 `import weft as wf`.  The names are the paper's, and TensorFlow 1.15's where the paper is silent.
-What is here is imported at once; namespaces (`wf.train`, `wf.layers`, ...), protocol messages
+Core names are imported eagerly; namespaces (`wf.train`, `wf.layers`, ...), protocol messages
 (`wf.ConfigProto`, ...) and the version load when first used.
 """
 

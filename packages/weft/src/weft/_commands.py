@@ -1,8 +1,8 @@
 """The `weft` command. Packages declare its subcommands in the entry-point group `weft.commands`.
 
-An entry point's name is the subcommand's, and its object a function `add(parser)`, whose docstring
-begins with the help: it adds arguments to an `argparse` parser and sets the default `run`, a
-function from the parsed arguments to the exit code.
+The name of an entry point is that of the subcommand. Its object is a function `add(parser)`, which
+adds arguments to an `argparse` parser and sets the default `run`, a function from the parsed
+arguments to the exit code. The first line of its docstring is the help text.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from weft_tensor import errors
 
 GROUP = "weft.commands"
 TROUBLE = 2
-"""The exit code when something could not be done at all, as for a wrong argument."""
+"""Exit code if a command fails, such as for an invalid argument."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; returns the exit code."""
+    """Run a subcommand; return the exit code."""
     from weft.version import VERSION
 
     parser = argparse.ArgumentParser(

@@ -1,8 +1,6 @@
 """Names of TensorFlow before 1.0 or after 1.15, with their equivalents in weft.
 
-The module is imported when a name does not exist, for the error message.
-
-It loads when a name is not there, for the message.
+The module is imported only when a name does not exist, for the error message.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ RENAMED: Final = {
     },
     "weft.random": {"set_seed": "random.set_random_seed"},
 }
-"""Old names by namespace, with their present path from `weft` on."""
+"""Old names by namespace, with their current path below `weft`."""
 
 _CELLS: Final = "use the cells in nn.rnn_cell, or subclass RNNCell and define call()"
 
@@ -73,11 +71,11 @@ ELSEWHERE: Final = {
         "linear": "apply layers.dense to concat(inputs, 1)",
     },
 }
-"""Names without a one-to-one replacement by namespace, and where to look."""
+"""Names without a one-to-one replacement by namespace, with a hint where to look."""
 
 
 def advice(module: ModuleType, name: str) -> str:
-    """Return the advice for a missing name, or "" without any."""
+    """Return the advice for a missing name, or ""."""
     present = RENAMED.get(module.__name__, {}).get(name)
     unbatched = name.removeprefix("batch_")
     if present is None and unbatched != name and hasattr(module, unbatched):

@@ -1,4 +1,4 @@
-"""Names of `weft` that load on first use: files, readers and parsing."""
+"""Lazily loaded names of `weft`: files, readers and parsing."""
 
 from weft_io.data.optional import OptionalSpec as OptionalSpec
 from weft_io.input.parsing import *

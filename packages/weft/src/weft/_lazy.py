@@ -1,4 +1,4 @@
-"""Names that load when they are first used (PEP 562), for the modules of this package."""
+"""Lazy loading of names on first use (PEP 562), for the modules of this package."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 
 def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a module that shows its submodules and lazy names.
+    """Return `__getattr__` and `__dir__` for a module with submodules and lazy names.
 
     Type checkers read the same names from `import *` of the same modules.
 
     Args:
-      package: the module's own name.
-      late: modules whose public names it shows as its own. They load in this order, until one has
-        the name that is asked for; `__version__` is in the last.
+      package: the module's name.
+      late: modules whose public names the module re-exports. They are imported in this order, until
+        one has the requested name; `__version__` is in the last.
     """
 
     @cache
@@ -51,7 +51,7 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
 
 
 def hint(package: str) -> None:
-    """Let a module without lazy names suggest similar names in its errors."""
+    """Make the errors of a module without lazy names suggest similar names."""
     vars(sys.modules[package])["__getattr__"], _ = attach(package)
 
 
@@ -61,7 +61,7 @@ def _public(module: ModuleType) -> list[str]:
 
 
 def _may_be_shown(name: str) -> bool:
-    """Return True if a name may be public: interpreters and tools probe many dunder names."""
+    """Return True if a name may be public, since tools probe many dunder names."""
     return name[0] != "_" or name == "__version__"
 
 

@@ -1,4 +1,4 @@
-"""Names of `weft.linalg` that load with the first of them: linear operators."""
+"""Lazily loaded names of `weft.linalg`: linear operators."""
 
 from weft_graph.linear_operators.adjoint import *
 from weft_graph.linear_operators.block_diag import *

@@ -1,4 +1,4 @@
-"""Names of `weft` that load with the first of them: Fourier transforms, second derivatives."""
+"""Lazily loaded names of `weft`: Fourier transforms, second derivatives."""
 
 from weft_autodiff.hessians import *
 from weft_graph.nn.approximate import approx_top_k as approx_top_k

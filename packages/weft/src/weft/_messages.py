@@ -1,4 +1,4 @@
-"""Messages that `weft` shows; they load protobuf."""
+"""Protobuf messages that `weft` re-exports."""
 
 from weft_graph.proto import (
     AttrValue as AttrValue,

@@ -1,4 +1,4 @@
-"""Names of `weft.nn` that load with the first of them."""
+"""Lazily loaded names of `weft.nn`."""
 
 from weft_graph.nn.approximate import approx_max_k as approx_max_k, approx_min_k as approx_min_k
 from weft_graph.nn.average_loss import *

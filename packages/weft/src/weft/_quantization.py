@@ -1,4 +1,4 @@
-"""Names of `weft` that load with the first of them: quantization."""
+"""Lazily loaded names of `weft`: quantization."""
 
 from weft_graph.ops.quantization import (
     dequantize as dequantize,

@@ -1,4 +1,4 @@
-"""Names of `weft` that load with the first of them: queues, accumulators, critical sections."""
+"""Lazily loaded names of `weft`: queues, accumulators, critical sections."""
 
 from weft_io.coordination.critical_section import *
 from weft_io.queues.accumulator import *

@@ -1,4 +1,4 @@
-"""Names of `wf` that belong to ragged tensors; they load when first used."""
+"""Lazily loaded names of `weft`: ragged tensors."""
 
 from weft_graph.ragged.filling import *
 from weft_graph.ragged.spec import *

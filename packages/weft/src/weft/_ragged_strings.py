@@ -1,3 +1,3 @@
-"""Names of `wf.strings` whose results are ragged; they load when first used."""
+"""Lazily loaded names of `weft.strings`, whose results are ragged."""
 
 from weft_graph.ragged.text import *

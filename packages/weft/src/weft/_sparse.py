@@ -1,4 +1,4 @@
-"""Names of `weft` that load with the first of them: functions of sparse tensors."""
+"""Lazily loaded names of `weft`: functions of sparse tensors."""
 
 from weft_graph.ops.sets import edit_distance as edit_distance
 from weft_graph.ops.sparse_math import *

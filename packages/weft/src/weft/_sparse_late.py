@@ -1,3 +1,3 @@
-"""Names of `weft.sparse` that load when the first of them is used."""
+"""Lazily loaded names of `weft.sparse`."""
 
 from weft_io.queues.accumulator import SparseConditionalAccumulator as SparseConditionalAccumulator

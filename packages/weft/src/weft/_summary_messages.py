@@ -1,4 +1,4 @@
-"""Messages that `weft.summary` shows; they load protobuf."""
+"""Protobuf messages that `weft.summary` re-exports."""
 
 from weft_graph.proto import (
     Event as Event,

@@ -1,4 +1,4 @@
-"""Names of `weft.train` that load when the first of them is used: clusters."""
+"""Lazily loaded names of `weft.train`: clusters."""
 
 from weft_distrib.cluster.spec import *
 from weft_distrib.server import *

@@ -1,4 +1,4 @@
-"""Names of `weft.train` that load when the first of them is used: training loops."""
+"""Lazily loaded names of `weft.train`: training loops."""
 
 from weft_io.saving.vocabularies import *
 from weft_io.tracking.checkpoint import *

@@ -1,4 +1,4 @@
-"""Messages that `weft.train` shows; they load protobuf."""
+"""Protobuf messages that `weft.train` re-exports."""
 
 from weft_graph.proto import (
     BytesList as BytesList,

@@ -1,4 +1,4 @@
-"""`wf.app`: running a program with its flags parsed, through absl."""
+"""`wf.app`: running of a program with parsed flags, by absl."""
 
 import sys as _sys
 from collections.abc import Callable as _Callable
@@ -15,8 +15,8 @@ def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None
     Undefined flags are passed on to `main`, as in TensorFlow.
 
     Args:
-      main: `main` of the program's main module by default.
-      argv: `sys.argv` by default.
+      main: function of the remaining arguments; by default `main` of the main module.
+      argv: the command line; `sys.argv` by default.
 
     Examples:
       >>> wf.app.run(lambda argv: len(argv), argv=["program", "data.csv"])

@@ -1,4 +1,4 @@
-"""`wf.compat`: text and bytes, classes of numbers, and TensorFlow 1 by its later name."""
+"""`wf.compat`: text and bytes, number types, and `v1`, the compatible API of TensorFlow 1."""
 
 import weft as v1
 from weft import _lazy

@@ -12,7 +12,7 @@ from weft import _lazy
 
 
 class _Values:
-    """absl's flags, which parse `sys.argv` where one is read before `wf.app.run`."""
+    """absl's flags, which parse `sys.argv` if a flag is read before `wf.app.run`."""
 
     def __init__(self) -> None:
         vars(self)["_flags"] = _flags.FLAGS
@@ -34,7 +34,7 @@ class _Values:
         return remaining
 
     def _parse_flags(self) -> None:
-        """Parse the flags; for programs older than absl's flags."""
+        """Parse the flags, for programs that are older than absl's flags."""
         self._flags(_sys.argv, known_only=True)
 
     def __getitem__(self, name: str) -> _Any:

@@ -1,4 +1,4 @@
-"""`wf.gfile`: files by their names, local or URLs."""
+"""`wf.gfile`: files by path or URL."""
 
 from weft import _lazy
 from weft_io.files.former_gfile import *

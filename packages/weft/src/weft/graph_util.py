@@ -1,4 +1,4 @@
-"""`wf.graph_util`: graphs as messages."""
+"""`wf.graph_util`: edits of graphs as messages."""
 
 from weft import _lazy
 from weft_graph.freezing import *

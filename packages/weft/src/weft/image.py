@@ -1,4 +1,4 @@
-"""`wf.image`: images in files, in other sizes, colours and orientations."""
+"""`wf.image`: image files, resizing, colors and orientation."""
 
 from weft import _lazy
 from weft_graph.ops.random import random_crop as random_crop

@@ -1,4 +1,4 @@
-"""`wf.lite`: models for small devices, and their interpreter; needs the package weftml-lite."""
+"""`wf.lite`: models for small devices, and their interpreter; requires weftml-lite."""
 
 from importlib.util import find_spec as _find_spec
 

@@ -1,4 +1,4 @@
-"""`wf.logging`: the logger "weft" under TensorFlow's functions and level names."""
+"""`wf.logging`: the logger "weft", with TensorFlow's functions and level names."""
 
 import logging as _logging
 from typing import Any as _Any
@@ -31,7 +31,7 @@ vlog = log
 
 
 def get_logger() -> _logging.Logger:
-    """Return the logger that weft's messages go to.
+    """Return the logger of weft's messages.
 
     Examples:
       >>> wf.logging.get_logger().name
@@ -41,7 +41,7 @@ def get_logger() -> _logging.Logger:
 
 
 def set_verbosity(v: int) -> None:
-    """Show messages of this level and above; starts a handler where the program has none.
+    """Show messages of a level and above; add a handler if the program has none.
 
     Args:
       v: `wf.logging.DEBUG`, `INFO`, `WARN`, `ERROR` or `FATAL`.
@@ -59,7 +59,7 @@ def set_verbosity(v: int) -> None:
 
 
 def get_verbosity() -> int:
-    """Return the level that is shown.
+    """Return the lowest level that is shown.
 
     Examples:
       >>> wf.logging.get_verbosity() in (wf.logging.INFO, wf.logging.WARN)
@@ -73,7 +73,7 @@ def log_every_n(level: int, msg: str, n: int, *args: _Any) -> None:
 
     Args:
       level: as for `set_verbosity`.
-      msg: the message, with places for `args` as those of Python's `%`.
+      msg: the message, with format specifiers for `args`, as for Python's `%`.
       n: a positive int.
 
     Examples:
@@ -89,8 +89,8 @@ def log_first_n(level: int, msg: str, n: int, *args: _Any) -> None:
 
     Args:
       level: as for `set_verbosity`.
-      msg: the message, with places for `args` as those of Python's `%`.
-      n: how many.
+      msg: the message, with format specifiers for `args`, as for Python's `%`.
+      n: the number of calls.
 
     Examples:
       >>> for step in range(100):
@@ -107,11 +107,11 @@ def _count(msg: str) -> int:
 
 
 def log_if(level: int, msg: str, condition: bool, *args: _Any) -> None:
-    """Log if `condition` holds.
+    """Log a message if `condition` is true.
 
     Args:
       level: as for `set_verbosity`.
-      msg: the message, with places for `args` as those of Python's `%`.
+      msg: the message, with format specifiers for `args`, as for Python's `%`.
       condition: a bool.
 
     Examples:
@@ -123,7 +123,7 @@ def log_if(level: int, msg: str, condition: bool, *args: _Any) -> None:
 
 
 def TaskLevelStatusMessage(msg: str) -> None:  # noqa: N802 - TensorFlow's public name
-    """Log at the level ERROR.
+    """Log a message at level ERROR.
 
     Args:
       msg: the message.

@@ -1,4 +1,4 @@
-"""`wf.losses`: functions to minimise."""
+"""`wf.losses`: loss functions."""
 
 from weft import _lazy
 from weft_graph.losses import *

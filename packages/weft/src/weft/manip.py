@@ -1,4 +1,4 @@
-"""`wf.manip`: rearranging tensors."""
+"""`wf.manip`: rearrangement of tensors."""
 
 from weft import _lazy
 from weft_graph.ops.gather import gather_nd as gather_nd, scatter_nd as scatter_nd

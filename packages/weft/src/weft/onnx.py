@@ -1,4 +1,4 @@
-"""`wf.onnx`: models of ONNX."""
+"""`wf.onnx`: import and export of ONNX models."""
 
 from weft import _lazy
 from weft_io.onnx import *

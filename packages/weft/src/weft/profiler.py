@@ -1,4 +1,4 @@
-"""`wf.profiler`: where the time, the memory and the parameters of a graph are."""
+"""`wf.profiler`: time, memory and parameters of a graph."""
 
 from weft import _lazy
 from weft_exec.profiling.options import *

@@ -1,4 +1,4 @@
-"""`wf.python_io`: records in files, outside of the graph."""
+"""`wf.python_io`: record files, read and written outside of the graph."""
 
 from weft import _lazy
 from weft_io.records.options import *

@@ -1,3 +1,3 @@
-"""`wf.raw_ops`: every op by its own name, its inputs and attributes by theirs."""
+"""`wf.raw_ops`: one function for every op, with the op's own names of inputs and attributes."""
 
 from weft_graph.raw_ops import *

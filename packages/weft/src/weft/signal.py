@@ -1,4 +1,4 @@
-"""`wf.signal`: Fourier and cosine transforms, windows, frames and features of signals."""
+"""`wf.signal`: Fourier and cosine transforms, windows, frames and spectral features."""
 
 from weft import _lazy
 from weft_graph.ops.fft import *

@@ -1,4 +1,4 @@
-"""`wf.sysconfig`: how the library was built."""
+"""`wf.sysconfig`: build information of the library."""
 
 from weft import _lazy
 from weft_exec.build_info import *

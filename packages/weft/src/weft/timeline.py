@@ -1,4 +1,4 @@
-"""`wf.timeline`: a traced step as a picture; in TensorFlow `tensorflow.python.client.timeline`."""
+"""`wf.timeline`: timelines of traced steps, as in `tensorflow.python.client.timeline`."""
 
 from weft import _lazy
 from weft_exec.profiling.timeline import *

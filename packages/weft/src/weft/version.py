@@ -1,4 +1,4 @@
-"""`wf.version`: of weft, and of the GraphDefs that it writes and reads."""
+"""`wf.version`: versions of weft and of its GraphDefs."""
 
 from importlib.metadata import version as _version
 

@@ -185,8 +185,8 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
       dtype: element type; float32 by default, so that the white paper's Figure 1 works.
       shape: static shape; None if it is unknown.
     Returns: shape `shape`, dtype `dtype`.
-      Raises (at run time): InvalidArgumentError: it is not fed, or the feed has a wrong shape or
-    type.
+    Raises (at run time): InvalidArgumentError: it is not fed, or the feed has a wrong shape or
+      type.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None, 2])

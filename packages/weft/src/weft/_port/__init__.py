@@ -14,7 +14,7 @@ from weft._port.source import Source, Use, read
 from weft_tensor import errors
 
 MISSING, TROUBLE = 1, 2
-"""The exit codes when something is missing, and when a file cannot be read."""
+"""Exit codes if weft lacks a name, and if a file cannot be read."""
 
 
 class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
@@ -57,10 +57,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--write",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="change the imports, and nothing else",
+        help="change only the imports",
     )
     parser.add_argument(
-        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="the summary alone"
+        "-q",
+        "--quiet",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print only the summary",
     )
 
 

@@ -1,4 +1,4 @@
-"""Differences that programs may notice, by name; docs/differences.md has the same table."""
+"""Differences in behavior by name; docs/differences.md has the same table."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _FROM = re.compile(r"from\s+(tensorflow[\w.]*)")
 
 
 def rewritten(source: Source) -> str:
-    """Return the text with imports of weft, for all names that weft has."""
+    """Rewrite the imports of all names that weft has."""
     starts = _starts(source.text)
     edits: list[Edit] = []
     for statement in ast.walk(source.tree):
@@ -43,7 +43,7 @@ def _starts(text: str) -> list[int]:
 
 
 def _offset(text: str, starts: list[int], line: int, column: int) -> int:
-    """Return the place of a column, which the tree counts in bytes of UTF-8."""
+    """Return the offset of a column, which the syntax tree counts in bytes of UTF-8."""
     start = starts[line - 1]
     end = starts[line] if line < len(starts) else len(text)
     return start + len(text[start:end].encode()[:column].decode(errors="ignore"))
@@ -78,7 +78,7 @@ def _of_from(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterato
 
 
 def _whole(statement: ast.ImportFrom) -> str:
-    """Return statements that import private names from public namespaces, or "" for what is not.
+    """Return an import of a private module's names from the public namespace, or "".
 
     A private module becomes its namespace, under the same name.
     """
@@ -99,7 +99,7 @@ def _import_of(path: str, alias: ast.alias) -> str:
 
 
 def _place(statement: ast.ImportFrom) -> str | None:
-    """Return the namespace that has all that a statement imports; None where there is none."""
+    """Return the namespace that has all names that a statement imports, or None."""
     inside = below_root(statement.module or "") or ""
     places = set()
     for alias in statement.names:

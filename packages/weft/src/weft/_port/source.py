@@ -1,4 +1,4 @@
-"""A program's source: the names of TensorFlow that it uses, without running it."""
+"""Static analysis of a program's source: the names of TensorFlow that it uses."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ PRIVATE = {
     "python.training.training_util": "train",
     "python.util.nest": "nest",
 }
-"""TensorFlow's own modules, and the namespaces that have their public names."""
+"""TensorFlow's private modules, with the namespaces that have their public names."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,12 @@ class Use:
     """A use of a name.
 
     Attributes:
-      line: its number.
-      name: from `tf` on.
-      words: what there is to say of it, or "".
-      missing: True if weft lacks it.
-      private: True if it is one of TensorFlow's own modules or in one, which `--write` replaces by
-        the public namespace where weft has it.
+      line: the line number.
+      name: the name, starting with `tf`.
+      words: a remark, or "".
+      missing: True if weft lacks the name.
+      private: True if it is, or is in, a private module of TensorFlow, which `--write` replaces by
+        the public namespace if possible.
     """
 
     line: int
@@ -189,13 +189,13 @@ class Use:
 
 @dataclass
 class Source:
-    """A file.
+    """A source file.
 
     Attributes:
-      text: as it is, with its own ends of lines.
-      encoding: that it is in.
-      tree: what it says.
-      names: what names in it stand for, by paths below TensorFlow's root.
+      text: the text, with its line ends.
+      encoding: the file's encoding.
+      tree: the syntax tree.
+      names: for each name in the file, its path below TensorFlow's root.
     """
 
     text: str
@@ -204,7 +204,7 @@ class Source:
     names: dict[str, str] = field(default_factory=dict)
 
     def uses(self) -> list[Use]:
-        """Return all uses of TensorFlow's names, by lines."""
+        """Return all uses of TensorFlow's names, ordered by line."""
         by_place: dict[tuple[int, str], Use] = {}
         for statement in ast.walk(self.tree):
             if isinstance(statement, ast.Import):
@@ -257,7 +257,7 @@ class Source:
                     self.names.setdefault(target.id, path)
 
     def _path(self, node: ast.AST) -> str | None:
-        """Return the path that an expression such as `tf.nn.relu` names, below the root."""
+        """Return the path below the root that an expression such as `tf.nn.relu` names."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -269,7 +269,7 @@ class Source:
 
 
 def read(path: Path) -> Source:
-    """Return a file of the disk.
+    """Read and parse a file.
 
     Raises: OSError, SyntaxError, ValueError: it cannot be read.
     """
@@ -285,7 +285,7 @@ def is_tensorflow(statement: ast.ImportFrom) -> bool:
 
 
 def below_root(module: str) -> str | None:
-    """Return the path of a module below TensorFlow's root; None for another package's."""
+    """Return the path of a module below TensorFlow's root; None for another package."""
     for root in ROOTS:
         if module == root:
             return ""
@@ -295,7 +295,7 @@ def below_root(module: str) -> str | None:
 
 
 def _outermost(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield chains of attributes, without those inside them."""
+    """Yield the outermost chains of attributes."""
     inner: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -308,7 +308,7 @@ def _outermost(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def look_up(line: int, path: str) -> Use:
-    """Return the findings about a path below the root."""
+    """Return the remarks about a path below the root."""
     public = public_path(path)
     if public is not None:
         use = _found(public)
@@ -321,7 +321,7 @@ def look_up(line: int, path: str) -> Use:
 
 
 def public_path(path: str) -> str | None:
-    """Return the public path for a path in TensorFlow's own modules; None for public paths."""
+    """Return the public path for a path in a private module; None for public paths."""
     for module in sorted(PRIVATE, key=len, reverse=True):
         if path == module or path.startswith(module + "."):
             return f"{PRIVATE[module]}{path[len(module) :]}".strip(".")
@@ -329,7 +329,7 @@ def public_path(path: str) -> str | None:
 
 
 def public_module(path: str) -> str:
-    """Return the public namespace that has the names of a private module; else the path itself."""
+    """Return the public namespace with the names of a private module, or the path itself."""
     public = public_path(path)
     return public if public is not None and is_module(public) else path
 

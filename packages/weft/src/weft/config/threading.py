@@ -1,4 +1,4 @@
-"""`wf.config.threading`: how many threads sessions have by default."""
+"""`wf.config.threading`: default numbers of threads of sessions."""
 
 from weft import _lazy
 from weft_exec.settings import *

@@ -1,4 +1,4 @@
-"""`wf.contrib`: the parts of `tf.contrib` that old programs import; needs weftml-contrib."""
+"""`wf.contrib`: the parts of `tf.contrib` that older programs import; requires weftml-contrib."""
 
 from importlib.util import find_spec as _find_spec
 

@@ -1,4 +1,4 @@
-"""Names of `weft.data.experimental` that load when the first of them is used."""
+"""Lazily loaded names of `weft.data.experimental`."""
 
 from weft_io.data.cardinality import *
 from weft_io.data.choosing import *

@@ -1,4 +1,4 @@
-"""`wf.io`: files, records, their parsing, and the encoding of bytes in strings."""
+"""`wf.io`: files, records, their parsing, and string encodings of bytes."""
 
 from weft import _lazy
 from weft.io import gfile as gfile

@@ -1,4 +1,4 @@
-"""`wf.io.gfile`: files by their names, local or URLs."""
+"""`wf.io.gfile`: files by path or URL."""
 
 from weft import _lazy
 from weft_io.files.gfile import *

@@ -1,4 +1,4 @@
-"""`wf.linalg.experimental`: linear equations by iterations."""
+"""`wf.linalg.experimental`: iterative solvers of linear equations."""
 
 from weft import _lazy
 from weft_graph.linear_operators.conjugate_gradient import *

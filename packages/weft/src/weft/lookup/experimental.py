@@ -1,4 +1,4 @@
-"""`wf.lookup.experimental`: lookup tables that can be changed."""
+"""`wf.lookup.experimental`: mutable lookup tables."""
 
 from weft import _lazy
 from weft_io.lookup.tables import (

@@ -1,4 +1,4 @@
-"""`wf.math.special`: Bessel functions, and integrals without a closed form."""
+"""`wf.math.special`: Bessel functions and other special functions."""
 
 from weft import _lazy
 from weft_graph.ops.bessel import *

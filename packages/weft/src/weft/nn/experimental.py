@@ -1,4 +1,4 @@
-"""`wf.nn.experimental`: dropout by random numbers of choice."""
+"""`wf.nn.experimental`: dropout with a choice of random generator."""
 
 from weft import _lazy
 from weft_graph.nn.experimental import *

@@ -1,4 +1,4 @@
-"""`wf.nn.rnn_cell`: the cells of recurrent networks."""
+"""`wf.nn.rnn_cell`: recurrent cells."""
 
 from weft import _lazy
 from weft_graph.rnn.cell.base import *

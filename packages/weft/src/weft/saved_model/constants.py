@@ -1,4 +1,4 @@
-"""`wf.saved_model.constants`."""
+"""`wf.saved_model.constants`: names of files and collections."""
 
 from weft import _lazy
 from weft_io.saved_model.constants import *

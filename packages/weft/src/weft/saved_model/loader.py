@@ -1,4 +1,4 @@
-"""`wf.saved_model.loader`."""
+"""`wf.saved_model.loader`: the loader of SavedModels."""
 
 from weft import _lazy
 from weft_io.saved_model.loader import *

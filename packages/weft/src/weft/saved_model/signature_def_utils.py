@@ -1,4 +1,4 @@
-"""`wf.saved_model.signature_def_utils`."""
+"""`wf.saved_model.signature_def_utils`: construction of signatures."""
 
 from weft import _lazy
 from weft_io.saved_model.method_name_updater import MethodNameUpdater as MethodNameUpdater

@@ -1,4 +1,4 @@
-"""`wf.saved_model.tag_constants`."""
+"""`wf.saved_model.tag_constants`: usual tags of graphs."""
 
 from weft import _lazy
 from weft_io.saved_model.tag_constants import *

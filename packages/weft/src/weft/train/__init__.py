@@ -1,4 +1,4 @@
-"""`wf.train`: optimizers, savers, hooks and other tools of training."""
+"""`wf.train`: optimizers, savers, hooks and other training tools."""
 
 import typing as _typing
 

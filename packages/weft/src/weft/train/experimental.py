@@ -1,4 +1,4 @@
-"""`wf.train.experimental`: loss scales, and Python state in checkpoints of objects."""
+"""`wf.train.experimental`: loss scaling, and Python state in object-based checkpoints."""
 
 from weft import _lazy as _lazy
 from weft_autodiff.optimizers.loss_scale import *

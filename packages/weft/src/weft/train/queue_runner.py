@@ -1,4 +1,4 @@
-"""`wf.train.queue_runner`: queue runners, as `wf.train` has them."""
+"""`wf.train.queue_runner`: queue runners."""
 
 from weft import _lazy as _lazy
 from weft_io.coordination.queue_runner import *

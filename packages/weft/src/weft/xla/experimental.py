@@ -1,4 +1,4 @@
-"""`wf.xla.experimental`: which nodes are compiled."""
+"""`wf.xla.experimental`: selection of the nodes to compile."""
 
 from weft import _lazy
 from weft_graph.ir.jit_scope import *

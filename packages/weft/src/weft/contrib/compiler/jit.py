@@ -1,4 +1,4 @@
-"""`wf.contrib.compiler.jit`: which nodes are compiled."""
+"""`wf.contrib.compiler.jit`: selection of the nodes to compile."""
 
 from weft import _lazy
 from weft_contrib.compiler import *
