@@ -1,4 +1,4 @@
-"""Frozen graphs on small devices: `Interpreter` runs what `weft_lite.convert` wrote."""
+"""Frozen graphs on small devices: `Interpreter` runs files written by `weft_lite.convert`."""
 
 from weft_lite.interpreter import Interpreter, SignatureRunner
 

@@ -1,4 +1,4 @@
-"""Compiles the runtime with the system's C compiler, or with zig's if there is none."""
+"""Compilation of the runtime with the system's C compiler, or with zig."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNTIME: Final = Path(__file__).parent / "runtime"
 LIBRARY: Final = {"win32": "weft_lite.dll", "darwin": "libweft_lite.dylib"}.get(
     sys.platform, "libweft_lite.so"
 )
-"""What the shared library is called."""
+"""The file name of the shared library."""
 
 COMMON: Final = [
     "-std=c11",
@@ -30,7 +30,7 @@ COMMON: Final = [
     "-ffp-contract=off",
     "-fno-strict-aliasing",
 ]
-"""Flags of all files. Only where vectors are is a product added in one rounding."""
+"""Compiler flags of all files; products and sums are fused only in files with vectors."""
 
 _AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"]
 
@@ -46,11 +46,11 @@ VECTORS: Final = {
     },
     "wasm32": {"simd128": ["-msimd128"]},
 }
-"""What files of one instruction set need besides: `vector_<name>.c`, by the machine."""
+"""Additional compiler flags of the files `vector_<name>.c`, by processor family."""
 
 
 def system_compiler() -> list[str] | None:
-    """Return the command of the compiler that `CC` or the system has."""
+    """Return the command of the compiler set in `CC` or installed in the system."""
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         if name and shutil.which(name.split()[0]):
             return name.split()
@@ -58,9 +58,9 @@ def system_compiler() -> list[str] | None:
 
 
 def compiler() -> list[str]:
-    """Return the command to compile with.
+    """Return the command of the C compiler.
 
-    Raises: FileNotFoundError: neither the system nor the package index gave one.
+    Raises: FileNotFoundError: neither the system nor the Python environment has a compiler.
     """
     result = system_compiler()
     if result:
@@ -73,13 +73,13 @@ def compiler() -> list[str]:
 
 
 def machine() -> str:
-    """Return the processor family, by the name that its vector files go by."""
+    """Return the processor family, as in the names of vector files."""
     name = platform.machine().lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def sources(processor: str | None = None) -> list[Path]:
-    """Return the C files of the runtime for a processor family, this machine's by default."""
+    """Return the C files of the runtime for a processor family; by default this machine's."""
     flags = VECTORS.get(processor or machine(), {})
     others = {name for group in VECTORS.values() for name in group} - flags.keys()
     glob = sorted(RUNTIME.glob("*.c"))
@@ -92,10 +92,10 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
     Args:
       target: the path of the library, which is replaced atomically.
       extra: further flags, such as those of sanitizers.
-      kept: a folder of object files, where those whose sources and flags are the same are found.
+      kept: a folder that caches object files by source and flags.
     Raises:
       FileNotFoundError: there is no compiler.
-      RuntimeError: the compiler refused; says with which words.
+      RuntimeError: the compiler failed; the message contains its output.
     """
     command = compiler()
     special = VECTORS.get(machine(), {})
@@ -121,9 +121,9 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
 
 
 def built() -> Path:
-    """Build the library of a checkout's sources.
+    """Build the library from the sources of a checkout, unless it is up to date.
 
-    The first process that asks builds it; others that ask meanwhile wait.
+    One process builds it while others wait.
     """
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for source in sorted(RUNTIME.glob("*.*")):
@@ -139,7 +139,7 @@ def built() -> Path:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While no other process is in here; on Windows they all build, and one result stays."""
+    """Return a context that one process can enter at a time; on Windows there is no lock."""
     folder.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
         yield

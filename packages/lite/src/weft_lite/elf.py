@@ -1,4 +1,4 @@
-"""Reader of 64-bit ELF object files: symbols that they define and need, and their size."""
+"""Reader of 64-bit ELF object files: defined and undefined symbols, and sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that the runtime raises, a class for each canonical code.
+"""Errors of the runtime, one class for each canonical code.
 
 Each class also derives from the builtin exception that a program would expect, so a device needs
 no other package.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class LiteError(Exception):
-    """Something that the runtime refused; `code` is the canonical code's number."""
+    """Base class of errors of the runtime; `code` is the number of the canonical code."""
 
     code = 2
 
@@ -20,25 +20,25 @@ class InvalidArgumentError(LiteError, ValueError):
 
 
 class DeadlineExceededError(LiteError, TimeoutError):
-    """An invocation met its limit of work."""
+    """Error for an invocation that reached its work limit."""
 
     code = 4
 
 
 class ResourceExhaustedError(LiteError, MemoryError):
-    """There is not enough memory, or a value is above its bound."""
+    """Error for insufficient memory."""
 
     code = 8
 
 
 class FailedPreconditionError(LiteError, RuntimeError):
-    """Methods were called in an order that makes no sense."""
+    """Error for a call in the wrong state of the interpreter."""
 
     code = 9
 
 
 class ConcurrentUseError(FailedPreconditionError):
-    """A call of an interpreter came from one thread while another one was in a call of it."""
+    """Error for a call of an interpreter while another thread is using it."""
 
 
 class OutOfRangeError(LiteError, IndexError):
@@ -48,13 +48,13 @@ class OutOfRangeError(LiteError, IndexError):
 
 
 class UnimplementedError(LiteError, NotImplementedError):
-    """The file needs a newer runtime, or an op that this one was built without."""
+    """Error for a file that needs a newer runtime, or an op that this runtime was built without."""
 
     code = 12
 
 
 class DataLossError(LiteError, ValueError):
-    """The file is damaged, or was made to do harm."""
+    """Error for a damaged or malicious file."""
 
     code = 15
 

@@ -1,4 +1,4 @@
-"""`Interpreter`: runs a `.weftlite` file."""
+"""`Interpreter`, which runs a `.weftlite` file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE} if hasattr(mmap, "MAP_PRI
 
 
 class _Type:
-    """A type of elements: its name, and its letter in the buffer protocol."""
+    """An element type: its name, and its letter in the buffer protocol."""
 
     def __init__(self, name: str, form: str) -> None:
         self.name, self.format = name, form
@@ -49,7 +49,7 @@ _TYPES = {
 
 
 def _numpy() -> Any:
-    """NumPy if the program could use it, else None."""
+    """Return NumPy if it is installed; otherwise None."""
     try:
         import numpy
     except ImportError:
@@ -58,9 +58,9 @@ def _numpy() -> Any:
 
 
 def _aligned(size: int) -> tuple[Any, int]:
-    """Return a block of zeros and the address in it at a multiple of the alignment.
+    """Return a block of zeros, and the first aligned address in it.
 
-    A forked process has a copy of its own, on systems that fork.
+    A forked process has its own copy.
     """
     block = mmap.mmap(-1, max(size, 1) + _ALIGNMENT, **_PRIVATE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(block))
@@ -84,7 +84,7 @@ def _cast(numpy: Any, array: Any, name: str) -> Any:
 
 
 class _File:
-    """The bytes of a file at an aligned address: mapped, or copied if they came as bytes."""
+    """The bytes of a file at an aligned address: memory-mapped, or copied from bytes."""
 
     def __init__(self, path: str | os.PathLike[str] | None, content: Any) -> None:
         if (path is None) == (content is None):
@@ -110,14 +110,14 @@ class _File:
 
 
 class _Input:
-    """Type, address, shape and size of an input, as `set_tensor` needs them."""
+    """The type, address, shape and size of an input."""
 
     def __init__(self, kind: _Type, data: int, shape: tuple[int, ...], size: int) -> None:
         self.type, self.data, self.shape, self.bytes = kind, data, shape, size
 
 
 class _Exclusive:
-    """A context for one thread at a time, which refuses the others instead of making them wait."""
+    """A context for one thread at a time, which raises an error in others instead of blocking."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -134,7 +134,7 @@ class _Exclusive:
 
 
 class Interpreter:
-    """Interpreter of a graph, with the methods of `tf.lite.Interpreter`.
+    """The interpreter of a graph, with the methods of `tf.lite.Interpreter`.
 
     One thread at a time may use it; calls that overlap raise `ConcurrentUseError`. It is usable
     after an error, and in a process that was forked between calls. It cannot be copied or pickled.
@@ -143,11 +143,11 @@ class Interpreter:
       model_path: a `.weftlite` file, which is mapped into memory.
       model_content: its bytes, instead; any object with the buffer protocol.
       num_threads: number of threads that compute a large op.
-      work_limit: maximum cost of one invocation, in units of about a microsecond; stops loops
-        that do not end by themselves.
+      work_limit: maximum cost of one invocation, in units of about a microsecond; it stops endless
+        loops.
     Raises:
-      DataLossError: the file is damaged or hostile; says what is wrong and where.
-      UnimplementedError: it needs a newer runtime.
+      DataLossError: the file is damaged or malicious; the message says what is wrong and where.
+      UnimplementedError: the file needs a newer runtime.
       ResourceExhaustedError: there is not enough memory for its arena.
 
     Examples:
@@ -191,6 +191,7 @@ class Interpreter:
         self._changed = False
 
     def _configure(self, threads: int, work_limit: int) -> Any:
+        """Set the options of the C interpreter."""
         config = library.Config(tasks=threads, work_limit=work_limit)
         if threads > 1:
             self._pool = self._library.wl_pool_create(threads)
@@ -216,12 +217,12 @@ class Interpreter:
         self._handle = handle
 
     def __del__(self) -> None:
-        """End the threads, if there are any."""
+        """End the threads."""
         if getattr(self, "_pool", None):
             self._library.wl_pool_destroy(self._pool)
 
     def __reduce_ex__(self, protocol: object) -> Any:
-        """Refuse to be copied or pickled.
+        """Raise TypeError, because an interpreter cannot be copied or pickled.
 
         Raises: TypeError: always.
         """
@@ -231,7 +232,7 @@ class Interpreter:
         )
 
     def _require_idle(self) -> None:
-        """Raise an error if called during an invocation, as a callback of a watch may do."""
+        """Raise an error during an invocation, such as in the callback of a watch."""
         if self._is_running:
             raise FailedPreconditionError(
                 "the interpreter is running: callbacks during an invocation may read tensors but "
@@ -239,11 +240,12 @@ class Interpreter:
             )
 
     def _check(self, status: int) -> None:
+        """Raise the error of a status."""
         if status:
             library.check(status, self._error)
 
     def allocate_tensors(self) -> None:
-        """Derive all shapes from those of the inputs; `invoke` does so if it is needed.
+        """Infer all shapes from those of the inputs; `invoke` does so if necessary.
 
         Raises: InvalidArgumentError: the shapes of the inputs are incompatible.
 
@@ -267,10 +269,10 @@ class Interpreter:
 
         Args:
           input_index: the index of the input.
-          tensor_size: the new shape; sizes that the graph leaves open may be up to their bound.
+          tensor_size: the new shape; open sizes may be up to their bound.
           strict: accepted for compatibility; fixed sizes can never change.
         Raises:
-          InvalidArgumentError: there is no such input, or it has a different rank.
+          InvalidArgumentError: the input does not exist, or has a different rank.
           OutOfRangeError: a size is fixed, or above its bound.
 
         Examples:
@@ -298,9 +300,9 @@ class Interpreter:
         """Set the value of an input.
 
         Args:
-          tensor_index: the number of the input.
-          value: a value of exactly its type and shape: any object with the buffer protocol, or
-            with NumPy anything that converts to an array of that type without loss.
+          tensor_index: the index of the input.
+          value: a value of exactly its type and shape: any object with the buffer protocol, or with
+            NumPy any value that can be converted to an array of that type without loss.
         Raises: InvalidArgumentError: the type or shape is wrong, or the tensor is not an input.
 
         Examples:
@@ -319,7 +321,7 @@ class Interpreter:
                 self._copy_buffer(tensor_index, expected, value)
 
     def _set_resized(self, index: int, value: Any) -> None:
-        """Set the value of an input; open sizes become those of the value."""
+        """Set the value of an input, and its open sizes."""
         expected = self._cached.get(index) or self._input(index)
         shape = getattr(value, "shape", None)
         if shape is None:
@@ -370,6 +372,7 @@ class Interpreter:
         )
 
     def _require_input(self, index: int) -> None:
+        """Raise InvalidArgumentError unless a tensor is an input."""
         if index not in self._inputs:
             raise InvalidArgumentError(
                 f"tensor {index} is not an input; the inputs are {self._inputs}"
@@ -394,9 +397,9 @@ class Interpreter:
         """Run the graph on the current inputs.
 
         Raises:
-          InvalidArgumentError: shapes or values do not go together; names the op.
-          DeadlineExceededError: the limit of work was met.
-          ConcurrentUseError: another thread is in a call of this interpreter, as for all methods.
+          InvalidArgumentError: shapes or values are incompatible; the message names the op.
+          DeadlineExceededError: the work limit was reached.
+          ConcurrentUseError: another thread is using the interpreter; all methods raise this.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -418,16 +421,16 @@ class Interpreter:
             self._changed = False
 
     def tensor(self, tensor_index: int) -> Callable[[], Any]:
-        """Return a function that returns a view of a tensor, without a copy.
+        """Return a function that returns a view of a tensor without a copy.
 
         Args:
-          tensor_index: the number of the tensor.
+          tensor_index: the index of the tensor.
         Returns: a function whose view shows what later invocations write. Reading or writing the
           view during an invocation in another thread yields undefined values.
         Raises:
-          InvalidArgumentError: there is no such tensor.
-          FailedPreconditionError: raised by the function if an input was resized and shapes were
-            not derived since.
+          InvalidArgumentError: the tensor does not exist.
+          FailedPreconditionError: raised by the function if an input was resized since shapes were
+            last inferred.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -446,12 +449,12 @@ class Interpreter:
         """Return a copy of a tensor's value.
 
         Args:
-          tensor_index: the index of an output, or of another tensor whose memory no later op
-            has reused.
+          tensor_index: the index of an output, or of another tensor whose memory no later op has
+            reused.
         Returns: an array with NumPy, else a memoryview, of the tensor's type and shape.
         Raises:
-          InvalidArgumentError: there is no such tensor.
-          FailedPreconditionError: an input was resized and shapes were not derived since.
+          InvalidArgumentError: the tensor does not exist.
+          FailedPreconditionError: an input was resized since shapes were last inferred.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -489,7 +492,7 @@ class Interpreter:
     def get_input_details(self) -> list[dict[str, Any]]:
         """Return the properties of the inputs.
 
-        Returns: a dict for each: name, index, shape, shape_signature (-1 for open sizes), dtype,
+        Returns: one dict per input: name, index, shape, shape_signature (-1 for open sizes), dtype,
           quantization (scale and zero point, zeros if there is none), quantization_parameters.
 
         Examples:
@@ -505,7 +508,7 @@ class Interpreter:
     def get_output_details(self) -> list[dict[str, Any]]:
         """Return the properties of the outputs.
 
-        Returns: a dict for each, as `get_input_details` returns.
+        Returns: one dict per output, as in `get_input_details`.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -519,7 +522,7 @@ class Interpreter:
     def get_tensor_details(self) -> list[dict[str, Any]]:
         """Return the properties of all tensors.
 
-        Returns: a dict for each, as `get_input_details` returns.
+        Returns: one dict per tensor, as in `get_input_details`.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -531,6 +534,7 @@ class Interpreter:
         return [self._details(i) for i in range(self._library.wl_tensor_count(self._handle))]
 
     def _details(self, index: int) -> dict[str, Any]:
+        """Return the properties of a tensor, as `get_input_details` does."""
         with self._exclusive:
             info, numpy = self._info(index), _numpy()
         kind = _TYPES[info.dtype]
@@ -579,7 +583,7 @@ class Interpreter:
             self._library.wl_reset_variables(self._handle)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
-        """Return the signatures by their keys, with the names of inputs and outputs.
+        """Return the names of inputs and outputs of each signature, by signature key.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -594,11 +598,12 @@ class Interpreter:
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
-        """Return a function that runs the graph on inputs by name.
+        """Return a function that runs a signature on inputs by name.
 
         Args:
           signature_key: the signature; may be omitted if there is only one.
-        Raises: InvalidArgumentError: there is no such signature, or several.
+        Raises: InvalidArgumentError: the signature does not exist, or the key was omitted and there
+          are several.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -617,6 +622,7 @@ class Interpreter:
         return SignatureRunner(self, *signatures[signature_key])
 
     def _signatures(self) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
+        """Return the input and output indices of each signature, by name."""
         lib, handle = self._library, self._handle
         return {
             lib.wl_signature_key(handle, s).decode("utf-8", "replace"): (

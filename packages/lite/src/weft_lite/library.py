@@ -1,10 +1,8 @@
-"""The runtime as a shared library, through ctypes.
+"""The runtime as a shared library, loaded by ctypes.
 
-A wheel brings it along. In a checkout it is built when it is first used, and again when a source
-changes; it is kept in `packages/lite/build`.
-
-Modules that a device imports take nothing from `typing`, `collections` or `pathlib`: with these the
-import would cost half as much again.
+A wheel contains the library. In a checkout it is built at the first use, and again when a source
+changes, in `packages/lite/build`. Modules that devices import do not use `typing`, `collections` or
+`pathlib`, which would make the import 50 % slower.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ MAX_RANK = 8
 
 
 class Error(ctypes.Structure):
-    """`wl_error`."""
+    """The C struct `wl_error`."""
 
     _fields_ = [("status", c_int), ("text", ctypes.c_char * 384)]
 
 
 class Config(ctypes.Structure):
-    """`wl_config`."""
+    """The C struct `wl_config`."""
 
     _fields_ = [
         ("tasks", ctypes.c_uint),
@@ -52,7 +50,7 @@ class Config(ctypes.Structure):
 
 
 class Info(ctypes.Structure):
-    """`wl_info`."""
+    """The C struct `wl_info`."""
 
     _fields_ = [
         ("name", c_char_p),
@@ -72,13 +70,13 @@ class Info(ctypes.Structure):
 
 
 class OpInfo(ctypes.Structure):
-    """`wl_op_info`."""
+    """The C struct `wl_op_info`."""
 
     _fields_ = [("kind", c_char_p), ("name", c_char_p)]
 
 
 Watch = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_int)
-"""What `wl_watch` takes."""
+"""The type of the callback of `wl_watch`."""
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wl_query": (c_int, [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
@@ -119,11 +117,11 @@ _loaded: list[Any] = []
 
 
 def load() -> Any:
-    """Return the library, with the types of its functions.
+    """Load the library, and declare the types of its functions.
 
     Raises:
-      FileNotFoundError: in a checkout, without a C compiler.
-      RuntimeError: the compiler refused.
+      FileNotFoundError: there is no C compiler, in a checkout.
+      RuntimeError: the compiler failed.
     """
     if not _loaded:
         library = ctypes.CDLL(os.environ.get("WEFT_LITE_LIBRARY") or _path())
@@ -135,6 +133,7 @@ def load() -> Any:
 
 
 def _path() -> str:
+    """Return the path of the library; in a checkout, build it if necessary."""
     dirname = os.path.dirname(os.path.abspath(__file__))
     for name in ("libweft_lite.so", "libweft_lite.dylib", "weft_lite.dll"):
         path = os.path.join(dirname, name)
@@ -146,7 +145,7 @@ def _path() -> str:
 
 
 def check(status: int, error: Error) -> None:
-    """Raise the error of a status."""
+    """Raise the error of a status, unless it is success."""
     if status:
         raise BY_CODE.get(status, LiteError)(error.text.decode("utf-8", "replace"))
 

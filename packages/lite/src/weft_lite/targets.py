@@ -1,4 +1,4 @@
-"""Builds the runtime for other machines with zig, with the kernels that some files need alone."""
+"""Builds of the runtime for other machines, with zig, optionally restricted to some kernels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Built(NamedTuple):
 
 
 def kinds_of(models: Iterable[Path]) -> list[str]:
-    """Return the kinds of ops in some files, which are verified on the way.
+    """Return the kinds of ops in some files, after verifying the files.
 
     Raises: DataLossError: a file is damaged.
     """
@@ -57,7 +57,7 @@ def kinds_of(models: Iterable[Path]) -> list[str]:
 
 
 def all_kinds() -> list[str]:
-    """Return the kinds of ops that there are kernels for."""
+    """Return the kinds of ops that have a kernel."""
     text = (RUNTIME / "schema.h").read_text("utf-8")
     return re.findall(r"^  OP\((\w+)\)", text, re.MULTILINE)
 
@@ -65,7 +65,7 @@ def all_kinds() -> list[str]:
 def parts_of(target: str) -> tuple[str, str]:
     """Return the processor and the system of a target.
 
-    Raises: InvalidArgumentError: it is not of the form `aarch64-linux-musl`.
+    Raises: InvalidArgumentError: it does not have the form `aarch64-linux-musl`.
     """
     match = re.fullmatch(r"(x86_64|aarch64|arm|wasm32|riscv64)-(linux|macos|windows|android|wasi)"
                          r"(-\w+)?(\.[\d.]+)?", target)  # fmt: skip
@@ -80,7 +80,7 @@ def parts_of(target: str) -> tuple[str, str]:
 def zig() -> list[str]:
     """Return the command of zig.
 
-    Raises: LiteError: the package is not there.
+    Raises: LiteError: the package ziglang is not installed.
     """
     if find_spec("ziglang"):
         return [sys.executable, "-m", "ziglang"]
@@ -98,20 +98,20 @@ def build(
 ) -> Built:
     """Build a static and a shared library.
 
-    For Android there is only a static library, which needs no headers of the system; the build
-    checks the functions of the system that it calls.
+    For Android there is only a static library, which is built without system headers; the build
+    checks which system functions it calls.
 
     Args:
       target: processor, system and C library, such as `aarch64-linux-musl`.
       out: the folder to write to.
       kinds: the kinds of ops to compute; all by default.
-      say: called with a line of text as each step begins.
-      level: level of optimization; -O3 is larger by a third.
+      say: function called with a line of text at the start of each step.
+      level: optimization level; -O3 is larger by a third.
     Returns: the libraries and headers, their size and kernels.
     Raises:
-      InvalidArgumentError: the target is not known.
-      LiteError: zig is missing or fails, or the library for Android needs symbols that Android
-        does not have.
+      InvalidArgumentError: the target is unknown.
+      LiteError: zig is missing or fails, or the library for Android needs symbols that Android does
+        not have.
     """
     _, system = parts_of(target)
     kinds_to_build = list(all_kinds() if kinds is None else kinds)
@@ -139,18 +139,19 @@ def build(
 
 
 def _shared_name(system: str) -> str:
+    """Return the file name of the shared library on a system."""
     names = {"macos": "libweft_lite.dylib", "windows": "weft_lite.dll", "wasi": "weft_lite.wasm"}
     return names.get(system, "libweft_lite.so")
 
 
 def zig_target(target: str) -> str:
-    """Return the target in zig's words."""
+    """Return zig's name of a target."""
     processor, system = parts_of(target)
     return f"{processor}-linux-android" if system == "android" else target
 
 
 def flags_of(target: str, stem: str) -> list[str]:
-    """Return the flags of a source."""
+    """Return the compiler flags of a source file."""
     processor, system = parts_of(target)
     flags = [flag for flag in COMMON if flag != "-O3"] + SMALL
     if system == "android":
@@ -174,12 +175,13 @@ def kernel_flags(kinds: Sequence[str]) -> list[str]:
 
 
 def is_needed(source: Path, kinds: Sequence[str]) -> bool:
-    """Return True if a source has one of some kernels or is needed by all builds."""
+    """Return True if a source file has one of some kernels, or belongs to all builds."""
     has = set(re.findall(r"\b(?:wl_op_|KERNEL\(|TEST\()(\w+)", source.read_text("utf-8")))
     return not has & set(all_kinds()) or bool(has & set(kinds))
 
 
 def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> list[Path]:
+    """Compile the source files; return the object files."""
     processor, system = parts_of(target)
     command = [*zig(), "cc", "-target", zig_target(target), *kernel_flags(kinds)]
 
@@ -199,6 +201,7 @@ def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> lis
 
 
 def _link(target: str, objects: Sequence[Path], shared: Path) -> None:
+    """Link object files to a shared library."""
     _, system = parts_of(target)
     command = [*zig(), "cc", "-target", target, "-O2", "-s", *map(str, objects), "-o", str(shared)]
     if system == "wasi":
@@ -220,7 +223,7 @@ def _link(target: str, objects: Sequence[Path], shared: Path) -> None:
 def call(command: list[str]) -> str:
     """Run a command and return its output.
 
-    Raises: LiteError: the command fails; contains its error output.
+    Raises: LiteError: the command failed; the message contains its error output.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Observation of an invocation: the time and the results of each op."""
+"""Observation of invocations: the time and the results of each op."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Op(NamedTuple):
     """An op of a file.
 
     Attributes:
-      place: its position in the order of execution.
-      kind: what it computes, such as Conv2D.
-      name: the name of the node that it was converted from.
+      place: its index in execution order.
+      kind: the kind of op, such as Conv2D.
+      name: the name of the node from which it was converted.
       inputs: indices of tensors; -1 for an omitted operand.
       outputs: indices of tensors.
     """
@@ -44,9 +44,9 @@ class Timed(NamedTuple):
 
 
 def verify_weights(interpreter: Interpreter) -> None:
-    """Compare the checksum of a file's weights, which opening it does not.
+    """Verify the checksum of a file's weights, which opening the file does not.
 
-    Raises: DataLossError: it is another.
+    Raises: DataLossError: the checksum is wrong.
     """
     error, file = Error(), interpreter._file
     call = interpreter._library.wl_verify_weights
@@ -81,8 +81,9 @@ def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> Non
 
     Args:
       interpreter: an interpreter whose inputs are set.
-      watch: called with the index of the op and whether it has ended.
-    Raises: LiteError: as `Interpreter.invoke`. An error of `watch` is raised after the invocation.
+      watch: function called with the index of the op and whether it has ended.
+    Raises: LiteError: as for `Interpreter.invoke`. An error of `watch` is raised after the
+      invocation.
     """
     raised: list[BaseException] = []
 
@@ -111,7 +112,7 @@ def profile(interpreter: Interpreter, runs: int) -> list[Timed]:
     Args:
       interpreter: an interpreter whose inputs are set.
       runs: the number of invocations; positive.
-    Returns: an entry for each op, in the order of the file.
+    Returns: one entry per op, in the order of the file.
     """
     ops = ops_of(interpreter)
     total, starts, calls = [0.0] * len(ops), [0.0] * len(ops), [0] * len(ops)

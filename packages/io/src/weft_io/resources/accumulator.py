@@ -168,7 +168,10 @@ Rows = tuple[Array, Array, Array]
 
 
 class SparseAccumulator(_Accumulator):
-    """An accumulator of rows of a tensor."""
+    """An accumulator of rows of a tensor.
+
+    The mean of a row is taken over the gradients that contain the row.
+    """
 
     kind = "sparse accumulator"
 

@@ -1,4 +1,4 @@
-"""The command `weft-lite`; only `convert` and `compare` need other packages."""
+"""The command `weft-lite`; only `convert` and `compare` require other packages."""
 
 from weft_lite.commands.main import main
 

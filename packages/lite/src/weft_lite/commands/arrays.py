@@ -23,7 +23,7 @@ _MOST_HEADER = 1 << 16
 
 
 def name_of(dtype: Any) -> str:
-    """Return the name of a dtype: in details a class with NumPy, and a string without."""
+    """Return the name of a dtype, which is a class with NumPy and a string without."""
     name = dtype if isinstance(dtype, str) else dtype.__name__
     return "bool" if name == "bool_" else name
 
@@ -76,7 +76,7 @@ def write_npy(path: Path, dtype: str, shape: Sequence[int], data: bytes) -> None
 def assignments(names: Sequence[str]) -> dict[str, str]:
     """Parse arguments of the form `NAME=VALUE` to a mapping.
 
-    Raises: InvalidArgumentError: there is no `=`.
+    Raises: InvalidArgumentError: an argument has no `=`.
     """
     result = {}
     for text in names:
@@ -99,11 +99,11 @@ def shapes(names: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def feed(interpreter: Interpreter, arrays: Mapping[str, str], sizes: Mapping[str, Any]) -> None:
-    """Resize and set all inputs: to given values, or else to seeded random numbers.
+    """Resize and set all inputs to the given values, or to seeded random numbers.
 
     Args:
       arrays: values by name: numbers such as "1,2,3", or @FILE.npy.
-      sizes: shapes by name, for inputs whose sizes are open.
+      sizes: shapes by name, for inputs with open sizes.
     Raises: InvalidArgumentError: a name or value does not match the inputs.
     """
     details = {

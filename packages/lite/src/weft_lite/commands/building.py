@@ -13,7 +13,7 @@ from weft_lite.errors import InvalidArgumentError
 
 
 def add(actions: Any) -> None:
-    """Add it to a parser."""
+    """Add the subcommand `build` to a parser."""
     parser = actions.add_parser(
         "build",
         help="cross-compile the runtime with the kernels that given files need, or a model",
@@ -39,7 +39,7 @@ def add(actions: Any) -> None:
 
 
 def build(arguments: argparse.Namespace) -> int:
-    """Build, and say how large it is."""
+    """Build the libraries, and print their sizes."""
     if [bool(arguments.models), arguments.all, bool(arguments.compiled)].count(True) != 1:
         raise InvalidArgumentError("give exactly one of --models, --all and --compiled")
     if arguments.compiled:

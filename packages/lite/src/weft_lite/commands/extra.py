@@ -1,4 +1,4 @@
-"""The arguments of `weft-lite convert` and `compare`, whose work comes with the extra `convert`."""
+"""The arguments of `weft-lite convert` and `compare`, which require the extra `convert`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TAKES: Final = {
     CHECKPOINT: {"inputs", "outputs", "variable"},
     ONNX: set(),
 }
-"""Options that select the parts of the graph to convert, by the kind of source."""
+"""The options that select the part of the graph to convert, by kind of source."""
 
 
 def add(actions: Any) -> None:
-    """Add the two to a parser."""
+    """Add the subcommands `convert` and `compare` to a parser."""
     _add_convert(actions)
     parser = actions.add_parser(
         "compare",
@@ -44,10 +44,10 @@ def add(actions: Any) -> None:
 
 
 def call_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function `call` of a module of the converter, which devices do not install.
+    """Return the function `call` of a converter module; devices do not install these modules.
 
     Args:
-      more: packages that it needs besides those of the extra.
+      more: further packages that it requires.
     """
 
     def call(arguments: argparse.Namespace) -> int:

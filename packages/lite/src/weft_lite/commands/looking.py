@@ -13,7 +13,7 @@ from weft_lite.watching import ops_of, verify_weights
 
 
 def add(actions: Any) -> None:
-    """Add the two to a parser."""
+    """Add the subcommands `inspect` and `verify` to a parser."""
     parser = actions.add_parser("inspect", help="show signatures, tensors, ops and memory")
     parser.add_argument("model", help=".weftlite file")
     parser.add_argument("--tensors", action="store_true", help="list all tensors")
@@ -28,7 +28,7 @@ def add(actions: Any) -> None:
 
 
 def inspect(arguments: argparse.Namespace) -> int:
-    """Show the content of a file."""
+    """Print the content of a file."""
     interpreter = Interpreter(arguments.model)
     if arguments.tensors:
         _tensors(interpreter.get_tensor_details())

@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-      arguments: those of the command line, without the program's name; the process's by default.
-    Returns: 0; 1 if a file is damaged or two differ, 2 if something else was refused.
+      arguments: the command line without the program's name; by default that of the process.
+    Returns: 0; 1 if a file is damaged or two files differ; 2 for other errors.
     """
     options = parser().parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Tables: set in columns on a terminal, fields with tabs between elsewhere."""
+"""Output of tables: aligned columns on a terminal, tab-separated fields otherwise."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
-    """Escape unprintable characters of a text from a file, which may be terminal commands."""
+    """Escape unprintable characters in text from a file, which could contain terminal commands."""
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write rows; the header, and room between columns, only on a terminal."""
+    """Write rows; the header and the alignment only on a terminal."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         sys.stdout.write("".join(["\t".join(row) + "\n" for row in cells]))

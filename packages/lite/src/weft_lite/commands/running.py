@@ -52,7 +52,7 @@ def add(actions: Any) -> None:
 
 
 def common(parser: argparse.ArgumentParser, call: Any) -> None:
-    """Add the arguments of commands that run a file."""
+    """Add the arguments shared by commands that run a file."""
     parser.add_argument("model", help=".weftlite file")
     parser.add_argument(
         "-i", "--input", action="append", default=[], metavar="NAME=VALUE",
@@ -69,7 +69,7 @@ def common(parser: argparse.ArgumentParser, call: Any) -> None:
 
 
 def open_interpreter(arguments: argparse.Namespace) -> Interpreter:
-    """Return an interpreter with its inputs set as the arguments say."""
+    """Return an interpreter whose inputs are set by the arguments."""
     interpreter = Interpreter(arguments.model, num_threads=arguments.threads)
     assignments, shapes = arrays.assignments(arguments.input), arrays.shapes(arguments.shape)
     arrays.feed(interpreter, assignments, shapes)
@@ -77,7 +77,7 @@ def open_interpreter(arguments: argparse.Namespace) -> Interpreter:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the outputs, or write a file for each."""
+    """Print the outputs, or write each to a file."""
     interpreter = open_interpreter(arguments)
     interpreter.invoke()
     rows = []
@@ -109,7 +109,7 @@ def _dims(shape: tuple[int, ...]) -> str:
 
 
 def bench(arguments: argparse.Namespace) -> int:
-    """Show the minimum, the median and percentiles of the time, and the memory used."""
+    """Print the minimum, median and percentiles of the time, and the memory used."""
     if arguments.runs < 0 or arguments.warm_up < 0 or not arguments.seconds > 0:
         raise InvalidArgumentError(
             "--runs and --warm-up must not be negative, and --seconds must be positive"
@@ -142,7 +142,7 @@ def bench(arguments: argparse.Namespace) -> int:
 
 
 def _note_largest_shapes(interpreter: Interpreter, arguments: argparse.Namespace) -> None:
-    """Say on stderr which inputs are timed at their bound, as no shape was given."""
+    """Print to stderr which inputs have their largest shape because none was specified."""
     shapes = arrays.shapes(arguments.shape)
     names = {*shapes, *(k for k, v in arrays.assignments(arguments.input).items() if v[:1] == "@")}
     for input_detail in interpreter.get_input_details():
@@ -173,7 +173,7 @@ def _progress_done() -> None:
 
 
 def profile_ops(arguments: argparse.Namespace) -> int:
-    """Show each op, or each kind of op, with its time and share."""
+    """Print the time and share of each op, or of each kind of op."""
     if arguments.runs < 1:
         raise InvalidArgumentError(f"--runs must be positive, not {arguments.runs}")
     interpreter = open_interpreter(arguments)

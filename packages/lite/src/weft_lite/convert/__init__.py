@@ -1,4 +1,4 @@
-"""Makes `.weftlite` files of graphs: needs the extra `convert` of weftml-lite."""
+"""Conversion of graphs to `.weftlite` files; requires the extra `convert` of weftml-lite."""
 
 from weft_lite.convert.converter import Converter
 

@@ -16,24 +16,24 @@ from weft_tensor import errors
 
 LIMIT: Final = 1e-3
 HALF_LIMIT: Final = 1e-2
-"""Of outputs of float16, which has three digits."""
+"""Default limit of the difference of float16 outputs, which have three digits."""
 
 INT8_LIMIT: Final = 0.1
-"""Of graphs in int8."""
+"""Default limit of the difference of graphs in int8."""
 
 MAX_SAMPLES: Final = 16
-"""Number of samples on which file and graph are compared."""
+"""Maximum number of samples on which file and graph are compared."""
 
 LEAST_SCALE: Final = 1e-3
-"""Smallest scale of a comparison: smaller outputs are rounding errors of zeros."""
+"""Smallest scale of a comparison: smaller outputs are rounding errors of zero."""
 
 
 def complete(
     samples: Mapping[str, Any], inputs: Mapping[str, Output], bounds: Sequence[tuple[int, ...]]
 ) -> list[Array]:
-    """Return a value for each input: the given one, else normal numbers, or zeros of other types.
+    """Return a value for each input: the sample's, normal random numbers, or zeros of other types.
 
-    Raises: InvalidArgumentError: a sample is of no input, or does not fit it.
+    Raises: InvalidArgumentError: a sample names an unknown input, or does not match its input.
     """
     unknown = samples.keys() - inputs.keys()
     if unknown:
@@ -66,13 +66,13 @@ def complete(
 def require(
     content: bytes, source: Source, samples: Sequence[Sequence[Array]], limit: float | None
 ) -> None:
-    """Refuse a file whose results differ from the graph's.
+    """Check that the results of a file agree with the graph's.
 
     Args:
       content: the file.
       source: the graph.
-      samples: values of all inputs; if there are more than `MAX_SAMPLES`, evenly spread ones are
-        used.
+      samples: values of all inputs; if there are more than `MAX_SAMPLES`, an evenly spread
+        selection is used.
       limit: the largest permitted `difference` of an output over all samples; None for the
         default of its type.
 
@@ -112,7 +112,7 @@ def require(
 
 
 def run(content: bytes, values: Sequence[Array]) -> list[Array]:
-    """Return the outputs of a file for values of its inputs."""
+    """Run a file on values of its inputs, and return the outputs."""
     interpreter = Interpreter(model_content=content)
     for details, value in zip(interpreter.get_input_details(), values, strict=True):
         if tuple(details["shape"]) != value.shape:
@@ -127,10 +127,10 @@ def run(content: bytes, values: Sequence[Array]) -> list[Array]:
 
 
 def difference(results: Sequence[Array], expected: Sequence[Array]) -> float:
-    """Return how far the values of one output differ over several samples.
+    """Return the difference of an output between two lists of results, over all samples.
 
     Returns: for floats the largest difference, relative to the largest finite value, or infinity if
-      only one side is NaN or infinite at some place; for other types the fraction of unequal
+      only one side is NaN or infinite at some position; for other types the fraction of unequal
       elements. Infinity if the shapes differ.
     """
     if [x.shape for x in results] != [x.shape for x in expected]:

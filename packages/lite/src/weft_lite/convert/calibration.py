@@ -1,4 +1,4 @@
-"""Calibration: measure the range of each value over samples, and derive its int8 scale."""
+"""Calibration: measurement of the range of each value over samples, and its int8 scale."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from weft_lite.schema.enums import DataType, OpKind
 from weft_tensor import errors
 
 TRAINED: Final = "trained"
-"""The method that takes all ranges from fake-quant ops."""
+"""The method that reads all ranges from fake-quant ops."""
 
 RANGES: Final = ("extremes", "percentile", "average", TRAINED)
 CUT: Final = 0.01
-"""Of a hundred: what "percentile" leaves out at each end."""
+"""Percentage of elements that "percentile" leaves out at each end."""
 
 
 class Scale(NamedTuple):
@@ -29,12 +29,12 @@ class Scale(NamedTuple):
     zero: int
 
     def range(self) -> Range:
-        """Return the range of real numbers that int8 represents."""
+        """Return the range of real numbers that the type represents."""
         return Range((-128 - self.zero) * self.scale, (127 - self.zero) * self.scale)
 
 
 class Range(NamedTuple):
-    """The least and the largest number that a value had."""
+    """The smallest and the largest number among a value's elements."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Range(NamedTuple):
         return self.low == self.high
 
     def scale(self, dtype: DataType = DataType.INT8) -> Scale:
-        """Return the scale that has the range, and zero exactly; of int16 that of both signs."""
+        """Return the scale that represents the range, and zero exactly; for int16, symmetric."""
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         if dtype is DataType.INT16:
             return Scale(float(np.float32(max(-low, high) / 32767)) or 1.0, 0)
@@ -54,9 +54,9 @@ class Range(NamedTuple):
 
 
 def require_method(method: str, calibrated: bool) -> None:
-    """Refuse a method to find ranges that is unknown, or that needs calibration without it.
+    """Check the method for ranges: it must be known, and may require calibration.
 
-    Raises: InvalidArgumentError: it is so.
+    Raises: InvalidArgumentError: the method is unknown, or calibration is missing.
     """
     if method not in RANGES:
         raise errors.InvalidArgumentError(f"ranges must be one of {RANGES}, not {method!r}")
@@ -75,7 +75,7 @@ def samples_of(
 ) -> list[list[Array]]:
     """Return the values of all inputs in each sample.
 
-    Raises: InvalidArgumentError: there is no sample; an input is missing, or has another shape.
+    Raises: InvalidArgumentError: there are no samples, or an input is missing or has another shape.
     """
     samples = []
     for sample in calibration:
@@ -95,9 +95,9 @@ def value_names(
 
     Args:
       lowered: the graph.
-      keep_float: names of inputs, of results, or of ops, which mean all results of those.
-      inputs: the names that the inputs have for users.
-    Raises: InvalidArgumentError: there is nothing of a name.
+      keep_float: names of inputs, of results, or of ops, which stand for all their results.
+      inputs: the public names of the inputs.
+    Raises: InvalidArgumentError: a name is unknown.
     """
     name_lists: dict[str, set[str]] = {}
     for key, value in zip(inputs, lowered.inputs, strict=True):
@@ -124,7 +124,7 @@ def measure(
     names: Collection[str] = (),
     activations: str = "int8",
 ) -> dict[Value, Range]:
-    """Return the ranges of inputs and float32 results, by runs of a file that has all as outputs.
+    """Measure the ranges of inputs and float32 results by running a file that outputs them all.
 
     Args:
       lowered: the graph.
@@ -132,9 +132,9 @@ def measure(
       method: one of `RANGES`.
       names: names of values that stay in float, and need no range.
       activations: the type that the ranges are for, "int8" or "int16".
-    Returns: the ranges; none of values that are kept, empty, infinite somewhere, or masked scores
-      (see `_masked`): what computes with these stays in float.
-    Raises: InvalidArgumentError: a value that is not kept is NaN for some sample; lists all.
+    Returns: the ranges; values without a range stay in float: those in `names`, empty or infinite
+      values, and masked scores (see `_masked`).
+    Raises: InvalidArgumentError: another value is NaN for some sample; the message lists all.
     """
     if method == TRAINED:
         return {}
@@ -158,7 +158,7 @@ class _Span(NamedTuple):
     """The range of a value in a sample.
 
     Attributes:
-      extremes: the least and the largest element.
+      extremes: the smallest and the largest element.
       chosen: the range by the method.
       halves: the ranges of the elements below and above the middle of `extremes`.
     """
@@ -169,6 +169,7 @@ class _Span(NamedTuple):
 
 
 def _span(array: Array, method: str) -> _Span:
+    """Return the range of an array, by the method."""
     extremes = _extremes(array)
     if not np.isfinite(extremes).all():
         return _Span(extremes, extremes, [])
@@ -181,6 +182,7 @@ def _span(array: Array, method: str) -> _Span:
 
 
 def _extremes(array: Array) -> Range:
+    """Return the smallest and the largest element."""
     return Range(float(array.min()), float(array.max()))
 
 
@@ -192,11 +194,11 @@ _COMBINING: Final = {
 """Kinds of ops that combine scores with the large numbers of a mask."""
 
 _COMPARING: Final = (OpKind.Softmax, OpKind.LogSoftmax, OpKind.Max, OpKind.ArgMax, OpKind.TopK)
-"""Kinds of ops that ignore large negative elements."""
+"""Kinds of ops whose results large negative elements do not affect."""
 
 
 def _scores(lowered: Lowered) -> set[Value]:
-    """Return the values whose large negative elements have no effect on results.
+    """Return the values whose large negative elements do not affect results.
 
     These are the inputs of comparing ops such as Softmax, and the values from which combining ops
     such as Add compute these inputs.
@@ -210,7 +212,7 @@ def _scores(lowered: Lowered) -> set[Value]:
 
 
 def _masked(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
-    """Return True if a mask value widens a range so much that int8 cannot resolve the scores in it.
+    """Return True if a mask value widens a range so much that int8 cannot resolve the scores.
 
     An example is scores from -5 to 5 in which a mask replaces elements by -1e9. The scores are then
     at one end of the range, or at both ends, and spread over fewer than 8 of its `steps`.
@@ -239,10 +241,12 @@ def _joined(spans: Sequence[_Span], method: str) -> Range:
 
 
 def _union(ranges: Sequence[Range]) -> Range:
+    """Return the smallest range that includes all ranges."""
     return Range(min(item.low for item in ranges), max(item.high for item in ranges))
 
 
 def _require_numbers(spans: Mapping[Value, Sequence[_Span]]) -> None:
+    """Check that no value is NaN for any sample."""
     odd = sorted(
         value.name
         for value, span in spans.items()

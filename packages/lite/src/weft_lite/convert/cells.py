@@ -1,6 +1,6 @@
-"""Fusion of recurrent cells that graphs express in small ops: LSTM and GRU.
+"""Fusion of recurrent cells (LSTM and GRU) that graphs express in small ops.
 
-It runs after biases have been fused into the products. Ops that only the cell read are dropped.
+It runs after the fusion of biases into products. Ops that only the cell reads are removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Pair = tuple[Value, Value]
 
 
 class Product(NamedTuple):
-    """A product of weights with two values side by side."""
+    """A product of weights with the concatenation of two values."""
 
     x: Value
     h: Value
@@ -34,7 +34,7 @@ class _Cells:
         self._makers = {value: op for op in graph.ops for value in op.outputs}
 
     def find_producer(self, value: Value | None, kind: OpKind) -> Operation | None:
-        """Return the op that makes a value, if it has this kind and no activation; else None."""
+        """Return the producer of a value if it has this kind and no activation; otherwise None."""
         op = self._makers.get(value) if value is not None else None
         if op is None or op.kind is not kind:
             return None
@@ -42,7 +42,7 @@ class _Cells:
         return op if plain else None
 
     def operands(self, value: Value | None, kind: OpKind) -> Iterator[Pair]:
-        """Yield the two operands of the op that makes a value, in both orders."""
+        """Yield the two operands of a value's producer in both orders."""
         op = self.find_producer(value, kind)
         if op is not None and len(op.inputs) == 2:
             a, b = op.inputs
@@ -51,12 +51,12 @@ class _Cells:
                 yield b, a
 
     def operand(self, value: Value | None, kind: OpKind) -> Value | None:
-        """Return the operand of the op that makes a value."""
+        """Return the operand of a value's producer."""
         op = self.find_producer(value, kind)
         return op.inputs[0] if op is not None else None
 
     def product(self, value: Value | None) -> Product | None:
-        """Return the product that makes a value."""
+        """Return the product that computes a value."""
         op = self.find_producer(value, OpKind.FullyConnected)
         joined = self.find_producer(op.inputs[0], OpKind.Concat) if op is not None else None
         if op is None or joined is None or len(joined.inputs) != 2:
@@ -83,7 +83,7 @@ class _Cells:
     # ------------------------------------------------------------------ LSTM
 
     def lstm(self, op: Operation) -> tuple[Operation, Operation] | None:
-        """Return the cell whose last result an op computes, and the replaced op."""
+        """Return the LSTM cell that computes the last result of an op, and the replaced op."""
         for squashed, gate in self.operands(op.outputs[0], OpKind.Mul):
             c_next = self.operand(squashed, OpKind.Tanh)
             o = self.operand(gate, OpKind.Sigmoid)
@@ -96,7 +96,7 @@ class _Cells:
         return None
 
     def _find_memory(self, value: Value) -> Iterator[tuple[Value, Value, float]]:
-        """c * sigmoid(f + forget): the three."""
+        """Match c * sigmoid(f + forget); return c, f and forget."""
         for c, gate in self.operands(value, OpKind.Mul):
             f = self.operand(gate, OpKind.Sigmoid)
             if f is None:
@@ -107,7 +107,7 @@ class _Cells:
                     yield c, inner, float(bias.array.item())
 
     def _fresh(self, value: Value) -> Iterator[Pair]:
-        """sigmoid(i) * tanh(j): the two."""
+        """Match sigmoid(i) * tanh(j); return i and j."""
         for gate, new in self.operands(value, OpKind.Mul):
             i, j = self.operand(gate, OpKind.Sigmoid), self.operand(new, OpKind.Tanh)
             if i is not None and j is not None:
@@ -121,6 +121,7 @@ class _Cells:
         forget: float,
         c_next: Value | None,
     ) -> Operation | None:
+        """Return the LSTM cell of matched gates and states, or None if shapes differ."""
         product = self.product(self.split(list(gates)))
         if (
             product is None
@@ -136,7 +137,7 @@ class _Cells:
     # ------------------------------------------------------------------ GRU
 
     def gru(self, op: Operation) -> tuple[Operation, Operation] | None:
-        """Like `lstm`."""
+        """Return the GRU cell that computes the result of an op, and the replaced op."""
         for remembered, fresh in self.operands(op.outputs[0], OpKind.Add):
             for u, h in self.operands(remembered, OpKind.Mul):
                 for remaining, new in self.operands(fresh, OpKind.Mul):
@@ -148,6 +149,7 @@ class _Cells:
     def _gru(
         self, op: Operation, u: Value, h: Value, remaining: Value, new: Value
     ) -> Operation | None:
+        """Return the GRU cell of matched gates and states, or None."""
         other = self.find_producer(remaining, OpKind.Sub)
         if other is None or other.inputs[1] is not u or not _is_one(other.inputs[0]):
             return None
@@ -169,12 +171,14 @@ class _Cells:
 
 
 def _same_shape(first: Value, *others: Value) -> bool:
+    """Return True if all values are float32 and have the same shape."""
     return all(
         other.shape == first.shape and other.dtype is DataType.FLOAT32 for other in (first, *others)
     )
 
 
 def _is_one(value: Value | None) -> bool:
+    """Return True if a value is a constant whose elements are all 1."""
     return value is not None and value.array is not None and bool((value.array == 1).all())
 
 

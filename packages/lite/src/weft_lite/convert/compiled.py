@@ -33,7 +33,7 @@ class Library(NamedTuple):
     """A model compiled to a library.
 
     Attributes:
-      files: the static library, the shared one where the system has them, and the headers.
+      files: the static library, the shared library if the system supports it, and the headers.
       compiled: the compiled model.
     """
 
@@ -50,19 +50,19 @@ def build_compiled(
     cpu: str = "",
     features: str = "",
 ) -> Library:
-    """Build a library of a single model, with the functions of `weft_lite.h`.
+    """Build a library of a single model with the interface `weft_lite.h`.
 
     Args:
       model: a `.weftlite` file, or any source of `weft compile`.
       target: as for `weft_lite.targets.build`, on Linux, Android and WASI; "native" is this
         machine.
       out: the folder to write to.
-      shapes: shapes of inputs whose sizes are open.
+      shapes: shapes of inputs with open sizes.
       cpu, features: as for `weft_compiler.ahead.compile_graph`.
     Returns: the library and the compiled model.
     Raises:
-      InvalidArgumentError: the target is not known, or a shape is open.
-      UnimplementedError: some nodes cannot be compiled; lists all of them.
+      InvalidArgumentError: the target is unknown, or a shape is open.
+      UnimplementedError: some nodes cannot be compiled; the message lists them.
       LiteError: there is no C compiler for the target.
     """
     from weft_compiler.ahead import compile_graph
@@ -95,7 +95,7 @@ def build_compiled(
 def machine_of(target: str) -> str:
     """Return the compiler's name for a target.
 
-    Raises: InvalidArgumentError: there is no code for its system.
+    Raises: InvalidArgumentError: its system is not supported.
     """
     if target == "native":
         return target
@@ -114,7 +114,7 @@ def weftlite(
     signature: str | None,
     tags: Sequence[str],
 ) -> tuple[dict[str, Output], dict[str, Output]]:
-    """Return a `.weftlite` file, for `weft compile`."""
+    """Return the source for `weft compile` from a `.weftlite` file."""
     if inputs or outputs or signature or tags:
         raise errors.InvalidArgumentError(
             f"{path} is read as a whole: names and a signature are not supported"
@@ -126,7 +126,7 @@ def weftlite(
 def _content(path: Path) -> bytes:
     """Read and verify a `.weftlite` file, and return its bytes.
 
-    Raises: DataLossError: it is damaged.
+    Raises: DataLossError: the file is damaged.
     """
     content = path.read_bytes()
     try:
@@ -173,7 +173,7 @@ def _linked(target: str, folder: Path, out: Path) -> list[Path]:
 def _tables(
     compiled: Compiled, inputs: Mapping[str, Output], content: bytes, key: str, processor: str
 ) -> str:
-    """Return the C source that the shim includes."""
+    """Return the C source of the tables that the shim includes."""
     from weft_compiler.ahead.header import quoted
 
     interval = [*compiled.inputs, *compiled.outputs]
@@ -215,6 +215,7 @@ static int32_t compute(uint8_t *const *data, void *arena) {{
 
 
 def _row(parameter: Parameter) -> str:
+    """Return the C initializer of a parameter's tensor description."""
     from weft_compiler.ahead.header import quoted
 
     if parameter.dtype.name not in TYPES or len(parameter.shape) > 8:

@@ -1,4 +1,4 @@
-"""`Converter`: conversion of a graph whose variables have values to a `.weftlite` file."""
+"""`Converter`: conversion of an initialized graph to a `.weftlite` file."""
 
 from __future__ import annotations
 
@@ -44,21 +44,20 @@ class Converter:
     Inputs and outputs are named after their nodes, or as in a signature or an ONNX model if the
     graph comes from one: in `bounds`, in samples, and in the file's own signature.
 
-    Placeholders that are not inputs become constants: those in `values` take the value given
-    there, others their default. Conditionals that depend only on these are folded, so a batch
-    normalization with `training = placeholder_with_default(False, [])` converts to its inference
-    form.
+    Placeholders that are not inputs become constants, with their value in `values` or their
+    default. Conditionals that depend only on these are folded, so a batch normalization with
+    `training = placeholder_with_default(False, [])` converts to its inference form.
 
     Args:
       graph: a graph without variables.
       inputs: the inputs of the file; outputs of nodes of the graph.
       outputs: the tensors that the file computes.
-      bounds: by name, the largest shapes: of inputs that leave sizes open, of loop variables that
-        grow, and the maximum number of elements of a TensorArray that grows.
+      bounds: largest shapes by name: of inputs with open sizes and of loop variables that grow; for
+        a TensorArray that grows, the maximum number of elements.
       values: the values of tensors that are not inputs of the file, by tensor or by name, such
         as `{"keep_prob": 1.0}`. An input named here is no longer an input of the file.
-      shapes: by name, the shapes of inputs that leave sizes open. Unlike with `bounds`, the file
-        only accepts this shape, and the conversion computes all that depends on sizes.
+      shapes: shapes, by name, of inputs with open sizes. Unlike with `bounds`, the file accepts
+        only this shape, and the conversion computes everything that depends on sizes.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [2], name="x")
@@ -81,11 +80,13 @@ class Converter:
         self._take(sources.specialized(graph, *ends, values, shapes), bounds)
 
     def _take(self, source: Source, bounds: Bounds | None) -> None:
+        """Set the source and the bounds."""
         self._source = source
         self._bounds = dict(bounds or {})
 
     @classmethod
     def _of(cls, source: Source, bounds: Bounds | None) -> Converter:
+        """Return a converter of a source."""
         result = cls.__new__(cls)
         result._take(source, bounds)
         return result
@@ -104,7 +105,7 @@ class Converter:
         """Return a converter of a session's graph, with its variables as constants.
 
         Args:
-          session: a session that has initialised the variables.
+          session: a session that has initialized the variables.
           inputs: the tensors to feed.
           outputs: the tensors to compute.
           bounds: as for the class.
@@ -115,7 +116,7 @@ class Converter:
         Returns: a converter.
         Raises:
           FailedPreconditionError: a variable has no value.
-          NotFoundError: the graph has no such variable, or no tensor of a name in `values`.
+          NotFoundError: the graph has no such variable, or no tensor with a name in `values`.
           InvalidArgumentError: a value does not match its tensor.
 
         Examples:
@@ -144,7 +145,7 @@ class Converter:
         """Return a converter of a graph whose variables are already constants.
 
         Args:
-          frozen: a GraphDef, its bytes, or a path of a file of these bytes.
+          frozen: a GraphDef, its bytes, or the path of a file with these bytes.
           inputs: names of the tensors to feed; ":0" may be omitted.
           outputs: names of the tensors to compute.
           bounds: as for the class.
@@ -152,8 +153,8 @@ class Converter:
           shapes: as for the class.
         Returns: a converter.
         Raises:
-          FileNotFoundError: there is no such file.
-          NotFoundError: there is no such tensor.
+          FileNotFoundError: the file does not exist.
+          NotFoundError: a tensor does not exist.
           DataLossError: the file does not contain a GraphDef.
           InvalidArgumentError: the graph has variables.
 
@@ -183,7 +184,7 @@ class Converter:
         """Return a converter of a signature of a SavedModel.
 
         Args:
-          saved_model_dir: its directory.
+          saved_model_dir: the directory.
           signature_key: the key of the signature.
           tags: the tags of its graph.
           bounds: as for the class, by the signature's names of inputs.
@@ -191,7 +192,8 @@ class Converter:
           values: as for the class, also by the signature's names of inputs.
           shapes: as for the class, by the signature's names of inputs.
         Returns: a converter.
-        Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
+        Raises: NotFoundError: the SavedModel, a graph with the tags, or the signature does not
+          exist.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None])
@@ -219,7 +221,7 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> Converter:
-        """Return a converter of the graph of a checkpoint, with the values of the checkpoint.
+        """Return a converter of a checkpoint's graph and values.
 
         Args:
           prefix: checkpoint prefix, as returned by `Saver.save`. `<prefix>.meta` has the graph.
@@ -230,7 +232,7 @@ class Converter:
           values: as for the class.
           shapes: as for the class.
         Returns: a converter.
-        Raises: NotFoundError: there is no such checkpoint, or no such tensor.
+        Raises: NotFoundError: the checkpoint or a tensor does not exist.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [2], name="x")
@@ -254,7 +256,7 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> Converter:
-        """Return a converter of an ONNX model; needs the extra `onnx` of weftml-io.
+        """Return a converter of an ONNX model; requires the extra `onnx` of weftml-io.
 
         Args:
           model: path, bytes or ModelProto.
@@ -262,7 +264,7 @@ class Converter:
           values: as for the class, by the model's names of inputs.
           shapes: as for the class, by the model's names of inputs.
         Returns: a converter.
-        Raises: as `wf.onnx.import_model`.
+        Raises: as for `wf.onnx.import_model`.
 
         Examples:
           >>> from onnx import helper
@@ -284,7 +286,7 @@ class Converter:
         ranges: str = "extremes",
         activations: str = "int8",
     ) -> bytes:
-        """Return the file's bytes after checking its results on a sample against the graph's.
+        """Return the bytes of the file, after checking its results against the graph's.
 
         Args:
           samples: values of inputs by name, for the check; omitted floats are random normal
@@ -309,11 +311,11 @@ class Converter:
             at twice the memory of "int8" and about the time of floats.
         Returns: the content of a `.weftlite` file.
         Raises:
-          UnimplementedError: lite cannot compute some nodes; lists all of them.
-          InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit;
-            a form, method or type is unknown, or has no effect;
-            the calibration set is empty; on it a result is NaN, or is constant though inputs vary;
-            fake-quant ops do not give all ranges; a name in keep_float is not found.
+          UnimplementedError: lite cannot compute some nodes; the message lists them.
+          InvalidArgumentError: an input has open sizes and no bound; a sample does not match
+            its input; a form, method or type is unknown, or has no effect; the calibration set is
+            empty; on it a result is NaN, or is constant though inputs vary; fake-quant ops do not
+            give all ranges; a name in keep_float is not found.
           DataLossError: an output differs by more than the limit; the message says which and by
             how much.
 
@@ -354,7 +356,7 @@ class Converter:
         ranges: str = "extremes",
         activations: str = "int8",
     ) -> list[Noise]:
-        """Return the error that int8 or int16 causes in each result, worst first, for `keep_float`.
+        """Return the quantization error of each result, worst first, to choose `keep_float`.
 
         Args:
           calibration: samples of all inputs, by name, as for `convert`.
@@ -362,11 +364,11 @@ class Converter:
           weights: "int8", "dynamic" or "float16" to measure the effect of smaller weights only.
           ranges: as for `convert`.
           activations: as for `convert`.
-        Returns: for each result in int8, or in float with smaller weights: its name; its signal to
-          noise ratio in decibels, with the errors of preceding ops, infinite without an error; and
-          its form, which is "hybrid" for recurrent cells of an int8 graph: they multiply int8
-          numbers, with gates and states in float.
-        Raises: InvalidArgumentError: as `convert`.
+        Returns: for each result that is in int8, or in float with smaller weights: its name; its
+          signal-to-noise ratio in decibels, including the errors of preceding ops, or infinity if
+          it is exact; and its form. The form is "hybrid" for recurrent cells of an int8 graph,
+          which multiply int8 numbers, with gates and states in float.
+        Raises: InvalidArgumentError: as for `convert`.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [3], name="x")
@@ -399,7 +401,7 @@ class Converter:
         ranges: str = "extremes",
         activations: str = "int8",
     ) -> bytes:
-        """Return the bytes of the file, without a check."""
+        """Return the bytes of the file, without checking it."""
         lowered = self._lowered(bounds)
         if calibration is not None or ranges == TRAINED:
             float_names = value_names(lowered, keep_float, self._source.inputs)
@@ -413,14 +415,16 @@ class Converter:
         return Writer(lowered).content([(KEY, inputs, outputs)])
 
     def _lowered(self, bounds: Sequence[tuple[int, ...]]) -> Lowered:
-        """Return the graph as ops of lite."""
+        """Return the graph lowered to ops of lite."""
         others = {k: v for k, v in self._bounds.items() if k not in self._source.inputs}
         return lower(self._source, bounds, {k: tuple(map(int, v)) for k, v in others.items()})
 
     def _input_bounds(self) -> list[tuple[int, ...]]:
+        """Return the largest shape of each input."""
         return [self._bound(name, x) for name, x in self._source.inputs.items()]
 
     def _bound(self, name: str, source: Output) -> tuple[int, ...]:
+        """Return the largest shape of an input, from the bounds or its static shape."""
         dims = source.dims
         if dims is None:
             raise errors.InvalidArgumentError(

@@ -1,8 +1,8 @@
-"""Dynamic quantization: float products multiply int8 weights by activations quantized at run time.
+"""Dynamic quantization: products of int8 weights and activations quantized at run time.
 
-Weights have a scale per channel. Each row that goes into a dense layer or a recurrent cell has its
-own scale, in a cell one for the input and one for the state; each image that goes into a
-convolution has one, computed by an op in front of it.
+Weights have a scale per channel. Each input row of a dense layer has its own scale, and each input
+row of a recurrent cell has one for the input and one for the state. Each input image of a
+convolution has its own scale, computed by a preceding op.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from weft_lite.convert.packing import panels4, unpacked
 from weft_lite.schema.enums import DataType, Layout, OpKind
 
 CELLS: Final = {OpKind.LstmCell: (3,), OpKind.GruCell: (2, 4)}
-"""Their operands that are weights; a bias follows each."""
+"""Recurrent cells, with the positions of their weights; a bias follows each."""
 
 CONVOLUTIONS: Final = {OpKind.Conv2D: (1,), OpKind.DepthwiseConv2D: (1,)}
 PRODUCTS: Final = {**CONVOLUTIONS, **CELLS, OpKind.FullyConnected: (1,)}
 """Ops that can multiply int8 numbers, with the positions of their weights."""
 
 LEAST: Final = 256
-"""Elements below which a constant stays as it is."""
+"""Number of elements below which a constant is not quantized."""
 
 
 def is_large(value: Value | None) -> bool:
-    """Return True if a value is a float constant that is large enough to be worth quantizing."""
+    """Return True if a value is a float constant that is large enough to quantize."""
     array = value.array if value is not None and value.dtype is DataType.FLOAT32 else None
     return array is not None and array.size >= LEAST
 
@@ -41,13 +41,14 @@ def scaled(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 class Bytes:
-    """Pass that makes products of a graph and its bodies multiply int8 numbers.
+    """Pass that makes the products of a graph and its bodies multiply int8 numbers.
 
-    Weights that are shared stay shared.
+    Shared weights remain shared.
 
     Args:
       kinds: the kinds of products to change.
-      names: names of results that stay as they are.
+      names: names of
+      results that are not changed.
     Attributes:
       changed: the results of the changed products.
     """
@@ -58,7 +59,7 @@ class Bytes:
         self.changed: set[Value] = set()
 
     def ops(self, ops: Sequence[Operation]) -> list[Operation]:
-        """Return the ops of a graph or a body with changed products and the ops that these need."""
+        """Return the ops of a graph or a body, with changed products and the ops these require."""
         operations: list[Operation] = []
         images: dict[Value, tuple[Value, Value]] = {}
         for op in ops:
@@ -79,6 +80,7 @@ class Bytes:
         return operations
 
     def _is_candidate(self, op: Operation) -> bool:
+        """Return True if an op multiplies large float weights and may be changed."""
         if op.kind not in self._kinds or any(out.name in self._float_names for out in op.outputs):
             return False
         x = op.inputs[0]
@@ -89,6 +91,7 @@ class Bytes:
         )
 
     def _small(self, op: Operation, place: int) -> Value:
+        """Return the int8 form of a product's weights, which products may share."""
         x, weights = op.inputs[0], op.inputs[place]
         assert x is not None
         assert weights is not None

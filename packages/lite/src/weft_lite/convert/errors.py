@@ -1,4 +1,4 @@
-"""Errors of the conversion of graphs to files."""
+"""Errors of the conversion."""
 
 from __future__ import annotations
 

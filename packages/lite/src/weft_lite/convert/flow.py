@@ -1,9 +1,9 @@
 """Conditionals and loops: Switch, Merge, Enter and Exit become If and While.
 
 The functional form of a step (`weft_graph.passes.structure`) consists of blocks. A branch becomes a
-subgraph that reads values around it and returns those that are used outside. A loop becomes two:
-the test, and the body, which recomputes the parts of the test that it needs. Loop invariants are
-computed before the loop.
+subgraph that reads outer values and returns the values used outside. A loop becomes two subgraphs:
+the condition, and the body, which recomputes the parts of the condition that it needs. Loop
+invariants are computed before the loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FlowLowering:
     Args:
       nodes: nodes in topological order.
       builder: receives the lowered ops.
-      rule: lowers a node that is not control flow.
+      rule: function that lowers a node that is not control flow.
     """
 
     def __init__(
@@ -52,15 +52,16 @@ class FlowLowering:
         self._flow = Flow(self._nodes)
 
     def run(self, fetches: Sequence[Output]) -> None:
-        """Lower all of them.
+        """Lower all nodes.
 
-        Raises: UnimplementedError: control flow is not made of conditionals and loops, or a fetch
-          is in a branch.
+        Raises: UnimplementedError: the control flow does not consist of conditionals and loops, or
+          a fetch is in a branch.
         """
         self._check(fetches)
         self._block(Structurer(self._nodes, self._flow, updates).block(self._flow.root))
 
     def _check(self, fetches: Sequence[Output]) -> None:
+        """Raise UnimplementedError for unsupported control flow."""
         problems = [
             f"loop {frame.name}: {frame.problem}" for frame in self._flow.frames if frame.problem
         ]
@@ -76,6 +77,7 @@ class FlowLowering:
             )
 
     def _block(self, block: Block) -> None:
+        """Lower the steps of a block in order."""
         for index, step in enumerate(block):
             if isinstance(step, Branch):
                 self._branch(step, block[index + 1 :])
@@ -85,6 +87,7 @@ class FlowLowering:
                 self._node(step)
 
     def _node(self, node: Node) -> None:
+        """Lower a node: control flow by itself, other nodes by the rule."""
         builder = self._builder
         if node.role in (Role.SWITCH, Role.LOOP_COND):
             if not is_handle(node.inputs[0]):
@@ -96,6 +99,7 @@ class FlowLowering:
             self._rule(node)
 
     def _pass(self, source: Output, results: Iterable[Output]) -> None:
+        """Use the value of `source` for `results`."""
         array = self._builder.array(source)
         if array is not None and array.dtype.name not in TYPES:
             for output in results:
@@ -107,7 +111,7 @@ class FlowLowering:
 
     @contextmanager
     def _subgraph(self) -> Iterator[Lowered]:
-        """Add ops to a new subgraph; its number is the length of the list."""
+        """Return a context that adds ops to a new subgraph."""
         builder, result = self._builder, Lowered()
         around = builder.scope, builder.channels_last
         builder.lowered.bodies.append(result)
@@ -120,6 +124,7 @@ class FlowLowering:
     # ------------------------------------------------------------------ conditionals
 
     def _branch(self, branch: Branch, after: Block) -> None:
+        """Lower a branch to an If; `after` are the steps that follow it."""
         bodies = self._builder.lowered.bodies
         sides, numbers = [], []
         for block in branch.sides:
@@ -138,7 +143,7 @@ class FlowLowering:
         self._if(branch.pred, numbers, results)
 
     def _merge(self, node: Node) -> None:
-        """Lower a Merge whose two values are already computed."""
+        """Lower a Merge whose two inputs are already computed."""
         numbers, sides = [], []
         for _ in range(2):
             with self._subgraph() as subgraph:
@@ -148,6 +153,7 @@ class FlowLowering:
         self._if(pred, numbers, self._join(node, pair, sides))
 
     def _if(self, pred: Output, numbers: Sequence[int], results: list[Value]) -> None:
+        """Add an If of two subgraphs."""
         options = IfOptions(then_subgraph=numbers[1], else_subgraph=numbers[0])
         self._builder.add(OpKind.If, [self._builder.value(pred)], results, options, pred.node.name)
 
@@ -164,7 +170,7 @@ class FlowLowering:
         return pred, list(merge.inputs if side else merge.inputs[::-1])
 
     def _join(self, merge: Node, pair: Sequence[Output], sides: Sequence[Lowered]) -> list[Value]:
-        """Add the two values of a Merge to the results of two subgraphs; return its results."""
+        """Add the two inputs of a Merge to the results of two subgraphs; return its results."""
         builder = self._builder
         values = [builder.value(source) for source in pair]
         if any(value in builder.arrays for value in values):
@@ -188,7 +194,7 @@ class FlowLowering:
         return matches
 
     def _exported(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
-        """Return other values of a branch that are used outside; zeros if it is not taken."""
+        """Return further values of a branch that are used outside, zeros for the other branch."""
         builder, inside, results = self._builder, set(_nodes_of(block)), []
         for node in _nodes_of_block(block):
             for output in node.outputs:
@@ -212,6 +218,7 @@ class FlowLowering:
     # ------------------------------------------------------------------ loops
 
     def _loop(self, loop: Loop) -> None:
+        """Lower a loop to a While."""
         builder, frame = self._builder, loop.frame
         for enter in frame.enters:
             if not is_handle(enter.inputs[0]):
@@ -258,6 +265,7 @@ class FlowLowering:
         return initial, variables
 
     def _next(self, merges: Sequence[Node], variables: Sequence[Value]) -> list[Value]:
+        """Return the next values of loop variables, each a distinct value of its own."""
         builder, result = self._builder, []
         for merge, variable in zip(merges, variables, strict=True):
             value = builder.value(_next_iteration_value(merge))
@@ -277,6 +285,7 @@ class FlowLowering:
         return result
 
     def _lower_exits(self, frame: Frame, results: dict[Node, Value]) -> None:
+        """Use the results of a While for the exits of a loop."""
         for node in frame.exits:
             merge = node.inputs[0].node.inputs[0].node
             if merge in results:
@@ -284,6 +293,7 @@ class FlowLowering:
 
 
 def _refused(node: Node, error: NotInLiteError) -> NotInLiteError:
+    """Add the node and its source line to an error."""
     return NotInLiteError(f"{node.name} ({node.type}): {error}{describe_location(node)}")
 
 
@@ -306,7 +316,7 @@ def _nodes_of_block(block: Sequence[Step]) -> Iterator[Node]:
 
 
 def _nodes_of(block: Sequence[Step]) -> Iterator[Node]:
-    """Yield all nodes of a block, and of the branches and loops in it."""
+    """Yield all nodes of a block, including those of nested branches and loops."""
     for step in block:
         if isinstance(step, Branch):
             for side in step.sides:
@@ -321,11 +331,12 @@ def _nodes_of(block: Sequence[Step]) -> Iterator[Node]:
 
 
 def _values_of(graph: Lowered) -> set[Value]:
+    """Return the results of all ops of a graph."""
     return {value for op in graph.ops for value in op.outputs}
 
 
 def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
-    """Return the nodes that an iteration may change: loop variables and what depends on them."""
+    """Return the nodes that depend on loop variables."""
     result = {*merges, *_nodes_of(loop.body)}
     stack = [*merges]
     inside = {*_nodes_of(loop.test)}
@@ -338,7 +349,7 @@ def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
 
 
 def _needed(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
-    """Return the steps of a test that `users` depend on, directly or through other steps."""
+    """Return the steps of a condition on which `users` depend, directly or indirectly."""
     expected = {source.node for node in _nodes_of([*users]) for source in node.inputs}
     expected.update(step for step in users if isinstance(step, Node))
     expected.update(_predicate_nodes(users))
@@ -353,7 +364,7 @@ def _needed(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
 
 
 def _predicate_nodes(block: Iterable[Step]) -> Iterator[Node]:
-    """Yield the nodes of the predicates of branches, which are not inputs of a Merge."""
+    """Yield the nodes that compute predicates of branches and are not inputs of a Merge."""
     for step in block:
         if isinstance(step, Branch):
             yield step.pred.node

@@ -1,4 +1,4 @@
-"""Passes over the lowered graph: each joins neighbours, and returns how many it joined."""
+"""Fusion passes over the lowered graph; each returns the number of fused ops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKin
 
 
 def fuse(lowered: Lowered) -> int:
-    """Fuse functions to single ops, and factors, biases and activations into preceding products."""
+    """Fuse patterns to single ops, and factors, biases and activations into preceding products."""
     drop_unread(lowered)  # an unread op must not count as a further reader
     joined = join(lowered)
     for graph in lowered.graphs():
@@ -29,7 +29,7 @@ def fuse(lowered: Lowered) -> int:
 
 
 class Uses:
-    """Readers of the values of a graph and its bodies."""
+    """The ops that read each value of a graph and its bodies."""
 
     def __init__(self, lowered: Lowered) -> None:
         self._users, self._results = lowered.consumers(), lowered.results()
@@ -59,16 +59,19 @@ def fuse_affine(graph: Lowered, uses: Uses) -> int:
 
 
 def _array(value: Value | None) -> Array:
+    """Return the elements of a constant."""
     assert value is not None
     assert value.array is not None
     return value.array
 
 
 def _channels(product: Operation) -> int:
+    """Return the number of output channels of a product."""
     return product.outputs[0].shape[-1]
 
 
 def _is_affine(op: Operation, before: Operation) -> bool:
+    """Return True if an op adds or multiplies a constant per channel to a product."""
     if op.kind not in (OpKind.Mul, OpKind.Add) or before.kind not in PRODUCTS:
         return False
     other = op.inputs[1]
@@ -88,10 +91,12 @@ def _is_affine(op: Operation, before: Operation) -> bool:
 
 
 def _bias(product: Operation) -> Value | None:
+    """Return the bias of a product, or None."""
     return product.inputs[2] if len(product.inputs) > 2 else None
 
 
 def _shift(product: Operation, offset: Array) -> None:
+    """Add an offset per channel to the bias of a product."""
     bias = _bias(product)
     total = offset if bias is None or bias.array is None else bias.array + offset
     kept = constant(f"{product.name}/bias", np.asarray(total, np.float32))
@@ -99,6 +104,7 @@ def _shift(product: Operation, offset: Array) -> None:
 
 
 def _scale(product: Operation, factor: Array) -> None:
+    """Multiply the weights and the bias of a product by a factor per channel."""
     weights, bias = product.inputs[1], _bias(product)
     assert weights is not None
     assert weights.array is not None

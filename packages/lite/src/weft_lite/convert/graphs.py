@@ -1,4 +1,4 @@
-"""Conversion of files back to graphs, to compile them."""
+"""Conversion of files back to graphs, so that they can be compiled."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FAMILIES = (elements, moves, products)  # which register their rules
 
 
 def graph_of(content: bytes) -> Source:
-    """Return the graph of a verified file, with the inputs and outputs of its first signature.
+    """Return the graph of a verified file, with inputs and outputs of its first signature.
 
-    Raises: UnimplementedError: there are ops that no graph here has; lists all.
+    Raises: UnimplementedError: some ops have no equivalent in graphs; the message lists them.
     """
     model, weights = decode(content)
     unknown = [op for op in model.ops if OpKind(op.kind) not in RULES]

@@ -1,9 +1,9 @@
-"""Images in the layout NCHW, for ops that the runtime computes in NHWC alone.
+"""NCHW images, for ops that the runtime supports only in NHWC.
 
     y = MaxPool(x), NCHW   →   y = Transpose(MaxPool(Transpose(x)))
 
-The transposition of a result is undone without an op where the next op takes it, and is dropped
-where nothing else reads it.
+If the next op has the same layout, the transposition of a result is undone without an op. It is
+removed if nothing else reads it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TO_NCHW: Final = (0, 3, 1, 2)
 def layout(node: Node) -> str:
     """Return the layout of a node's images.
 
-    Raises: NotInLiteError: lite has no such layout.
+    Raises: NotInLiteError: lite does not support the layout.
     """
     name = str(node.attrs.get("data_format", NHWC))
     if name not in (NHWC, NCHW):
@@ -34,19 +34,19 @@ def layout(node: Node) -> str:
 
 
 def spatial(node: Node, values: Any) -> tuple[int, int]:
-    """Return the entries for height and width of an attribute with one for each axis."""
+    """Return the values for height and width of an attribute with one value per axis."""
     first = 1 if layout(node) == NHWC else 2
     return int(values[first]), int(values[first + 1])
 
 
 def explicit_pads(node: Node) -> list[int]:
-    """Return the explicit paddings of height and width: before and after each."""
+    """Return the explicit padding of height and width, before and after each."""
     first = 2 if layout(node) == NHWC else 4
     return [int(pad) for pad in node.attrs["explicit_paddings"][first : first + 4]]
 
 
 def image(b: Builder, node: Node, output: Output) -> Value:
-    """Return an input of a node with the channels last."""
+    """Return an input of a node, converted to channels last."""
     value = b.value(output)
     if layout(node) == NHWC:
         return value
@@ -58,7 +58,7 @@ def image(b: Builder, node: Node, output: Output) -> Value:
 def emit_image(
     b: Builder, kind: OpKind, node: Node, inputs: list[Value | None], options: Any = None
 ) -> None:
-    """Add an op of images with the channels last, whose result is the first output of a node."""
+    """Add an op on images with channels last; its result is the first output of a node."""
     if layout(node) == NHWC:
         b.add(kind, inputs, [b.result(node.outputs[0])], options, node.name)
     else:
@@ -68,7 +68,7 @@ def emit_image(
 def emit_alike(
     b: Builder, kind: OpKind, node: Node, inputs: list[Value | None], options: Any = None
 ) -> None:
-    """Add an elementwise op; of images in NCHW that have a twin in NHWC, on the twins."""
+    """Add an elementwise op; if its NCHW operands have NHWC equivalents, apply it to these."""
     counterparts = [b.channels_last.get(value) if value is not None else None for value in inputs]
     shapes = {value.shape for value in inputs if value is not None}
     if len(shapes) == 1 and all(counterpart is not None for counterpart in counterparts):
@@ -80,6 +80,7 @@ def emit_alike(
 def _emit_transposed(
     b: Builder, kind: OpKind, node: Node, inputs: list[Value | None], options: Any
 ) -> None:
+    """Add an op in NHWC, and a Transpose of its result to NCHW."""
     result = b.result(node.outputs[0])
     inside = _transposed_like(result, _TO_NHWC, f"{result.name}/nhwc")
     b.add(kind, inputs, [inside], options, node.name)
@@ -89,12 +90,14 @@ def _emit_transposed(
 
 
 def _transposed(b: Builder, value: Value, order: tuple[int, ...], name: str) -> Value:
+    """Add a Transpose of a value."""
     result = _transposed_like(value, order, name)
     b.add(OpKind.Transpose, [value, b.ints(f"{name}/order", order)], [result], None, name)
     return result
 
 
 def _transposed_like(value: Value, order: tuple[int, ...], name: str) -> Value:
+    """Return a new value with permuted shape."""
     shape, declared = (
         tuple(sizes[axis] for axis in order) for sizes in (value.shape, value.declared)
     )

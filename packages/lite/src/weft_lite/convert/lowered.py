@@ -1,4 +1,4 @@
-"""A graph under conversion: rules add ops to it, and later passes edit it."""
+"""A lowered graph: rules add ops to it, and passes edit it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TYPES = {
     "bool": DataType.BOOL,
     "float16": DataType.FLOAT16,
 }
-"""Types of elements by the names that NumPy and graphs have for them."""
+"""Element types by their names in NumPy and graphs."""
 
 NAMES = {kind: name for name, kind in TYPES.items()}
-"""The names of types."""
+"""Names of the element types."""
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class Value:
 
 @dataclass(eq=False)
 class Operation:
-    """An op of the file, on values; None is an operand that is not there."""
+    """An op of the file, on values; None for an omitted operand."""
 
     kind: OpKind
     inputs: list[Value | None]
@@ -62,10 +62,10 @@ class Operation:
 
 @dataclass(eq=False)
 class Lowered:
-    """A graph of operations, in the order in which they run.
+    """A graph of operations, in execution order.
 
-    `bodies` are the subgraphs of If and While, whose options refer to them by position in this
-    list, from 1.
+    `bodies` are the subgraphs of If and While, whose options refer to them by their index in this
+    list, starting with 1.
     """
 
     inputs: list[Value] = field(default_factory=list)
@@ -84,11 +84,11 @@ class Lowered:
         return operations
 
     def graphs(self) -> list[Lowered]:
-        """Return the whole, and its bodies."""
+        """Return the main graph and its bodies."""
         return [self, *self.bodies]
 
     def results(self) -> set[Value]:
-        """Return the outputs of the whole and of bodies."""
+        """Return the outputs of the main graph and of bodies."""
         return {value for graph in self.graphs() for value in graph.outputs}
 
 
@@ -100,5 +100,5 @@ def constant(name: str, array: Any, layout: Layout = Layout.PLAIN) -> Value:
 
 
 def floats(values: Sequence[Value | None] | Iterable[Value | None]) -> bool:
-    """Return True if all values are of float32."""
+    """Return True if all values are float32."""
     return all(value is None or value.dtype is DataType.FLOAT32 for value in values)

@@ -1,4 +1,4 @@
-"""Lowering of a graph to ops of lite: pruning, folding, rules for nodes, and fusion."""
+"""Lowering of a graph to ops of lite: pruning, constant folding, rules per node, and fusion."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from weft_tensor import errors
 Shape = tuple[int, ...]
 
 _CHECKS = ("Assert",)
-"""Ops that only stop a step and return nothing; a device runs without them."""
+"""Ops that can only stop a step and return nothing; lite leaves them out."""
 
 _SMALL_BYTES = 1 << 16
-"""Size of a constant that may be folded although its operands are smaller."""
+"""Size in bytes up to which a constant may be folded although it is larger than its operands."""
 
 _HANDLES = {"resource", "variant"}
 
@@ -46,8 +46,8 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
       bounds: the largest shape of each input.
       named: the largest shapes of nodes by name, for shapes that cannot be inferred.
     Raises:
-      UnimplementedError: lite cannot compute some nodes; lists all of them.
-      InvalidArgumentError: there is no node of a name in `named`.
+      UnimplementedError: lite cannot compute some nodes; the message lists them.
+      InvalidArgumentError: a name in `named` is unknown.
     """
     inputs, outputs = list(source.inputs.values()), list(source.outputs.values())
     unknown = [name for name in named if source.graph.find_node(name) is None]
@@ -77,7 +77,7 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
 
 
 def _drop_checks(step: StepGraph) -> None:
-    """Remove checks and the nodes that only they use."""
+    """Remove checks, and the nodes that only they use."""
     for node in list(step.graph.nodes):
         if any(control.type in _CHECKS for control in node.controls):
             controls = [c for c in node.controls if c.type not in _CHECKS]
@@ -99,12 +99,14 @@ def _drop_checks(step: StepGraph) -> None:
 
 
 def _variable(name: str, array: Array) -> Value:
+    """Return a variable with an initial value."""
     result = constant(name, array)
     result.storage = Storage.VARIABLE
     return result
 
 
 def _input(builder: Builder, source: Output, bound: Shape, output: Output) -> Value:
+    """Create an input of the file for an input of the graph."""
     try:
         value = builder.new(source.node.name, source.dtype.name, bound)
     except NotInLiteError as error:
@@ -115,7 +117,7 @@ def _input(builder: Builder, source: Output, bound: Shape, output: Output) -> Va
 
 
 def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Shape]:
-    """Return a function that finds shapes of outputs by runs on inputs of the largest sizes."""
+    """Return a function that determines shapes by runs on inputs of the largest sizes."""
 
     def measure(output: Output) -> Shape:
         try:
@@ -137,6 +139,7 @@ def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Sh
 
 
 def _shape_on(source: Source, bounds: Sequence[Shape], output: Output, number: int) -> Shape:
+    """Return the shape of an output in a run whose inputs have `number` in all elements."""
     feeds: dict[Output, Any] = {
         x: np.full(bound, number, x.dtype.as_numpy_dtype)
         for x, bound in zip(source.inputs.values(), bounds, strict=True)
@@ -146,6 +149,7 @@ def _shape_on(source: Source, bounds: Sequence[Shape], output: Output, number: i
 
 
 def _require_bound(output: Output, message: str) -> str:
+    """Return a message that asks for a bound."""
     return (
         f"lite cannot infer its size, since {message}: give the largest size with "
         f"bounds={{{output.node.name!r}: [...]}}"
@@ -153,7 +157,7 @@ def _require_bound(output: Output, message: str) -> str:
 
 
 class _Lowering:
-    """Application of the rules to all nodes; collects those that no rule can lower."""
+    """Applies the rules to all nodes, and collects the nodes without a rule."""
 
     def __init__(self, builder: Builder, host: Device) -> None:
         self._builder = builder
@@ -163,7 +167,7 @@ class _Lowering:
     def run(self, step: StepGraph) -> None:
         """Lower all nodes.
 
-        Raises: UnimplementedError: lists those that lite cannot compute.
+        Raises: UnimplementedError: lite cannot compute some nodes; the message lists them.
         """
         flow = FlowLowering(ordered(set(step.graph.nodes)), self._builder, self._node)
         try:
@@ -177,6 +181,7 @@ class _Lowering:
             )
 
     def _node(self, node: Node) -> None:
+        """Lower a node with its rule, or record the reason against it."""
         if node.role in _SKIPPED or (not node.inputs and not node.outputs):
             return
         try:
@@ -195,9 +200,9 @@ class _Lowering:
                 self._builder.same(output, _unwritten_value(output))
 
     def _fold(self, node: Node) -> bool:
-        """Compute a node of constants that the passes before left, as in a branch or a loop.
+        """Compute a node with constant inputs that earlier passes left, as in a branch or a loop.
 
-        Returns: True if the node's outputs are constants now.
+        Returns: True if the node's outputs are now constants.
         """
         if node.role is not None or node.traits.stateful or not node.outputs:
             return False
@@ -211,7 +216,7 @@ class _Lowering:
         return True
 
     def _computed(self, node: Node) -> list[Array]:
-        """Return the results of a node's kernel; none if unknown or much larger than its inputs."""
+        """Return the results of a node's kernel; empty if unknown or much larger than inputs."""
         operands = [self._builder.array(source) for source in node.inputs]
         kernel = find_kernel(node, self._host.type)
         if not operands or any(array is None for array in operands):
@@ -230,13 +235,14 @@ class _Lowering:
 
 
 def _require_dtypes(node: Node) -> None:
+    """Check that lite supports the element types of a node."""
     dtypes = {x.dtype.base_dtype.name for x in (*node.inputs, *node.outputs)}
     for name in sorted(dtypes - TYPES.keys() - _HANDLES):
         raise NotInLiteError(f"lite does not support the type {name}")
 
 
 def _missing_reason(node: Node) -> str:
-    """Return why a node has no rule, and what to do about it."""
+    """Return why a node has no rule, and a hint what to do."""
     if node.role is Role.PLACEHOLDER:
         return f"name it in `inputs`, or give its value by values={{{node.name!r}: ...}}"
     if node.role is Role.VARIABLE:
@@ -250,14 +256,14 @@ def _missing_reason(node: Node) -> str:
 
 
 def _unwritten_value(output: Output) -> Value:
-    """Return a value that is never written, to replace one that lite cannot compute."""
+    """Return a value that is never written, in place of one that lite cannot compute."""
     kind = TYPES.get(output.dtype.base_dtype.name, TYPES["float32"])
     shape = tuple(size or 1 for size in output.dims or ())
     return Value(output.name, kind, shape, shape)
 
 
 def _results(builder: Builder, fetches: Sequence[Output]) -> list[Value]:
-    """Return the outputs: an input, a constant or a value that is one already is copied."""
+    """Return the values of the fetches; inputs, constants and repeated values are copied."""
     values: list[Value] = []
     for output in fetches:
         value = builder.value(output)

@@ -1,4 +1,4 @@
-"""Readers of saved models for `weft compile`, by the entry-point group `weft_compiler.models`."""
+"""Readers of saved models for `weft compile`, in the entry-point group `weft_compiler.models`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def saved_model(
     signature: str | None,
     tags: Sequence[str],
 ) -> Ends:
-    """Return a signature of a SavedModel."""
+    """Return the source of a signature of a SavedModel."""
     _require_none(path, "a SavedModel", names=[*inputs, *outputs])
     return _ends(
         source_of_saved_model(str(path), signature or "serving_default", tags or ["serve"], ())
@@ -38,7 +38,7 @@ def checkpoint(
     signature: str | None,
     tags: Sequence[str],
 ) -> Ends:
-    """Return the source of a checkpoint and its graph file."""
+    """Return the source of a checkpoint with its graph file."""
     _require_none(path, "a checkpoint", signature=signature, tags=tags)
     if not (inputs and outputs):
         raise errors.InvalidArgumentError("a checkpoint needs the names of inputs and outputs")
@@ -52,13 +52,13 @@ def onnx(
     signature: str | None,
     tags: Sequence[str],
 ) -> Ends:
-    """Return an ONNX model."""
+    """Return the source of an ONNX model."""
     _require_none(path, "an ONNX model", names=[*inputs, *outputs], signature=signature, tags=tags)
     return _ends(source_of_onnx(str(path)))
 
 
 def _require_none(path: Path, kind: str, **arguments: object) -> None:
-    """Refuse options that a kind of model does not use."""
+    """Check that no option is set that a kind of model does not use."""
     for name, argument in arguments.items():
         if argument:
             raise errors.InvalidArgumentError(
@@ -67,4 +67,5 @@ def _require_none(path: Path, kind: str, **arguments: object) -> None:
 
 
 def _ends(source: Source) -> Ends:
+    """Return the inputs and outputs of a source."""
     return source.inputs, source.outputs

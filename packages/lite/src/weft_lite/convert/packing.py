@@ -1,4 +1,4 @@
-"""Weights of products in the layouts that kernels read in place (`Layout`)."""
+"""Weights of products in the layouts that kernels read (`Layout`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Array = np.ndarray[Any, Any]
 
 
 def panels(matrix: Array) -> Array:
-    """Return the layout PANELS of weights.
+    """Pack weights in the layout PANELS.
 
     Args:
       matrix: (taps, depth, columns).
-    Returns: (panels, taps, depth, 16), with zeros where there is no column.
+    Returns: (panels, taps, depth, 16), padded with zero columns.
     """
     taps, depth, columns = matrix.shape
     count = -(-columns // PANEL)
@@ -25,11 +25,11 @@ def panels(matrix: Array) -> Array:
 
 
 def panels4(matrix: Array) -> Array:
-    """Return the layout PANELS4 of int8 weights.
+    """Pack int8 weights in the layout PANELS4.
 
     Args:
       matrix: (taps, depth, columns).
-    Returns: (panels, taps, depth / 4, 16, 4), with zeros where there is no depth or column.
+    Returns: (panels, taps, depth / 4, 16, 4), padded with zeros.
     """
     taps, depth, columns = matrix.shape
     padded = np.zeros((taps, -(-depth // 4) * 4, columns), matrix.dtype)
@@ -41,7 +41,7 @@ def panels4(matrix: Array) -> Array:
 
 
 def unpacked(packed: Array, columns: int) -> Array:
-    """Return the matrix (taps, depth, columns) of weights in Layout PANELS."""
+    """Unpack weights in the layout PANELS to a matrix (taps, depth, columns)."""
     count, taps, depth, _ = packed.shape
     full = packed.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)
     return np.asarray(full[:, :, :columns])

@@ -1,8 +1,8 @@
-"""Fusion of functions that graphs compose of small ops and the runtime has as one op.
+"""Fusion of functions that graphs compose of small ops into single ops of the runtime.
 
-A pattern describes how a result may be computed: an `Op` of a kind with patterns of its inputs,
-`Oneof` several, the name of a value, which is the same value wherever the name is repeated, or a
-number, which must be a constant.
+A pattern describes how a result may be computed. It is an `Op` with patterns of its inputs, `Oneof`
+with alternatives, a name, which stands for the same value at all its occurrences, or a number,
+which matches a constant.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMUTE: Final = {OpKind.Add, OpKind.Mul, OpKind.SquaredDifference}
 
 
 class Op:
-    """A result of an op of a kind."""
+    """A pattern for the result of an op."""
 
     def __init__(self, kind: OpKind, *operands: Pattern) -> None:
         self.kind, self.operands = kind, operands
@@ -31,7 +31,7 @@ class Op:
 
 @dataclass
 class Oneof:
-    """Alternative ways to write a function."""
+    """A pattern with several alternatives."""
 
     ways: tuple[Pattern, ...]
 
@@ -40,15 +40,17 @@ Pattern = Op | Oneof | str | float
 
 
 def _add(a: Pattern, b: Pattern) -> Op:
+    """Return the pattern of a sum."""
     return Op(OpKind.Add, a, b)
 
 
 def _mul(a: Pattern, b: Pattern) -> Op:
+    """Return the pattern of a product."""
     return Op(OpKind.Mul, a, b)
 
 
 def _halved(gate: Pattern) -> Oneof:
-    """x * gate / 2."""
+    """Return the pattern x * gate / 2."""
     ways = (_mul(_mul(0.5, "x"), gate), _mul("x", _mul(0.5, gate)), _mul(0.5, _mul("x", gate)))
     return Oneof(ways)
 
@@ -98,7 +100,7 @@ class Matcher:
         self._makers = {value: op for op in lowered.ops for value in op.outputs}
 
     def matches(self, pattern: Pattern, value: Value | None, result: Found) -> Iterator[Found]:
-        """Yield each match of a pattern: the values of its names, including those known before."""
+        """Yield each match of a pattern: the values of its names, including those already known."""
         if value is None:
             return
         if isinstance(pattern, str):
@@ -114,6 +116,7 @@ class Matcher:
             yield from self._match_op(pattern, value, result)
 
     def _match_op(self, pattern: Op, value: Value, result: Found) -> Iterator[Found]:
+        """Yield the matches of an op pattern; commutative ops match in both orders."""
         op = self._makers.get(value)
         if op is None or op.kind is not pattern.kind or len(op.inputs) != len(pattern.operands):
             return
@@ -128,6 +131,7 @@ class Matcher:
     def _match_all(
         self, pairs: list[tuple[Pattern, Value | None]], result: Found
     ) -> Iterator[Found]:
+        """Yield the matches of several patterns with several values."""
         if not pairs:
             yield result
             return
@@ -137,6 +141,7 @@ class Matcher:
 
 
 def _array(value: Value) -> Any:
+    """Return the elements of a constant."""
     assert value.array is not None
     return value.array
 
@@ -152,7 +157,7 @@ def is_number(value: Value) -> bool:
 
 
 def _normalised(values: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
-    """Return the inputs and options of LayerNorm or L2Normalize; None if not over the last axis."""
+    """Return inputs and options of LayerNorm or L2Normalize; None unless over the last axis."""
     x, axes, epsilon = values["x"], values["axes"], values["epsilon"]
     rank = len(x.shape)
     if (
@@ -183,6 +188,7 @@ def join(lowered: Lowered) -> int:
 
 
 def _joined(op: Operation, matcher: Matcher) -> Operation | None:
+    """Return the single op that computes the result of `op`, or None."""
     (out,) = op.outputs
     if out.dtype is not DataType.FLOAT32:
         return None

@@ -1,4 +1,4 @@
-"""The arena plan: an offset for each value, so that simultaneously live values do not overlap."""
+"""The memory plan: an arena offset for each value, so that live values do not overlap."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ SIZES = {
 
 
 class Life(NamedTuple):
-    """The ticks from which and to which a value is alive."""
+    """The live range of a value, as its first and last tick."""
 
     first: int
     last: int
 
 
 class Plan(NamedTuple):
-    """Offsets of the values in the arena, and its size."""
+    """Arena offsets of the values, and the size of the arena."""
 
     offsets: dict[Value, int]
     size: int
 
 
 def size_of(value: Value) -> int:
-    """Return the size of a value in bytes, at its bound."""
+    """Return the size of a value in bytes, at its largest shape."""
     count = SIZES[value.dtype]
     for size in value.shape:
         count *= size
@@ -46,7 +46,7 @@ def size_of(value: Value) -> int:
 
 
 def plan(lowered: Lowered) -> Plan:
-    """Place values, largest first, at the lowest offset that is free during their lifetime."""
+    """Place values, largest first, at the lowest offset that is free during their live range."""
     alive = Lives(lowered)
     homes = shared_places(lowered, alive)
     lives = {value: life for value, life in alive.found.items() if value not in homes}
@@ -73,7 +73,7 @@ def plan(lowered: Lowered) -> Plan:
 
 
 def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
-    """Return the results that overwrite an operand not read later, with the operand."""
+    """Return the results that overwrite an operand that is not read later, with that operand."""
     values: dict[Value, Value] = {}
     for op in _all_ops(lowered):
         if not in_place(op.kind) or len(op.outputs) != 1:
@@ -92,7 +92,7 @@ def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
 
 
 def _has_same_bytes(op: Operation, operand: Value, result: Value) -> bool:
-    """Return True if both have the same number of bytes for all values of unknown sizes."""
+    """Return True if both values always have the same size, also when sizes are open."""
     is_open = -1 in operand.declared or -1 in result.declared
     return size_of(operand) == size_of(result) > 0 and (len(op.inputs) == 1 or not is_open)
 
@@ -117,16 +117,19 @@ class Lives:
                     self.found[input_] = Life(0, 1 << 60)
 
     def _make(self, value: Value) -> None:
+        """Start the live range of a value."""
         self.found[value] = Life(self._clock, self._clock)
         for inside, _ in self._loops:
             inside.add(value)
 
     def _extend(self, value: Value, tick: int) -> None:
+        """Extend the live range of a value to a tick."""
         if value in self.found:
             life = self.found[value]
             self.found[value] = Life(life.first, max(life.last, tick))
 
     def _read(self, value: Value) -> None:
+        """Extend the live range of a value to the current tick."""
         self._extend(value, self._clock)
         for inside, outside in self._loops:
             if value not in inside:
@@ -134,6 +137,7 @@ class Lives:
                 break
 
     def _run(self, graph: Lowered) -> None:
+        """Advance the clock over the ops of a graph."""
         for op in graph.ops:
             self._clock += 1
             self.begins[op] = self._clock
@@ -148,6 +152,7 @@ class Lives:
                 self._make(value)
 
     def _branches(self, op: Operation) -> None:
+        """Advance the clock over the branches of an If."""
         branches = called(op, self._lowered)
         for branch in branches:
             self._run(branch)
@@ -156,6 +161,7 @@ class Lives:
             self._read(value)
 
     def _loop(self, op: Operation) -> None:
+        """Advance the clock over a While; outer values stay alive in all its iterations."""
         cond, body = called(op, self._lowered)
         for value in body.inputs:
             self._make(value)
@@ -174,6 +180,7 @@ class Lives:
 
 
 def _all_ops(lowered: Lowered) -> Iterator[Operation]:
+    """Yield the ops of the main graph and of all bodies."""
     yield from lowered.ops
     for body in lowered.bodies:
         yield from body.ops

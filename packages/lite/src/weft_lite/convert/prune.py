@@ -1,4 +1,4 @@
-"""Removal of ops and subgraphs that are never read."""
+"""Removal of unused ops and subgraphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CALLED = {
     OpKind.If: ("then_subgraph", "else_subgraph"),
     OpKind.While: ("cond_subgraph", "body_subgraph"),
 }
-"""The options that number the subgraphs of an op."""
+"""The options of an op that are indices of subgraphs."""
 
 
 def called(op: Operation, lowered: Lowered) -> list[Lowered]:
@@ -18,7 +18,7 @@ def called(op: Operation, lowered: Lowered) -> list[Lowered]:
 
 
 def read_inside(op: Operation, lowered: Lowered) -> set[Value]:
-    """Return the values that the subgraphs of an op read or return, also from outer graphs."""
+    """Return the values that the subgraphs of an op read or return, including outer values."""
     values: set[Value] = set()
     for body in called(op, lowered):
         values.update(body.outputs)
@@ -37,6 +37,7 @@ def drop_unread(lowered: Lowered) -> None:
 
 
 def _drop(graph: Lowered, lowered: Lowered, read: set[Value]) -> None:
+    """Remove unused ops of a graph, last op first."""
     retained = []
     for op in reversed(graph.ops):
         if not _has_effect(op, lowered) and not any(value in read for value in op.outputs):
@@ -52,6 +53,7 @@ def _drop(graph: Lowered, lowered: Lowered, read: set[Value]) -> None:
 
 
 def _has_effect(op: Operation, lowered: Lowered) -> bool:
+    """Return True if an op, or an op in its subgraphs, assigns a variable."""
     return op.kind is OpKind.Assign or any(
         _has_effect(op, lowered) for body in called(op, lowered) for op in body.ops
     )
@@ -66,7 +68,7 @@ def _narrow(op: Operation, lowered: Lowered, read: set[Value]) -> None:
 
 
 def _renumber(graph: Lowered, lowered: Lowered, lowereds: list[Lowered]) -> None:
-    """Number the subgraphs that are called, callers first."""
+    """Renumber the called subgraphs, callers first."""
     for op in graph.ops:
         for name in CALLED.get(op.kind, ()):
             body = lowered.bodies[getattr(op.options, name) - 1]

@@ -1,8 +1,9 @@
-"""Full int8: ranges from a calibration set or fake-quant ops, then int8 ops instead of float ops.
+"""Full int8 quantization, by ranges from a calibration set or from fake-quant ops.
 
 Activations have one scale and a zero point, weights a scale per channel, biases are int32. Ops
-without an int8 kernel stay in float, between a Dequantize and a Quantize. Recurrent cells are among
-them but multiply int8 numbers (`dynamic`), because gates and states need more than 8 bits.
+without an int8 kernel stay in float, between a Dequantize and a Quantize. Recurrent cells stay in
+float, because gates and states need more than 8 bits, but their products multiply int8 numbers
+(`dynamic`).
 
 With int16 activations, which have no zero point, weights are the same, and biases and sums are
 int64, because a few hundred products exceed 32 bits.
@@ -37,27 +38,28 @@ COMPUTED: Final = {
     OpKind.Silu, OpKind.Gelu,
     OpKind.Softmax, OpKind.Mean,
 }  # fmt: skip
-"""Ops that compute from inputs of any scale to a result of any other."""
+"""Ops whose result has its own scale, independent of those of the inputs."""
 
 SHARING: Final = {
     OpKind.MaxPool, OpKind.AvgPool, OpKind.Reshape, OpKind.Squeeze, OpKind.ExpandDims,
     OpKind.Transpose, OpKind.Slice, OpKind.StridedSlice, OpKind.Tile, OpKind.BroadcastTo,
     OpKind.Reverse, OpKind.SpaceToDepth, OpKind.DepthToSpace,
 }  # fmt: skip
-"""Ops whose results are elements or means of the first operand, and so share its scale."""
+"""Ops whose results are elements or means of the first operand and therefore share its scale."""
 
 MOVING: Final = SHARING | {OpKind.Pad}
-"""The same, with numbers of a constant besides."""
+"""Ops like those in SHARING that also use a constant number."""
 
 
 MOST_PRODUCTS: Final = 1 << 15
-"""For one result of int8: their sum, with a bias of at most 2^30, stays within int32."""
+"""Maximum number of products in one int8 result, so that with a bias up to 2^30 the sum fits int32.
+"""
 
 MOST_BIAS: Final = {DataType.INT8: 1 << 30, DataType.INT16: 1 << 46}
-"""By the type of activations; a channel of small weights has a larger scale, so that it fits."""
+"""Maximum bias by type of activations; a channel with smaller weights gets a larger scale."""
 
 BIASES: Final = {DataType.INT8: np.int32, DataType.INT16: np.int64}
-"""By the type of activations."""
+"""Type of biases by type of activations."""
 
 ACTIVATIONS: Final = ("int8", "int16")
 
@@ -69,7 +71,7 @@ FIXED: Final = {
 
 
 class Noise(NamedTuple):
-    """Error of a result in another form: its name, and its signal to noise ratio in decibels.
+    """The error of a result in another form: its name, and its signal-to-noise ratio in decibels.
 
     Attributes:
       form: "int8" or "int16"; "float16", "int8" or "dynamic" for weights; "hybrid" for recurrent
@@ -84,7 +86,7 @@ class Noise(NamedTuple):
 def noise_of_weights(
     exact: Lowered, small: Lowered, samples: Sequence[Sequence[Array]], form: str
 ) -> list[Noise]:
-    """Measure the error of a graph with smaller weights for each result; worst first."""
+    """Measure the error of each result of a graph with smaller weights; worst first."""
     names = {out.name for op in exact.ops for out in op.outputs}
     graphs = [
         Lowered(
@@ -111,7 +113,7 @@ def noise_of_weights(
 
 
 def _add_energies(signal: Array, error: Array, i: int, exact: Array, close: Array) -> None:
-    """Add the energy of a result and of its error, where the result is finite."""
+    """Add the energies of a result and of its error, over finite elements."""
     finite = np.isfinite(exact)
     wide = exact[finite].astype(np.float64)
     signal[i] += np.square(wide).sum()
@@ -119,6 +121,7 @@ def _add_energies(signal: Array, error: Array, i: int, exact: Array, close: Arra
 
 
 def _noises(names: Sequence[tuple[str, str]], signal: Array, error: Array) -> list[Noise]:
+    """Return the signal-to-noise ratios in decibels, worst first."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(error == 0, np.inf, 10 * np.log10(signal / error))
     result = [
@@ -128,9 +131,9 @@ def _noises(names: Sequence[tuple[str, str]], signal: Array, error: Array) -> li
 
 
 def require_activations(activations: str, quantised: bool) -> None:
-    """Refuse a type of activations that is none, or that nothing would have.
+    """Check the type of activations, which requires quantization unless it is the default.
 
-    Raises: InvalidArgumentError: it is so.
+    Raises: InvalidArgumentError: the type is unknown, or has no effect.
     """
     if activations not in ACTIVATIONS:
         raise errors.InvalidArgumentError(
@@ -144,7 +147,7 @@ def require_activations(activations: str, quantised: bool) -> None:
 
 
 def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
-    """Remove pairs of Quantize and Dequantize, and return the scales that they give."""
+    """Remove pairs of Quantize and Dequantize, and return their scales."""
     scales: dict[Value, Scale] = {}
     stored: dict[Value | None, Operation] = {}
     real: dict[Value, Value] = {}
@@ -172,7 +175,7 @@ def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
 
 
 def _share_scales(source: Lowered, scales: dict[Value, Scale]) -> None:
-    """Share the result's scale with operands that are only moved and have no other reader."""
+    """Copy the scale of a result to operands that are only moved and have no other reader."""
     interval = [*source.ops, *(op for body in source.bodies for op in body.ops)]
     readers = Counter(value for op in interval for value in op.inputs)
     ends = source.results()
@@ -186,8 +189,8 @@ def _share_scales(source: Lowered, scales: dict[Value, Scale]) -> None:
 class Quantiser:
     """Conversion of a float graph to int8 or int16.
 
-    Each float value exists as it was, as its quantised twin, or as both, where one is computed from
-    the other on demand.
+    Each value exists in float, quantized, or in both forms, one of which is computed from the other
+    on demand.
 
     Args:
       source: the float graph, which is changed.
@@ -231,7 +234,7 @@ class Quantiser:
     def result(self) -> Lowered:
         """Convert the graph; its inputs and outputs keep their types.
 
-        Raises: InvalidArgumentError: results to be quantised have no range; lists their names.
+        Raises: InvalidArgumentError: results to be quantized have no range; the message lists them.
         """
         for op in self._source.ops:
             if op.kind in PRODUCTS and self._can_quantize(op):
@@ -254,7 +257,7 @@ class Quantiser:
         return Lowered(self._source.inputs, outputs, self._ops, self._bodies)
 
     def _take_cells(self) -> None:
-        """Let recurrent cells, also in bodies, multiply int8 numbers, except for kept results."""
+        """Make recurrent cells, also in bodies, multiply int8 numbers unless kept in float."""
         if self._dtype is not DataType.INT8:
             return
         float_cells = [
@@ -275,6 +278,7 @@ class Quantiser:
                 self._hybrid += [out for out in op.outputs if out.dtype is DataType.FLOAT32]
 
     def _copy_float_op(self, op: Operation) -> None:
+        """Add an op in float, on float values."""
         for value in sorted(read_inside(op, self._source), key=lambda item: item.name):
             self._float(value)
         inputs = [
@@ -285,7 +289,7 @@ class Quantiser:
         self._floats.update(op.outputs)
 
     def _is_stored(self, op: Operation) -> bool:
-        """Return True if an op's result exists as a twin: for the fake-quant op of an output."""
+        """Return True if an op's result also exists in quantized form, as an output may."""
         counterpart = (
             self._quantized.get(op.inputs[0])
             if op.kind is OpKind.Quantize and op.inputs[0]
@@ -301,7 +305,7 @@ class Quantiser:
         return True
 
     def _can_quantize(self, op: Operation) -> bool:
-        """Return True if an op can be quantised: float operands and results with known ranges."""
+        """Return True if an op can be quantized: its operands and results have known ranges."""
         first, out = op.inputs[0], op.outputs[0]
         if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._float_names:
             return False
@@ -338,6 +342,7 @@ class Quantiser:
         )
 
     def _all_have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
+        """Return True if all values have usable ranges; record those that do not."""
         unsaid = [item for item in needed if item not in self._declared_bounds]
         if not all(item in self._ranges for item in unsaid):
             if op.kind not in MOVING:
@@ -353,6 +358,7 @@ class Quantiser:
         return not unranged
 
     def _require_ranges(self) -> None:
+        """Raise an error for missing or constant ranges; warn about clipped values."""
         if self._trained and self._without:
             raise errors.InvalidArgumentError(
                 "no fake-quant op sets the range of these results or of their inputs: "
@@ -373,7 +379,7 @@ class Quantiser:
             )
 
     def noise(self, samples: Sequence[Sequence[Array]]) -> list[Noise]:
-        """Measure the error of each quantised result, worst first; needs `result` before."""
+        """Measure the error of each quantized result, worst first; call `result` first."""
         pairs = [*self._computed_twins.items(), *((value, value) for value in self._hybrid)]
         source = self._source
         exact = _giving(source.inputs, [value for value, _ in pairs], source.ops, source.bodies)
@@ -395,11 +401,12 @@ class Quantiser:
         return _noises(names, signal, error)
 
     def _add(self, kind: OpKind, inputs: list[Value | None], out: Value, op: Operation) -> None:
+        """Add an op whose result is the quantized form of `op`'s result."""
         self._computed_twins[op.outputs[0]] = out
         self._ops.append(Operation(kind, inputs, [out], op.options, op.name))
 
     def _float(self, value: Value) -> Value:
-        """Return the float value; computed from its twin if there is only that."""
+        """Return the float form of a value, computed from the quantized one if necessary."""
         counterpart = self._quantized.get(value)
         if counterpart is not None and value not in self._floats and value.array is None:
             name = f"{value.name}/dequantize"
@@ -408,7 +415,7 @@ class Quantiser:
         return value
 
     def _quantized_value(self, value: Value) -> Value:
-        """Return the quantised value; computed from the float one if there is only that."""
+        """Return the quantized form of a value, computed from the float one if necessary."""
         if value not in self._quantized:
             if value.array is not None:
                 self._quantized[value] = _quantised(value, self._dtype)
@@ -419,13 +426,14 @@ class Quantiser:
         return self._quantized[value]
 
     def _scale(self, value: Value) -> Scale:
-        """Return the scale of a value from its fake-quant op, or else from calibration."""
+        """Return the scale of a value from its fake-quant op, or from calibration."""
         bounds = self._declared_bounds.get(value)
         if bounds is not None and self._dtype is DataType.INT8:
             return bounds
         return (bounds.range() if bounds is not None else self._ranges[value]).scale(self._dtype)
 
     def _new_quantized_value(self, value: Value, scale: Scale) -> Value:
+        """Create the quantized form of a value."""
         name = f"{value.name}/{self._dtype.name.lower()}"
         counterpart = Value(name, self._dtype, value.shape, value.declared)
         counterpart.scales, counterpart.zero_points = [scale.scale], [scale.zero]
@@ -433,6 +441,7 @@ class Quantiser:
         return counterpart
 
     def _computed(self, op: Operation) -> None:
+        """Quantize an op whose result has its own scale."""
         inputs = [
             self._quantized_value(value)
             if value is not None and value.dtype is DataType.FLOAT32
@@ -444,6 +453,7 @@ class Quantiser:
         self._add(op.kind, inputs, self._new_quantized_value(out, scale), op)
 
     def _sharing(self, op: Operation) -> None:
+        """Quantize an op whose result shares the scale of its first operand."""
         first, (out,) = op.inputs[0], op.outputs
         assert first is not None
         counterpart = self._quantized_value(first)
@@ -453,8 +463,8 @@ class Quantiser:
     def _pad_number(self, op: Operation) -> int | None:
         """Return the int8 number that a Pad adds; None if the operand's scale cannot represent it.
 
-        A number below the range of the operand becomes the least number of the type if only MaxPool
-        reads the result, which never selects it.
+        If only MaxPool reads the result, a number below the range of the operand becomes the
+        smallest number of the type, which MaxPool never selects.
         """
         x, value = op.inputs[0], op.inputs[2] if len(op.inputs) > 2 else None
         assert x is not None
@@ -474,11 +484,13 @@ class Quantiser:
         return int(number) if limits.min <= number <= limits.max else None
 
     def _feeds_max_pool(self, value: Value) -> bool:
+        """Return True if only MaxPool reads a value."""
         readers = self._source.consumers().get(value, [])
         ends = value in self._source.results()
         return not ends and all(reader.kind is OpKind.MaxPool for reader in readers)
 
     def _pad(self, op: Operation) -> None:
+        """Quantize a Pad."""
         number, first, (out,) = self._pad_number(op), op.inputs[0], op.outputs
         assert first is not None
         counterpart = self._quantized_value(first)
@@ -490,6 +502,7 @@ class Quantiser:
         )
 
     def _product(self, op: Operation) -> None:
+        """Quantize a product: weights per channel, bias at the product of both scales."""
         x, weights, (out,) = op.inputs[0], op.inputs[1], op.outputs
         assert x is not None
         assert weights is not None
@@ -528,7 +541,7 @@ class Quantiser:
 
 
 def _propagate(source: Lowered, inputs: Collection[Value]) -> set[Value]:
-    """Return some inputs, and the results that are computed from these and constants alone."""
+    """Return some inputs, and the results that depend only on these and on constants."""
     result = set(inputs)
     for op in source.ops:
         operands = [input_ for input_ in op.inputs if input_ is not None and input_.array is None]
@@ -540,12 +553,12 @@ def _propagate(source: Lowered, inputs: Collection[Value]) -> set[Value]:
 def _giving(
     inputs: list[Value], outputs: list[Value], ops: list[Operation], bodies: list[Lowered]
 ) -> bytes:
-    """Return the content of a file that outputs some values."""
+    """Return the content of a file that has some values as outputs."""
     return Writer(Lowered(inputs, outputs, ops, bodies)).content([])
 
 
 def _called(op: Operation, lowered: Lowered) -> list[Lowered]:
-    """Return the bodies that an op calls, directly or through other bodies."""
+    """Return the bodies that an op calls, directly or indirectly."""
     result = called(op, lowered)
     return [
         *result,
@@ -554,7 +567,7 @@ def _called(op: Operation, lowered: Lowered) -> list[Lowered]:
 
 
 def _matrix(weights: Value, columns: int) -> Array:
-    """Return weights as (taps, depth, columns), for a depthwise filter (height, width, columns)."""
+    """Return weights as (taps, depth, columns), or for depthwise (height, width, columns)."""
     assert weights.array is not None
     if weights.layout is not Layout.PANELS:
         return weights.array
@@ -562,7 +575,7 @@ def _matrix(weights: Value, columns: int) -> Array:
 
 
 def _quantised(value: Value, dtype: DataType) -> Value:
-    """Return a constant of int8 or int16."""
+    """Return a quantized constant."""
     assert value.array is not None
     low, high = float(value.array.min(initial=0)), float(value.array.max(initial=0))
     scale, info = Range(low, high).scale(dtype), np.iinfo(dtype.name.lower())

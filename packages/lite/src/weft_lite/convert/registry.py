@@ -1,4 +1,4 @@
-"""Rules: how a node of a graph becomes ops of a file. One module of `rules` for each op family."""
+"""Registry of rules that lower nodes to ops of a file; `rules` has one module per op family."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 Rule = Callable[[Node, "Builder"], None]
 rules: Final[Registry[Rule]] = Registry("lite rule", "weft_lite.convert.rules")
-"""By the type of the op that they lower."""
+"""The rules by op type."""
 
 
 def describe_location(node: Node) -> str:
-    """Return the end of a message about a node: the user's line, empty for nodes of a file."""
+    """Return the end of a message about a node: the user's line, or ""."""
     return f"; made at {node.line}" if node.line else ""
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Decorator that registers the rule of some ops.
+    """Return a decorator that registers the rule of some ops.
 
-    Raises: AlreadyExistsError: one of them has a rule.
+    Raises: AlreadyExistsError: an op already has a rule.
     """
 
     def register(function: Rule) -> Rule:
@@ -46,7 +46,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 @cache
 def types_of(kind: OpKind) -> int:
-    """Return the types that the runtime's kernel supports for its first operand, as a bit mask."""
+    """Return a bit mask of the types that the runtime's kernel supports for its first operand."""
     types, in_place = c_uint32(), c_int()
     load().wl_kernel_name(int(kind), byref(types), byref(in_place))
     return types.value or ~0
@@ -61,7 +61,7 @@ def in_place(kind: OpKind) -> int:
 
 
 def computes(kind: OpKind, value: Value, first: bool) -> bool:
-    """Return True if the runtime's kernel supports an operand; only a partial check unless `first`.
+    """Return True if the runtime's kernel supports the type of an operand.
 
     Small integers without a scale are moved and compared, but not computed with.
     """
@@ -74,16 +74,16 @@ def computes(kind: OpKind, value: Value, first: bool) -> bool:
 
 
 class Builder:
-    """Values and ops of a file under construction, which rules add to.
+    """The file under construction, to which rules add values and ops.
 
     Args:
       shapes: the shapes of outputs, with open sizes at their bound.
-      open_sizes: True if sizes may be open.
+      open_sizes: whether sizes may be open.
     Attributes:
-      scope: the graph that ops are added to: the whole, or a branch or a body of it.
-      arrays: values of TensorArrays, whose elements lie along the first axis.
+      scope: the graph to which ops are added: the main graph, a branch or a body.
+      arrays: values of TensorArrays, whose elements are stored along the first axis.
       variables: variables that keep their value between invocations, by name.
-      channels_last: images in NHWC, by the equal values in NCHW.
+      channels_last: NHWC images, by the equal NCHW values.
     """
 
     def __init__(self, shapes: Shapes, open_sizes: bool) -> None:
@@ -99,7 +99,7 @@ class Builder:
         self._folded: dict[Output, Any] = {}
 
     def value(self, output: Output) -> Value:
-        """Return the value of an output that was computed, or is a constant."""
+        """Return the value of an output that was computed, or that is a constant."""
         if output not in self._values:
             array = self.array(output)
             if array is None:
@@ -110,7 +110,7 @@ class Builder:
         return self._values[output]
 
     def array(self, output: Output) -> Any:
-        """Return the value of a constant, also from outside a loop or a branch; else None."""
+        """Return the value of a constant, also from outside a loop or a branch; otherwise None."""
         if output.node.role is Role.CONSTANT:
             return np.asarray(output.node.attrs["value"])
         if output in self._folded:
@@ -119,16 +119,16 @@ class Builder:
         return None if value is None or value.storage is Storage.VARIABLE else value.array
 
     def has(self, output: Output) -> bool:
-        """Return True if an output has a value already."""
+        """Return True if an output already has a value."""
         is_known = output in self._values or output in self._folded
         return is_known or output.node.role is Role.CONSTANT
 
     def fold(self, output: Output, array: Any) -> None:
-        """Make an output a constant, of any dtype as long as no op of the file reads it."""
+        """Make an output a constant, of any dtype if no op of the file reads it."""
         self._folded[output] = array
 
     def known(self, output: Output) -> Any:
-        """Return the value of shape arithmetic if static shapes determine it, else None."""
+        """Return the value of shape arithmetic if static shapes determine it; otherwise None."""
         dtype = output.dtype.base_dtype
         arithmetic = dtype.is_integer or dtype.name not in TYPES
         if self.open or not arithmetic or len(output.dims or ()) > 1:
@@ -147,7 +147,7 @@ class Builder:
         return array
 
     def result(self, output: Output) -> Value:
-        """Return a new value for an output."""
+        """Create the value of an output."""
         shape = self.shape_of(output)
         result = self.new(output.name.removesuffix(":0"), output.dtype.base_dtype.name, shape)
         if self.open and output.dims is not None:
@@ -156,7 +156,7 @@ class Builder:
         return result
 
     def new(self, name: str, dtype: str, shape: tuple[int, ...]) -> Value:
-        """Return a new value, which does not belong to an output of the graph.
+        """Create a value that does not belong to an output of the graph.
 
         Raises: NotInLiteError: lite does not support this dtype.
         """
@@ -165,7 +165,7 @@ class Builder:
         return Value(name, TYPES[dtype], shape, (-1,) * len(shape) if self.open else shape)
 
     def forget(self, outputs: Iterable[Output]) -> None:
-        """Let outputs be computed again."""
+        """Forget the values of outputs, so that they are computed again."""
         for output in outputs:
             self._values.pop(output, None)
             self._folded.pop(output, None)
@@ -175,11 +175,11 @@ class Builder:
         return any(output in self._values or output in self._folded for output in node.outputs)
 
     def constant(self, name: str, array: Any) -> Value:
-        """Return a constant."""
+        """Create a constant."""
         return constant(name, array)
 
     def zeros(self, value: Value, scope: Lowered) -> Value:
-        """Return zeros in the shape of a value at the bound, created in a graph."""
+        """Create zeros in the largest shape of a value, in a certain graph."""
         zero = constant(f"{value.name}/zero", np.zeros((), NAMES[value.dtype]))
         shape = self.ints(f"{value.name}/shape", value.shape)
         like = self.like(value, f"{value.name}/zeros")
@@ -187,7 +187,7 @@ class Builder:
         return like
 
     def like(self, value: Value, name: str) -> Value:
-        """Return a new value of the type and shape of another."""
+        """Create a value with the type and shape of another."""
         result = Value(name, value.dtype, value.shape, value.declared)
         if self.open:
             result.declared = (-1,) * len(value.shape)
@@ -196,13 +196,13 @@ class Builder:
         return result
 
     def same(self, output: Output, value: Value) -> None:
-        """Make an output another name of a value."""
+        """Use an existing value for an output."""
         self._values[output] = value
 
     def emit(
         self, kind: OpKind, node: Node, inputs: list[Value | None], options: Any = None
     ) -> Operation:
-        """Add an op for a node; its results are the outputs of the node."""
+        """Add an op for a node; its results are the node's outputs."""
         return self.add(
             kind, inputs, [self.result(out) for out in node.outputs], options, node.name
         )
@@ -217,7 +217,7 @@ class Builder:
     ) -> Operation:
         """Add an op.
 
-        Raises: NotInLiteError: the runtime does not compute it with elements of that type.
+        Raises: NotInLiteError: the runtime does not support the op with that element type.
         """
         first = next((value for value in inputs if value is not None), None)
         for value in inputs:
@@ -229,7 +229,7 @@ class Builder:
         return op
 
     def ints(self, name: str, values: Any) -> Value:
-        """Return a constant of int32."""
+        """Create an int32 constant."""
         return constant(name, np.asarray(values, np.int32))
 
     def inputs(self, node: Node) -> list[Value | None]:

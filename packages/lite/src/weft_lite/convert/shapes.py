@@ -1,7 +1,7 @@
-"""Shapes at the bound: a copy of the graph with inputs of their largest shapes and loops cut open.
+"""Inference of the largest shapes, on a copy of the graph with its loops cut open.
 
-A loop variable has its initial shape; one that grows needs a bound of its own. A shape that depends
-on values is taken from a run on zeros.
+Inputs have their largest shapes. A loop variable has its initial shape; one that grows needs its
+own bound. A shape that depends on values is determined by a run on zeros.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ Measure = Callable[[Output], Shape]
 
 _PASSING = {Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND, Role.SWITCH}
 _ROUNDS = 32
-"""Each finds the elements of at least one TensorArray, or the result of one run."""
+"""Maximum number of rounds; each finds the elements of a TensorArray, or the result of a run."""
 
 
 MOST_FOLDED: Final = 1024
-"""Elements of a constant that a shape could be made of; others only have a shape here."""
+"""Maximum number of elements of a constant whose value may determine a shape."""
 
 
 def _to_static_shape(dims: Sequence[int | None] | None) -> Shape | None:
+    """Return fully known dims as a shape, otherwise None."""
     if dims is None or None in dims:
         return None
     return tuple(int(size) for size in dims if size is not None)
@@ -45,8 +46,8 @@ class Shapes:
 
     Args:
       step: the graph; `bounds` has the shapes of its feeds.
-      bounds: a shape for each feed, and for nodes by name.
-      measure: returns the shape of an output outside of loops by a run on zeros.
+      bounds: a shape for each feed, and for some nodes by name.
+      measure: function that determines the shape of an output outside of loops by a run on zeros.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Shapes:
         return result
 
     def value(self, output: Output) -> Any:
-        """Return the value of an output at the bound if shapes determine it; else None."""
+        """Return the value of an output at the largest sizes if shapes determine it, or None."""
         return constant_value(self._counterpart(output))
 
     def element(self, array: Node) -> Shape:
@@ -99,13 +100,14 @@ class Shapes:
         return self._elements[array.name]
 
     def _counterpart(self, output: Output) -> Output:
+        """Return the output of the copied graph that corresponds to an output."""
         if self._copy is None:
             self._copy = self._copy_graph()
         node = self._copy.get_operation_by_name(self._names[output.node.name])
         return node.outputs[0 if output.node.role is Role.SWITCH else output.index]
 
     def _infer_elements(self) -> bool:
-        """Learn the shapes of elements from written values; return True if any was new."""
+        """Infer the shapes of array elements from written values; return True if one is new."""
         before = len(self._elements)
         for node in self._step.graph.nodes:
             if node.role is Role.TENSOR_ARRAY:
@@ -123,6 +125,7 @@ class Shapes:
         return len(self._elements) > before
 
     def _note(self, array: Node, dims: Sequence[int | None] | None) -> None:
+        """Record the shape of an array's elements, if it is fully known."""
         result = _to_static_shape(dims)
         if array.name not in self._elements and result is not None:
             self._elements[array.name] = result
@@ -130,6 +133,7 @@ class Shapes:
     # ------------------------------------------------------------------ the twin
 
     def _copy_graph(self) -> Graph:
+        """Copy the graph with its loops cut open, and placeholders for known shapes."""
         definition = graph_to_def(self._step.graph)
         nodes = {node.name: node for node in self._step.graph.nodes}
         graph_def = proto.GraphDef(versions=definition.versions, library=definition.library)
@@ -147,6 +151,7 @@ class Shapes:
     def _placeholder(
         self, graph_def: proto.GraphDef, name: str, output: Output, shape: Shape
     ) -> None:
+        """Add a placeholder of a shape to a GraphDef."""
         pin = graph_def.node.add(name=name, op="Placeholder")
         pin.attr["dtype"].type = output.dtype.base_dtype.as_datatype_enum
         pin.attr["shape"].shape.SetInParent()  # a shape without sizes is one
@@ -154,6 +159,7 @@ class Shapes:
             pin.attr["shape"].shape.dim.add().size = size
 
     def _add(self, graph_def: proto.GraphDef, definition: proto.NodeDef, node: Node) -> None:
+        """Add the copy of a node to a GraphDef."""
         name = self._names[node.name]
         if node.role is Role.ARGUMENT:
             self._placeholder(graph_def, name, node.outputs[0], self._pins[node.outputs[0].name])
@@ -188,7 +194,7 @@ class Shapes:
         copy.input.extend(inputs)
 
     def _reference(self, source: Output) -> str:
-        """Return a reference to an input: without controls; both sides of a Switch are one."""
+        """Return a copy of an input reference, without control inputs and Switch ports."""
         if source.name in self._pins:
             return f"p{list(self._pins).index(source.name)}"
         index = 0 if source.node.role is Role.SWITCH else source.index
@@ -196,7 +202,7 @@ class Shapes:
 
 
 def grown(name: str, first: Shape, following: Shape) -> NotInLiteError:
-    """Return an error for a loop variable whose shape changes in an iteration."""
+    """Return the error for a loop variable whose shape changes in an iteration."""
     return NotInLiteError(
         f"an iteration of the loop changes shape {list(first)} to {list(following)}: give the "
         f"largest shape with bounds={{{name!r}: [...]}}"

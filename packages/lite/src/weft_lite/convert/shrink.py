@@ -1,8 +1,8 @@
-"""Smaller weights: of float16, or of int8 with a scale for each channel; floats are computed.
+"""Smaller weights in float16 or int8, which are converted to float before use.
 
-An op in front of the one that takes them makes floats of them, so that the arena has one set of
-weights at a time. Those that a body takes are made before the loop. With "dynamic" products of
-weights multiply bytes (`dynamic`), and other weights are as with "int8".
+An op before each user converts the weights to float, so that the arena has only one set of float
+weights at a time. Weights that a loop body reads are converted before the loop. With "dynamic",
+products multiply int8 numbers (`dynamic`), and the other weights are stored as with "int8".
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ WEIGHTS: Final = {
     OpKind.Conv2DTranspose: (1,), OpKind.BatchMatMul: (0, 1), OpKind.Gather: (0,),
     **CELLS,
 }  # fmt: skip
-"""The operands that are weights, which int8 is precise enough for."""
+"""The weight operands, by op, for which int8 is precise enough."""
 
 
 def shrink(lowered: Lowered, form: str) -> None:
-    """Let a graph hold its weights in another form.
+    """Store the weights of a graph in a smaller form.
 
-    Raises: InvalidArgumentError: there is no such form.
+    Raises: InvalidArgumentError: the form is unknown.
     """
     if form not in FORMS:
         raise errors.InvalidArgumentError(f"weights must be one of {FORMS}, not {form!r}")
@@ -54,6 +54,7 @@ def shrink(lowered: Lowered, form: str) -> None:
 
 
 def _expand_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
+    """Return an op and all ops of its subgraphs."""
     result = [op]
     for body in called(op, lowered):
         for item in body.ops:
@@ -62,7 +63,7 @@ def _expand_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
 
 
 def _floats(value: Value, form: str, values: dict[Value, Value], ops: list[Operation]) -> Value:
-    """Add an op that converts a small constant to float; distant uses get separate ops."""
+    """Add an op that converts a constant to float; distant users get separate ops."""
     small = values.get(value)
     if small is None:
         small = values[value] = _half(value) if form == "float16" else _bytes(value)
@@ -73,6 +74,7 @@ def _floats(value: Value, form: str, values: dict[Value, Value], ops: list[Opera
 
 
 def _half(value: Value) -> Value:
+    """Return a constant in float16; larger numbers are clipped to its range."""
     assert value.array is not None
     limit = float(np.finfo(np.float16).max)
     return constant(
@@ -81,7 +83,7 @@ def _half(value: Value) -> Value:
 
 
 def _bytes(value: Value) -> Value:
-    """Quantize weights to int8 with a scale per column; scales of packed weights are in panels."""
+    """Quantize weights to int8 with a scale per column, in panels if the weights are packed."""
     assert value.array is not None
     array: Array = value.array
     packed = value.layout is Layout.PANELS

@@ -1,8 +1,7 @@
-"""Sources of a conversion: a frozen graph, its named inputs and outputs, and its variables.
+"""The sources of a conversion: a frozen graph with named inputs, outputs and variables.
 
 Every source goes through `weft_graph.freezing.specialize_graph`: calls of functions are inlined,
-placeholders that are not inputs are bound to values or to their defaults, and the conditionals that
-these decide are folded.
+placeholders that are not inputs become constants, and conditionals that depend on them are folded.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class Source:
     """A graph to convert.
 
     Attributes:
-      inputs, outputs: by the names that the file's signature has for them.
-      variables: the first values of variables that keep their value between invocations, by name.
-      initializers: give these variables their first values.
+      inputs, outputs: by their names in the file's signature.
+      variables: initial values of variables that keep their value between invocations, by name.
+      initializers: nodes that initialize these variables.
     """
 
     graph: Graph
@@ -51,7 +50,7 @@ class Source:
     initializers: list[Node] = field(default_factory=list)
 
     def session(self) -> Session:
-        """Return a session in which the variables have their first values."""
+        """Return a session in which the variables are initialized."""
         session = Session(graph=self.graph)
         if self.initializers:
             session.run(self.initializers)
@@ -59,7 +58,7 @@ class Source:
 
 
 def named(tensors: Iterable[Any]) -> dict[str, Output]:
-    """Return tensors by the names of their nodes, with the port for later outputs of a node."""
+    """Return tensors by the names of their nodes, with the port for outputs after the first."""
     outputs: dict[str, Output] = {}
     for tensor in tensors:
         name = tensor.node.name if tensor.index == 0 else tensor.name
@@ -78,13 +77,13 @@ def source_of_session(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """Return the source of a session's graph; all variables except `variables` become constants.
+    """Return the source of a session's graph; all other variables become constants.
 
     Args:
       values, shapes: as for `specialized`.
     Raises:
       FailedPreconditionError: a variable has no value.
-      NotFoundError: there is no such variable, or no tensor of a name in `values`.
+      NotFoundError: a variable, or a tensor named in `values`, does not exist.
     """
     kept_names = {v if isinstance(v, str) else v.op.name for v in variables}
     first_values = _values(session, kept_names)
@@ -112,17 +111,17 @@ def specialized(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """Return the part of a graph between inputs and outputs, with all other placeholders bound.
+    """Return the part of a graph between inputs and outputs, with other placeholders as constants.
 
     Args:
       values: values by tensor, by the name of a tensor, or by the name of an input, which is then
-        not an input of the file. Other placeholders that are not inputs have their defaults.
+        not an input of the file. Placeholders without a value have their defaults.
       shapes: shapes of inputs by name; sizes that follow from them are known at conversion.
     Raises:
-      NotFoundError: there is no tensor of a name, or no input.
-      InvalidArgumentError: a value does not fit its tensor, or an output is computed only in a
-        branch that is not taken.
-      InvalidTypeError: likewise.
+      NotFoundError: a tensor or an input does not exist.
+      InvalidArgumentError: a value does not match its tensor, or an output is in a branch that is
+        not taken.
+      InvalidTypeError: a value has a wrong type.
     """
     bound = arrays_by_tensor(values or {}, graph, inputs)
     open_inputs = {name: tensor for name, tensor in inputs.items() if tensor not in bound}
@@ -139,7 +138,7 @@ def specialized(
 
 
 def _set_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
-    """Return the same graph with other static shapes of inputs and dependent values."""
+    """Return the graph with new static shapes of inputs and of dependent values."""
     if unknown := sorted(shapes.keys() - source.inputs.keys()):
         raise errors.NotFoundError(
             f"shapes has names that are not inputs: {unknown}; the inputs are "
@@ -166,6 +165,7 @@ def _set_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
 
 
 def _values(session: Any, names: Collection[str]) -> dict[str, Array]:
+    """Return the current values of variables."""
     with session.graph.as_default():
         variables = {
             variable.op.name: variable
@@ -181,6 +181,7 @@ def _values(session: Any, names: Collection[str]) -> dict[str, Array]:
 
 
 def _set_initial_values(source: Source, values: Mapping[str, Array]) -> None:
+    """Add ops that initialize the variables of a source."""
     for name, value in values.items():
         node = source.graph.find_node(name)
         if node is None:
@@ -200,13 +201,13 @@ def _imported_source(
     outputs: Mapping[str, str],
     origin: Graph | None = None,
 ) -> Source:
-    """Return a graph, with the names of its input and output tensors.
+    """Import a graph; return the names of its input and output tensors, too.
 
     Args:
-      origin: the graph that the message was made from; errors show its lines.
+      origin: the original graph of the message, whose source lines errors show.
     Raises:
-      NotFoundError: there is no such tensor.
-      InvalidArgumentError: the graph contradicts itself.
+      NotFoundError: a tensor does not exist.
+      InvalidArgumentError: the graph is inconsistent.
     """
     graph = imported(definition)
     if origin is None:
@@ -221,7 +222,7 @@ def _imported_source(
 
 
 def _copy_lines(origin: Graph, graph: Graph) -> None:
-    """Let errors about nodes show the lines of the nodes that they were copied from."""
+    """Copy the source lines of the original nodes, which errors show."""
     for node in graph.nodes:
         original = origin.find_node(node.name)
         if original is not None:
@@ -229,15 +230,15 @@ def _copy_lines(origin: Graph, graph: Graph) -> None:
 
 
 def _clear_lines(graph: Graph) -> None:
-    """Let errors about nodes of a file not show the line of the call that read it."""
+    """Remove the source lines of imported nodes, which would be those of the import."""
     for node in graph.nodes:
         node.clear_line()
 
 
 def imported(definition: proto.GraphDef) -> Graph:
-    """Return the graph that a GraphDef describes.
+    """Import a GraphDef as a new graph.
 
-    Raises: InvalidArgumentError: it contradicts itself.
+    Raises: InvalidArgumentError: it is inconsistent.
     """
     graph = Graph()
     with graph.as_default():
@@ -246,11 +247,11 @@ def imported(definition: proto.GraphDef) -> Graph:
 
 
 def read_definition(frozen: Any) -> proto.GraphDef:
-    """Return a GraphDef from a message, its bytes, or a file.
+    """Return the GraphDef in a message, in bytes, or in a file.
 
     Raises:
-      FileNotFoundError: there is no such file.
-      DataLossError: there is no GraphDef in it.
+      FileNotFoundError: the file does not exist.
+      DataLossError: it does not contain a GraphDef.
     """
     if isinstance(frozen, proto.GraphDef):
         return frozen
@@ -273,13 +274,13 @@ def source_of_frozen_graph(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """Return the computation of a GraphDef: a message, its bytes, or a file.
+    """Return the source of a GraphDef: a message, its bytes, or a file.
 
     Args:
       values, shapes: as for `specialized`.
     Raises:
-      NotFoundError: there is no such tensor.
-      InvalidArgumentError: the graph has variables, or contradicts itself.
+      NotFoundError: a tensor does not exist.
+      InvalidArgumentError: the graph has variables, or is inconsistent.
     """
     definition = read_definition(frozen)
     whole = _imported_source(definition, {n: n for n in inputs}, {n: n for n in outputs})
@@ -302,11 +303,11 @@ def source_of_saved_model(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """Return a signature of a SavedModel.
+    """Return the source of a signature of a SavedModel.
 
     Args:
       values, shapes: as for `specialized`.
-    Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
+    Raises: NotFoundError: the SavedModel, a graph with the tags, or the signature does not exist.
     """
     from weft_io.saved_model.loader import load
 
@@ -333,11 +334,11 @@ def source_of_checkpoint(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """Return the graph of a checkpoint (`prefix.meta`) with its values.
+    """Return the source of a checkpoint with its graph file.
 
     Args:
       values, shapes: as for `specialized`.
-    Raises: NotFoundError: there is no such checkpoint, or no such tensor.
+    Raises: NotFoundError: the checkpoint or a tensor does not exist.
     """
     from weft_io.saving.meta_graph import import_meta_graph
 
@@ -357,7 +358,7 @@ def source_of_onnx(
     values: Mapping[Any, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
-    """Return an ONNX model.
+    """Return the source of an ONNX model.
 
     Args:
       values, shapes: by the names of inputs, as for `specialized`.

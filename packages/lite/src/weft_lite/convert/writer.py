@@ -1,4 +1,4 @@
-"""Writer of lowered graphs: numbers values, plans memory, lays out weights."""
+"""Writer of lowered graphs: numbers values, plans memory, serializes weights."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from weft_lite.schema.codec import aligned, encode
 from weft_lite.schema.enums import Storage
 
 Names = tuple[str, dict[str, Value], dict[str, Value]]
-"""A signature: its key, and its inputs and outputs by name."""
+"""The names of a signature: its key, its inputs and its outputs."""
 
 
 class Writer:
-    """Makes the tables of a lowered graph."""
+    """Creates the tables of a lowered graph."""
 
     def __init__(self, lowered: Lowered) -> None:
         self._lowered = lowered
@@ -30,7 +30,7 @@ class Writer:
     def content(
         self, signatures: Iterable[tuple[str, dict[str, Value], dict[str, Value]]]
     ) -> bytes:
-        """Return the bytes of the file; the runtime computes how much scratch its kernels need.
+        """Return the bytes of the file.
 
         Inputs and outputs have their names in the first signature that contains them.
         """
@@ -62,17 +62,20 @@ class Writer:
         return encode(model, weights)
 
     def _op(self, op: Operation) -> t.Op:
+        """Return the table of an op."""
         inputs = [-1 if value is None else self._number(value) for value in op.inputs]
         outputs = [self._number(value) for value in op.outputs]
         return t.Op(op.kind, inputs, outputs, op.options, op.name)
 
     def _number(self, value: Value) -> int:
+        """Return the index of a value's tensor, which is added at the first use."""
         if value not in self.numbers:
             self.numbers[value] = len(self._tensors)
             self._tensors.append(self._tensor(value))
         return self.numbers[value]
 
     def _tensor(self, value: Value) -> t.Tensor:
+        """Return the table of a value's tensor."""
         scales = value.scales
         quantization = t.Quantization(scales, value.zero_points, value.axis) if scales else None
         open_sizes = -1 in value.declared
@@ -90,6 +93,7 @@ class Writer:
         return tensor
 
     def _place(self, value: Value) -> int:
+        """Return the offset of a constant among the weights; equal constants are stored once."""
         assert value.array is not None
         content = value.array.tobytes()
         if not content:

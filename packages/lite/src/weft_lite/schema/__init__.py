@@ -1,1 +1,1 @@
-"""The form of `.weftlite` files: `lite.fbs` for other languages, `tables` for Python."""
+"""The schema of `.weftlite` files: `lite.fbs` for other languages, `tables` for Python."""

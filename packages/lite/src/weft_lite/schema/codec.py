@@ -1,10 +1,10 @@
-"""Between the tables of `tables.py` and the bytes of a file.
+"""Encoding of the tables of `tables.py` to the bytes of a file, and decoding.
 
     header     64 bytes: "weftlite", u32 layout = 1, u32 header size, u64 bytes of metadata, u64
                offset and u64 bytes of weights, u32 CRC-32 of the metadata, u32 CRC-32 of the
                weights, zeros, and in the last 4 bytes the CRC-32 of the 60 before
     metadata   the flatbuffer of a Model, then zeros up to a multiple of 64
-    weights    what constants refer to, each at a multiple of 64
+    weights    the values of constants, each at a multiple of 64
 
 All numbers are little-endian.
 """
@@ -37,7 +37,7 @@ def encode(model: Model, weights: bytes) -> bytes:
     """Return the bytes of a file.
 
     Args:
-      model: what `tables.Model` says; offsets of constants are offsets in `weights`.
+      model: a `tables.Model`, whose offsets of constants are relative to `weights`.
       weights: the section of weights.
     """
     builder = flatbuffers.Builder(1 << 16)
@@ -69,6 +69,7 @@ def decode(data: bytes | bytearray | memoryview) -> File:
 
 
 def _write(builder: Any, table: Any) -> int:
+    """Write a table to a builder; return its offset."""
     fields = slots_of(type(table))
     offsets = {
         slot: _write_value(builder, field, getattr(table, field.name))
@@ -88,6 +89,7 @@ def _write(builder: Any, table: Any) -> int:
 
 
 def _write_scalar(builder: Any, slot: int, kind: str, value: Any) -> None:
+    """Write a scalar field unless it has its default value."""
     prepend = {
         "ubyte": builder.PrependUint8Slot,
         "ushort": builder.PrependUint16Slot,
@@ -100,6 +102,7 @@ def _write_scalar(builder: Any, slot: int, kind: str, value: Any) -> None:
 
 
 def _write_value(builder: Any, field: Field, value: Any) -> int:
+    """Write the value of a field that is stored outside the table; return its offset."""
     if field.several:
         return _write_list(builder, field.kind, value)
     if field.kind is str:
@@ -110,6 +113,7 @@ def _write_value(builder: Any, field: Field, value: Any) -> int:
 
 
 def _write_list(builder: Any, kind: Any, values: list[Any]) -> int:
+    """Write a vector; return its offset."""
     if isinstance(kind, str):
         packed = struct.pack(f"<{len(values)}{SCALARS[kind]}", *values)
         size = struct.calcsize(SCALARS[kind])
@@ -129,6 +133,7 @@ def _write_list(builder: Any, kind: Any, values: list[Any]) -> int:
 
 
 def _read(table: type, data: bytes, start: int) -> Any:
+    """Read a table."""
     vtable = start - struct.unpack_from("<i", data, start)[0]
     (size,) = struct.unpack_from("<H", data, vtable)
     values: dict[str, Any] = {}
@@ -146,11 +151,13 @@ def _read(table: type, data: bytes, start: int) -> Any:
 
 
 def _place(data: bytes, vtable: int, size: int, slot: int) -> int:
+    """Return the position of a field within a table, or 0 if the field is absent."""
     entry = 4 + 2 * slot
     return int(struct.unpack_from("<H", data, vtable + entry)[0]) if entry < size else 0
 
 
 def _read_value(field: Field, data: bytes, position: int) -> Any:
+    """Read the value of a field."""
     if field.scalar:
         return struct.unpack_from("<" + SCALARS[field.kind], data, position)[0]
     start = position + struct.unpack_from("<I", data, position)[0]
@@ -164,6 +171,7 @@ def _read_value(field: Field, data: bytes, position: int) -> Any:
 
 
 def _read_list(kind: Any, data: bytes, start: int) -> list[Any]:
+    """Read a vector."""
     (count,) = struct.unpack_from("<I", data, start)
     if isinstance(kind, str):
         return list(struct.unpack_from(f"<{count}{SCALARS[kind]}", data, start + 4))

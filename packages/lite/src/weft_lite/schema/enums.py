@@ -1,4 +1,4 @@
-"""The numbers of the format. They are appended only, never reused or given another meaning."""
+"""The enumerations of the format; numbers are only appended, never reused or redefined."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class DataType(IntEnum):
-    """Types of elements, by the numbers that graphs have for them."""
+    """Element types, with the same numbers as in graphs."""
 
     FLOAT32 = 1
     INT32 = 3
@@ -21,7 +21,7 @@ class DataType(IntEnum):
 class Storage(IntEnum):
     """Storage class of a tensor.
 
-    ARENA: in the arena, for as long as the plan says. CONSTANT: in the weights. VARIABLE: in the
+    ARENA: in the arena, during its live range. CONSTANT: in the weights. VARIABLE: in the
     arena permanently; the value is kept between invocations.
     """
 
@@ -62,7 +62,7 @@ class Activation(IntEnum):
 
 
 class PadMode(IntEnum):
-    """Content of the border that Pad adds."""
+    """The border values that Pad adds."""
 
     CONSTANT = 0
     REFLECT = 1
@@ -70,7 +70,7 @@ class PadMode(IntEnum):
 
 
 class OpKind(IntEnum):
-    """Operations; an op named as one of a graph has the same inputs and results."""
+    """Op kinds; an op with the same name as one of a graph has the same inputs and results."""
 
     # Products: filters and matrices of weights may be packed (Layout).
     Conv2D = 1  # x, filter (Kh, Kw, C, O), bias?, scales of x?

@@ -1,4 +1,4 @@
-"""Fields of a table, in the order of the schema, from its annotations."""
+"""The fields of a table, in the order of the schema, derived from its annotations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 SCALARS = {"ubyte": "B", "ushort": "H", "int": "i", "uint": "I", "ulong": "Q", "float": "f"}
-"""The scalar types of the schema, and their letters for `struct`."""
+"""The scalar types of the schema, with their letters for `struct`."""
 
 
 class Field(NamedTuple):
@@ -43,6 +43,7 @@ def slots_of(table: type) -> list[tuple[int, Field]]:
 
 
 def _field(name: str, hint: Any) -> Field:
+    """Return a field from its annotation."""
     if typing.get_origin(hint) is list:
         (item,) = typing.get_args(hint)
         return Field(name, _kind(item), True)
@@ -50,6 +51,7 @@ def _field(name: str, hint: Any) -> Field:
 
 
 def _kind(hint: Any) -> Any:
+    """Return the kind of a field from the type in its annotation."""
     if typing.get_origin(hint) is Annotated:
         return hint.__metadata__[0]
     if typing.get_origin(hint) in (typing.Union, types.UnionType):

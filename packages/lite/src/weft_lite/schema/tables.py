@@ -1,8 +1,8 @@
-"""The tables of a `.weftlite` file: a dataclass is a table, and its annotations are the schema.
+"""The tables of a `.weftlite` file: each is a dataclass whose annotations are the schema.
 
-`packages/lite/scripts/generate_schema.py` makes of them `lite.fbs`, for flatbuffers' own compiler,
-and `runtime/schema.h`, which the C reader is written with. Fields are appended only, never removed,
-moved or given another meaning. What is not said is zero or empty.
+`packages/lite/scripts/generate_schema.py` generates `lite.fbs` from them, for flatbuffers' own
+compiler, and `runtime/schema.h` for the C reader. Fields are only appended, never removed, moved or
+redefined. Absent fields are zero or empty.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 VERSION: Final = 1
-"""Of the format, as this package writes it."""
+"""The format version that this package writes."""
 
 Byte = Annotated[int, "ubyte"]
 Short = Annotated[int, "ushort"]
@@ -23,7 +23,7 @@ Float = Annotated[float, "float"]
 
 @dataclass
 class ConvOptions:
-    """Of convolutions. `pads` are top, bottom, left, right, where padding is explicit."""
+    """Options of convolutions. `pads` has top, bottom, left and right if padding is explicit."""
 
     stride_h: Int = 0
     stride_w: Int = 0
@@ -39,7 +39,7 @@ class ConvOptions:
 
 @dataclass
 class PoolOptions:
-    """Of windows."""
+    """Options of pooling."""
 
     window_h: Int = 0
     window_w: Int = 0
@@ -52,7 +52,7 @@ class PoolOptions:
 
 @dataclass
 class MatMulOptions:
-    """Of products. `columns` is the width of packed weights."""
+    """Options of matrix products. `columns` is the width of packed weights."""
 
     transpose_a: Byte = 0
     transpose_b: Byte = 0
@@ -62,7 +62,7 @@ class MatMulOptions:
 
 @dataclass
 class ElementwiseOptions:
-    """Of functions of elements. `alpha` is the slope of LeakyRelu; `exact` asks for Gelu by erf."""
+    """Options of elementwise functions: `alpha` of LeakyRelu; `exact` selects Gelu by erf."""
 
     activation: Byte = 0
     alpha: Float = 0.0
@@ -81,7 +81,7 @@ class AxisOptions:
 
 @dataclass
 class ReduceOptions:
-    """Of reductions and running sums."""
+    """Options of reductions and cumulative sums."""
 
     keep_dims: Byte = 0
     exclusive: Byte = 0
@@ -90,7 +90,7 @@ class ReduceOptions:
 
 @dataclass
 class StridedSliceOptions:
-    """Of StridedSlice: masks with a bit for each entry of `begin`."""
+    """Options of StridedSlice: masks with one bit for each entry of `begin`."""
 
     begin_mask: UInt = 0
     end_mask: UInt = 0
@@ -101,21 +101,21 @@ class StridedSliceOptions:
 
 @dataclass
 class BlockOptions:
-    """Of SpaceToDepth and DepthToSpace."""
+    """Options of SpaceToDepth and DepthToSpace."""
 
     block: Int = 0
 
 
 @dataclass
 class PadOptions:
-    """Of MirrorPad: a PadMode."""
+    """Options of MirrorPad: a PadMode."""
 
     mode: Byte = 0
 
 
 @dataclass
 class ResizeOptions:
-    """Options of resizing: the positions of pixel centres."""
+    """Options of resizing: the alignment of pixel centers."""
 
     align_corners: Byte = 0
     half_pixel_centers: Byte = 0
@@ -123,7 +123,7 @@ class ResizeOptions:
 
 @dataclass
 class CellOptions:
-    """Of recurrent cells. `forget_bias` is added to the forget gate; 0 disables `cell_clip`."""
+    """Options of recurrent cells. `forget_bias` is for LSTM; `cell_clip` is off if it is 0."""
 
     forget_bias: Float = 0.0
     cell_clip: Float = 0.0
@@ -131,7 +131,7 @@ class CellOptions:
 
 @dataclass
 class IfOptions:
-    """Of If: subgraphs without inputs; a branch reads the tensors around it."""
+    """Options of If: subgraphs without inputs, which read outer tensors."""
 
     then_subgraph: UInt = 0
     else_subgraph: UInt = 0
@@ -139,7 +139,7 @@ class IfOptions:
 
 @dataclass
 class WhileOptions:
-    """Of While. The inputs of the body are its variables; the condition reads them as well."""
+    """Options of While. The inputs of the body are the variables, which the condition reads."""
 
     cond_subgraph: UInt = 0
     body_subgraph: UInt = 0
@@ -147,7 +147,7 @@ class WhileOptions:
 
 @dataclass
 class RowsOptions:
-    """Options of SetRows: `grows` if writing a row behind the last one makes the result longer."""
+    """Options of SetRows: `grows` if writing a row after the last one extends the result."""
 
     grows: Byte = 0
 

@@ -31,7 +31,10 @@ from weft_tensor import errors
 
 Points = dict[str, Any]
 Branch = Sequence[Any]
-"""Layers in sequence: (channels, kernel, end of the name), optionally with a stride of 2."""
+"""Layers in sequence: (channels, kernel, end of the name), optionally with a stride of 2.
+
+"max" or "avg" instead of channels is a pooling; a list of layers is applied in parallel.
+"""
 
 
 def inception_arg_scope(

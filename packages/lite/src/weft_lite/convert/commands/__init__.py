@@ -1,1 +1,1 @@
-"""Commands `weft-lite convert` and `compare`; `weft_lite.commands.extra` has their arguments."""
+"""The commands `weft-lite convert` and `compare`; `commands.extra` has their arguments."""

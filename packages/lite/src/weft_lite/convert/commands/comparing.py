@@ -45,9 +45,9 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _values(interpreter: Interpreter, nodes: Set[str]) -> list[tuple[Op, str, Any]]:
-    """Return the results of each op outside of subgraphs, with the names of their nodes.
+    """Return the results of ops outside subgraphs, with the names of their nodes.
 
-    An output named by a signature has the name of the node that its op was converted from.
+    An output in a signature has the name of the node from which its op was converted.
     """
     ops, result, depth = ops_of(interpreter), [], 0
     details = interpreter.get_tensor_details()
@@ -72,7 +72,7 @@ def _values(interpreter: Interpreter, nodes: Set[str]) -> list[tuple[Op, str, An
 
 
 def _wanted(graph: Graph, interpreter: Interpreter, names: list[str]) -> Mapping[str, Any]:
-    """Return the graph's values of the nodes with these names, if it has them."""
+    """Return the graph's values of the nodes with these names, if they exist."""
     nodes = {node.name: node for node in graph.get_operations()}
 
     def output_of(name: str) -> Output | None:

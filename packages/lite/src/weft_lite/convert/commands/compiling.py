@@ -11,7 +11,7 @@ from weft_lite.convert.compiled import build_compiled
 
 
 def call(arguments: argparse.Namespace) -> int:
-    """Build it, and say how large everything is."""
+    """Build the library, and print all sizes."""
     with plain_errors():
         built = build_compiled(
             arguments.compiled,

@@ -22,7 +22,7 @@ _SCALARS: Final = {"true": True, "false": False, "True": True, "False": False}
 
 
 def call(arguments: argparse.Namespace) -> int:
-    """Convert, with the trial that every conversion ends with, and write the file."""
+    """Convert and check a model, and write the file."""
     if arguments.calibration is None and arguments.ranges not in (None, "trained"):
         raise InvalidArgumentError(f"--ranges {arguments.ranges} needs --calibration")
     kind = arguments.kind or kind_of(arguments.source)
@@ -52,7 +52,7 @@ def kind_of(source: Path) -> str:
 
 
 def _require_fit(arguments: argparse.Namespace, kind: str) -> None:
-    """Refuse options that the kind of source has no use for."""
+    """Check that all options apply to the kind of source."""
     for option in sorted(set().union(*TAKES.values()) - TAKES[kind]):
         if getattr(arguments, option) is not None:
             raise InvalidArgumentError(
@@ -63,6 +63,7 @@ def _require_fit(arguments: argparse.Namespace, kind: str) -> None:
 
 
 def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
+    """Return the converter of the source that the arguments describe."""
     path, bounds = str(arguments.source), arrays.shapes(arguments.bound)
     variables, values = arguments.variable or (), _values(arguments.value)
     shapes = arrays.shapes(arguments.shape)
@@ -82,15 +83,17 @@ def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
 
 
 def _names(text: str | None) -> list[str]:
+    """Split a list of names at commas."""
     return [name for name in (text or "").split(",") if name]
 
 
 def _values(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the values of `--value`: Booleans, numbers, numbers with commas, or files of NumPy."""
+    """Parse the options `--value`: Booleans, numbers, numbers with commas, or files of NumPy."""
     return {name: _value(name, text) for name, text in arrays.assignments(texts).items()}
 
 
 def _value(name: str, text: str) -> Any:
+    """Parse the value of an option `--value NAME=VALUE`."""
     if text.startswith("@"):
         return np.load(text[1:], allow_pickle=False)
     try:
@@ -104,6 +107,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def _number(text: str) -> int | float:
+    """Parse an integer or a float."""
     try:
         return int(text)
     except ValueError:
@@ -111,14 +115,15 @@ def _number(text: str) -> int | float:
 
 
 def _print_progress(text: str) -> None:
+    """Print a line to stderr if it is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(text + "\n")
 
 
 def _calibration(path: Path) -> list[dict[str, Any]]:
-    """Return samples of all inputs, one for each entry of the first axis.
+    """Return samples of all inputs, one for each index of the first axis.
 
-    Raises: InvalidArgumentError: arrays are not of one length.
+    Raises: InvalidArgumentError: the arrays differ in length.
     """
     with np.load(path, allow_pickle=False) as file:
         result = {name: file[name] for name in file.files}

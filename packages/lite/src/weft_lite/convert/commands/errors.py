@@ -1,4 +1,4 @@
-"""Command-line errors of the packages that the extra installs."""
+"""Conversion of errors of other packages for the command line."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules that compute ops of files by ops of graphs, in a module for each family."""
+"""Rules that convert ops of files to ops of graphs, one module per family."""

@@ -1,4 +1,4 @@
-"""Functions of elements, reductions, windows, and types."""
+"""Elementwise functions, reductions, pooling, and type conversions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that move elements."""
+"""Ops that only move elements."""
 
 from __future__ import annotations
 

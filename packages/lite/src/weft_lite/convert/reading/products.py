@@ -88,7 +88,7 @@ def _dense(r: Reader, op: t.Op) -> Output:
 
 
 def _matrix(r: Reader, number: int, depth: int, columns: int) -> Array:
-    """Return weights as (taps, depth, columns), unpacked from the panels that kernels read."""
+    """Return weights as (taps, depth, columns), unpacked from the kernels' panels."""
     result, layout = r.array(number), Layout(r.tensor(number).layout)
     if layout is Layout.PLAIN:
         return result.reshape(1, *result.shape)
@@ -110,8 +110,8 @@ def _product(
 
     Args:
       axes: the axes of the weights to sum over.
-      multiply: returns the product of real numbers and weights.
-      multiply_bytes: returns the product of int8 numbers, int8 weights and a zero point.
+      multiply: function for the product of real numbers and weights.
+      multiply_bytes: function for the product of int8 numbers and int8 weights with a zero point.
     """
     x, out = r.tensor(op.inputs[0]), r.tensor(op.outputs[0])
     bias = r.array(op.inputs[2]) if r.has(op, 2) else None
@@ -165,14 +165,14 @@ def _multiply_int8(
     """Multiply real rows by int8 weights: each row is quantized with its own scale.
 
     Args:
-      multiply: from bytes, weights of bytes and a zero point to their product.
+      multiply: function for the product of int8 numbers and int8 weights with a zero point.
     """
     rows, step = _quantize_rows(x, [-1])
     return _real(multiply(rows, weights, np.int32(0)), step, scales)
 
 
 def _quantize_rows(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
-    """Return real numbers as int8, and their scale for each index of the other axes."""
+    """Quantize real numbers to int8, with a scale for each index of the other axes."""
     limit = node("Max", node("Abs", x), np.array(axes, np.int32), keep_dims=True)
     step = node("Div", limit, np.float32(127))
     tiny = node("Less", step, np.finfo(np.float32).tiny)
@@ -183,14 +183,14 @@ def _quantize_rows(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
 
 
 def _real(sums: Output, step: Output, scales: Sequence[float]) -> Output:
-    """Return real numbers for sums of products of int8 numbers, with a scale per column."""
+    """Dequantize sums of products of int8 numbers, with a scale per column."""
     factors = node("Mul", step, np.array(scales, np.float32))
     return node("Mul", _cast(sums, dtypes.float32), factors)
 
 
 @reads(OpKind.DynamicQuantize)
 def _images(r: Reader, op: t.Op) -> list[Output]:
-    """Quantize images to int8, with a scale for each."""
+    """Quantize images to int8, with a scale for each image."""
     x = r.stored(op.inputs[0])
     result, step = _quantize_rows(x, range(1, len(r.tensor(op.inputs[0]).shape)))
     return [result, node("Reshape", step, np.array([-1], np.int32))]
@@ -240,7 +240,7 @@ def _gru(r: Reader, op: t.Op) -> Output:
 
 
 def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) -> Output:
-    """Multiply input and state by weights; int8 weights of each are padded to 4k rows."""
+    """Multiply input and state by weights; int8 weights are padded to multiples of 4 rows."""
     first, second = (int(part.shape[1]) for part in parts)
     number = op.inputs[weights]
     fours = Layout(r.tensor(number).layout) is Layout.PANELS4

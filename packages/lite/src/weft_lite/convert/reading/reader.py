@@ -49,7 +49,7 @@ class Reader:
         self.made: dict[int, Array] = {}  # constants made by ops that feed weights
 
     def source(self, graph: Graph) -> Source:
-        """Add all nodes of the file to a graph and return it with its inputs and outputs."""
+        """Add all nodes of the file to a graph; return it with its inputs and outputs."""
         signature = self.model.signatures[0] if self.model.signatures else None
         ends = self.model.subgraphs[0]
         bindings = signature.inputs if signature else [t.Binding(f"x{i}", i) for i in ends.inputs]
@@ -75,7 +75,7 @@ class Reader:
     # ------------------------------------------------------------------------- values
 
     def tensor(self, number: int) -> t.Tensor:
-        """Return the description of a tensor in the file."""
+        """Return a tensor's entry in the file."""
         return self.model.tensors[number]
 
     def has(self, op: t.Op, index: int) -> bool:
@@ -83,9 +83,9 @@ class Reader:
         return index < len(op.inputs) and op.inputs[index] >= 0
 
     def array(self, number: int) -> Array:
-        """Return a constant as stored, or as computed from one.
+        """Return a constant that is stored, or computed from a stored one.
 
-        Raises: UnimplementedError: it is known when the file runs only.
+        Raises: UnimplementedError: it is known only when the file runs.
         """
         if number in self.made:
             return self.made[number]
@@ -102,7 +102,7 @@ class Reader:
         return self.tensor(number).storage == Storage.CONSTANT
 
     def stored(self, number: int) -> Output:
-        """Return a tensor as stored."""
+        """Return a tensor in its stored form."""
         if number not in self.values:
             self.values[number] = convert_to_tensor(self.array(number))
         return self.values[number]
@@ -129,11 +129,11 @@ class Reader:
         return real_numbers(stored, tensor.quantization, Layout(tensor.layout))
 
     def result(self, op: t.Op, x: Output, index: int = 0) -> Output:
-        """Return a real result, after the op's activation, as the file stores it."""
+        """Return a real result in its stored form, after the op's activation."""
         return self.quantised(op.outputs[index], activated(x, activation_of(op)))
 
     def quantised(self, number: int, x: Output) -> Output:
-        """Return real numbers as a tensor stores them."""
+        """Convert real numbers to the stored form of a tensor."""
         tensor = self.tensor(number)
         q = tensor.quantization
         if q is None or not q.scales:
@@ -143,7 +143,7 @@ class Reader:
     def rounded(
         self, tensor: t.Tensor, x: Output, minimum: float = -np.inf, limit: float = np.inf
     ) -> Output:
-        """Round numbers in units of a tensor's scale, without its zero point, to its integers."""
+        """Quantize numbers in units of a tensor's scale, without its zero point."""
         q = tensor.quantization
         zero = q.zero_points[0] if q and q.zero_points else 0
         kind = np.iinfo(NAMES[DataType(tensor.dtype)])
@@ -154,7 +154,7 @@ class Reader:
 
 
 def node(op: str, *inputs: Any, **attrs: Any) -> Output:
-    """Return the first result of a new node."""
+    """Add a node and return its first result."""
     tensors = [
         input_ if isinstance(input_, list) else convert_to_tensor(input_) for input_ in inputs
     ]
@@ -164,7 +164,7 @@ def node(op: str, *inputs: Any, **attrs: Any) -> Output:
 def _reshape_along(
     values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.PLAIN
 ) -> Array:
-    """Reshape numbers, one per index of an axis or per column of panels, so that they broadcast."""
+    """Reshape numbers, one per index of an axis or per column of panels, to broadcast."""
     if len(values) == 1:
         return values.reshape(())
     if layout is not Layout.PLAIN:
@@ -175,7 +175,7 @@ def _reshape_along(
 
 
 def real_numbers(stored: Array, q: t.Quantization, layout: Layout = Layout.PLAIN) -> Array:
-    """Return the real numbers that quantized numbers represent."""
+    """Dequantize numbers."""
     zeros = _reshape_along(np.array(q.zero_points or [0], np.float32), q, stored.ndim, layout)
     scales = _reshape_along(np.array(q.scales, np.float32), q, stored.ndim, layout)
     return (stored.astype(np.float32) - zeros) * scales
@@ -187,7 +187,7 @@ def activation_of(op: t.Op) -> Activation:
 
 
 def activated(x: Output, activation: Activation) -> Output:
-    """Return real numbers after an activation."""
+    """Apply an activation to real numbers."""
     if activation is Activation.RELU:
         return node("Relu", x)
     if activation is Activation.RELU6:

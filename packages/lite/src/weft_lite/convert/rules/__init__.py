@@ -1,1 +1,1 @@
-"""Rules of conversion, a module for each op family."""
+"""Lowering rules, one module per op family."""

@@ -1,4 +1,4 @@
-"""Shapes, joining, cutting, looking up."""
+"""Shapes, concatenation, slicing, gathering."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def cast(node: Node, b: Builder) -> None:
 
 @rule("BroadcastArgs")
 def broadcast_args(node: Node, b: Builder) -> None:
-    """Lower to select(s0 == 1, s1, s0), the shorter shape with ones in front."""
+    """Lower to select(s0 == 1, s1, s0), with the shorter shape padded by leading ones."""
     first, second = (b.value(input_) for input_ in node.inputs)
     rank = max(first.shape[0], second.shape[0])
     dtype = node.outputs[0].dtype.name

@@ -1,4 +1,4 @@
-"""Convolutions: filters are packed into panels."""
+"""Convolutions, whose filters are packed into panels."""
 
 from __future__ import annotations
 

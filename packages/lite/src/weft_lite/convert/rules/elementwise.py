@@ -1,4 +1,4 @@
-"""Functions of elements."""
+"""Elementwise functions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def clip(node: Node, b: Builder) -> None:
 
 @rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def batch_norm(node: Node, b: Builder) -> None:
-    """Lower to x * factor + offset, computed from the four statistics."""
+    """Lower to x * factor + offset, with factor and offset from the four statistics."""
     if node.attrs["is_training"]:
         raise NotInLiteError(
             "batch normalization is in training mode (is_training=True): convert a graph built "

@@ -1,4 +1,4 @@
-"""Matrix products: weights are packed at conversion, other operands at run time."""
+"""Matrix products, whose constant weights are packed at conversion."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from weft_lite.schema.enums import Layout
 from weft_lite.schema.tables import ElementwiseOptions, MatMulOptions
 
 _LARGEST: Final = 255
-"""The largest magnitude of a number of 8 bits without its zero point."""
+"""The largest magnitude of an 8-bit number minus its zero point."""
 
 _EXACT: Final = 2**24
-"""Below it float32 has all integers."""
+"""The bound below which float32 represents all integers exactly."""
 
 
 @rule("MatMul", "BatchMatMul", "BatchMatMulV2")
@@ -40,7 +40,7 @@ def product(node: Node, b: Builder) -> None:
 
 @rule("MatMulInteger")
 def integer_product(node: Node, b: Builder) -> None:
-    """Lower to products of floats, over so few terms that float32 has all sums exactly."""
+    """Lower to float products with so few terms that float32 represents all sums exactly."""
     result = node.outputs[0]
     x, y = (_centered(node, b, index) for index in (0, 1))
     whole = b.array(node.inputs[1])
@@ -75,7 +75,7 @@ def integer_product(node: Node, b: Builder) -> None:
 
 
 def _centered(node: Node, b: Builder, index: int) -> Value:
-    """Return an operand without its zero point, in float32."""
+    """Return an operand minus its zero point, in float32."""
     values = []
     for output in (node.inputs[index], node.inputs[index + 2]):
         value = b.value(output)
@@ -91,7 +91,7 @@ def _centered(node: Node, b: Builder, index: int) -> Value:
 
 
 def _chunks(weights: Any, depth: int) -> list[int]:
-    """Return the positions at which to cut the summed axis so that sums stay below 2 ** 24."""
+    """Return the positions at which to split the summed axis so that sums stay below 2 ** 24."""
     if weights is None:
         return list(range(0, depth, _EXACT // (_LARGEST * _LARGEST)))
     starts, sums = [0], 0.0

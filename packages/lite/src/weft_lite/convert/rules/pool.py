@@ -1,4 +1,4 @@
-"""Windows."""
+"""Pooling."""
 
 from __future__ import annotations
 

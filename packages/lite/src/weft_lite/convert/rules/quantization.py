@@ -1,4 +1,4 @@
-"""Fake-quant ops: the rounding of training, and the ranges for int8."""
+"""Fake-quant ops, which round during training and provide the ranges for int8."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_lite.schema.tables import ElementwiseOptions
 
 @rule("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars")
 def fake_quant(node: Node, b: Builder) -> None:
-    """To int8 and back: the same numbers."""
+    """Lower to a Quantize and a Dequantize."""
     if int(node.attrs["num_bits"]) != 8:
         raise NotInLiteError("lite supports only 8-bit quantization: use num_bits=8")
     if node.type == "FakeQuantWithMinMaxVars":

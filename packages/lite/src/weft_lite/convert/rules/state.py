@@ -1,6 +1,6 @@
 """Variables that keep their values between invocations.
 
-A read is a copy, because an update may run between it and its users.
+Reads are copies, because an update may run between a read and its users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UPDATES = {
 
 
 def variable(output: Output, b: Builder) -> Value:
-    """Return the variable behind a reference or a handle."""
+    """Return the variable of a reference or a handle."""
     source = producer(output)
     if source.name not in b.variables:
         raise NotInLiteError(f"{source.name} has no value: include it in variables=")
@@ -29,7 +29,7 @@ def variable(output: Output, b: Builder) -> Value:
 
 @rule("VariableV2", "Variable", "VarHandleOp")
 def declare(node: Node, b: Builder) -> None:
-    """Return the existing value."""
+    """Use the existing value of a variable."""
     if node.outputs[0].dtype.is_ref:
         b.same(node.outputs[0], variable(node.outputs[0], b))
 
@@ -40,7 +40,7 @@ def read(node: Node, b: Builder) -> None:
 
 
 def copied(node: Node, source: Value, b: Builder) -> None:
-    """Add an op that copies the current value of a variable to the output of a node."""
+    """Copy the current value of a variable to the output of a node."""
     result = b.like(source, node.name)
     b.add(OpKind.Copy, [source], [result], None, node.name)
     b.same(node.outputs[0], result)

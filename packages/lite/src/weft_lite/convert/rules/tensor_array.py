@@ -1,4 +1,4 @@
-"""TensorArrays: a value whose first axis counts the elements; the flow is the value.
+"""TensorArrays, lowered to values whose first axis is that of the elements; the flow is the value.
 
 The size and the element shape of an array are known when it is created, except for open sizes: an
 array with open sizes has no elements until the first is written.
@@ -51,7 +51,7 @@ def make(node: Node, b: Builder) -> None:
 
 
 def array_of(flow: Output, b: Builder) -> Value:
-    """Return the array of a flow."""
+    """Return the value of an array's flow."""
     value = b.value(flow)
     if value not in b.arrays:
         raise NotInLiteError("its TensorArray cannot be converted")
@@ -59,7 +59,7 @@ def array_of(flow: Output, b: Builder) -> Value:
 
 
 def _is_all_elements(indices: Output, handle: Output, rows: int | None, b: Builder) -> bool:
-    """Return True if indices are those of all elements, in order."""
+    """Return True if the indices are those of all elements, in order."""
     node = indices.node
     constant = b.array(indices)
     if constant is not None:
@@ -90,7 +90,7 @@ def write(node: Node, b: Builder) -> None:
 
 
 def _fills(indices: Output, handle: Output, rows: Value, b: Builder) -> bool:
-    """Return True if a scatter writes all elements, as `unstack` does by a range of rows."""
+    """Return True if a scatter writes all elements, as `unstack` does with a range."""
     if _is_all_elements(indices, handle, rows.shape[0], b):
         return True
     node = indices.node
@@ -172,4 +172,4 @@ def size(node: Node, b: Builder) -> None:
 
 @rule("TensorArrayCloseV3")
 def ignore_close(node: Node, b: Builder) -> None:
-    """Do nothing: a device does not have to close arrays."""
+    """Do nothing, because arrays need not be closed on a device."""
