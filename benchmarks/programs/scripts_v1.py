@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import lengths_v1
 import models_v1
 import networks_v1
 import timing
@@ -34,6 +35,10 @@ SCRIPTS: dict[str, tuple[timing.Program, int]] = {
     "resnet": (networks_v1.PROGRAMS["resnet_64"], 10),
     "inference": (networks_v1.PROGRAMS["mobilenet_1"], 50),
     "decoding": (networks_v1.PROGRAMS["decode_token"], 2000),
+    "lstm_lengths": (lengths_v1.PROGRAMS["lstm_lengths"], 250),
+    "transformer_lengths": (lengths_v1.PROGRAMS["transformer_lengths"], 250),
+    "transformer_batches": (lengths_v1.PROGRAMS["transformer_batches"], 250),
+    "mlp_last_batch": (lengths_v1.PROGRAMS["mlp_last_batch"], 1500),
 }
 """By name: the program, and how many steps a run of it has."""
 
@@ -54,7 +59,7 @@ class Steps(timing.Timer):
 
 
 def use(module: Any) -> None:
-    for programs in (v1, models_v1, networks_v1):
+    for programs in (v1, models_v1, networks_v1, lengths_v1):
         programs.use(module)
 
 
