@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from weft_compiler.interpreter import interpret
+from weft_compiler.ir.lines import is_same
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.request_numbers import RequestNumbers
 from weft_compiler.lower.shape_polymorphism import (
     PolymorphicProgram,
-    _same,
     extract_numbers,
     generalize,
 )
@@ -168,11 +169,12 @@ def test_sizes_of_inner_axes_are_shared(make: Any, n: int) -> None:
     of = family(make(8), make(5))
     assert of is not None
     lowered = make(n)
-    made = Shared(of).made(lowered, extract_numbers(lowered))
+    made = Shared(of).made(lowered, extract_numbers(lowered), RequestNumbers((n,), ""))
     assert made is not None
     rng = np.random.default_rng(n)
     arrays = [rng.normal(size=b.shape).astype(np.float32) for b in lowered.inputs]
 
+    assert made.program is not None
     found = made.program(np.array(made.size), *arrays)
 
     for value, want in zip(found, interpret(lowered, *arrays), strict=True):
@@ -205,4 +207,4 @@ def test_sizes_of_calls_are_within_what_is_declared() -> None:
 
 
 def test_zeros_of_both_signs_are_two_numbers() -> None:
-    assert _same(0.0, 0.0) and _same(float("nan"), float("nan")) and not _same(0.0, -0.0)
+    assert is_same(0.0, 0.0) and is_same(float("nan"), float("nan")) and not is_same(0.0, -0.0)

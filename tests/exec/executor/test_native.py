@@ -43,7 +43,7 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
         return made
 
     monkeypatch.setattr(RegionCompiler, "generate", note)
-    monkeypatch.setattr("weft_compiler.generator.fingerprint", lambda *_: None)  # nothing was kept
+    monkeypatch.setattr("weft_compiler.generator._keeps_code", lambda: False)  # nothing was kept
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
         yield found
@@ -276,6 +276,8 @@ def test_shapes_that_are_used_stay_compiled(
     _tiering(monkeypatch)
     monkeypatch.setattr(tiering, "_REGION_SECONDS", 0.0)
     monkeypatch.setattr(specialization_cache, "MAX_SPECIALIZATIONS", 3)
+    monkeypatch.setattr("weft_compiler.sharing.generalize", lambda *_: None)  # no code is shared
+    monkeypatch.setattr("weft_compiler.sharing._TOGETHER", 0)
     x = wf.placeholder(wf.float32, [None])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)
 

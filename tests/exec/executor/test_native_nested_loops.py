@@ -220,6 +220,7 @@ def test_room_for_what_is_pushed_grows_once(
 
     monkeypatch.setattr(whole_loop, "lower_loop", note)
     monkeypatch.setattr("weft_compiler.generator.LoopCompiler.find", lambda *_: None)
+    monkeypatch.setattr("weft_compiler.sharing.Shared.verify_range", lambda *_: None)
     feeds = [_feeds((40, 0, 0, 60, 0))] * 3
     want = _results(_varying, feeds, "off", monkeypatch)
     _agree(_results(_varying, feeds, "now", monkeypatch), want, 1e-10)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import LlvmGenerator, LoopCompiler, RegionCompiler
 from weft_compiler.native import cache as disk, code_index
 from weft_exec.executor.native import specialization_cache
 from weft_exec.executor.native.specialization_cache import (
@@ -20,7 +20,7 @@ from weft_exec.executor.native.specialization_cache import (
     Mode,
     SpecializationCache,
 )
-from weft_exec.executor.native.tiering import Compilation
+from weft_exec.executor.native.tiering import Compilation, History
 from weft_graph.ir.code_generators import NotGenerated
 from weft_tensor import errors
 
@@ -132,7 +132,7 @@ def test_the_least_recently_used_code_is_dropped(
     with wf.Session() as session:
         run = runner(session, unit)
         for size in range(2, 22):
-            # The first run of each size by kernels is not timed, and the third one is compiled.
+            # The first run of the region by kernels is not timed. The second one is compiled.
             for _ in range(3):
                 run(size)
             if size >= 17:  # all room is taken
@@ -142,6 +142,7 @@ def test_the_least_recently_used_code_is_dropped(
         for size in [2, *range(7, 22)]:
             run(size)
         assert not cache.waiting()
+        monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
         for size in range(3, 7):
             run(size)
         assert len(cache.waiting()) == 4
@@ -166,12 +167,18 @@ def test_many_sizes_share_code(
 
 
 @UNITS
-def test_sizes_that_are_rare_are_compiled_together(
+def test_one_compile_serves_sizes_that_are_rare(
     unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two compiles serve all sizes, once the kernels of all have taken as long as one."""
+    """The kernels of all sizes pay for it, and further sizes do not wait."""
     monkeypatch.setenv("WEFT_JIT", "on")
     monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+    lowered: list[Any] = []
+    for compiler in (RegionCompiler, LoopCompiler):
+        lower = compiler.lower
+        monkeypatch.setattr(
+            compiler, "lower", lambda *args, lower=lower: lowered.append(args) or lower(*args)
+        )
     with wf.Session() as session:
         run = runner(session, unit)
         for size in (5, 6, 7):
@@ -179,12 +186,41 @@ def test_sizes_that_are_rare_are_compiled_together(
         (cache,) = caches
         for profile, seconds in zip(cache.waiting(), (1.0, 3.0, 2.0), strict=True):
             profile.seconds = seconds
-        assert [profile.rent for profile in cache.waiting()] == [1.0, 6.0, 2.0]
-        cache.compile(cache.waiting()[1])
-        assert [profile.rent for profile in cache.waiting()] == [1.0, 3.0]
-        cache.compile(cache.waiting()[1])  # code for all sizes
-        assert [profile.rent for profile in cache.waiting()] == [1.0]
-        assert cache.num_compiled() == (2, 0)
+            profile.measurements.seconds += seconds
+        profiles = cache.waiting()
+        total = sum(profile.seconds for profile in profiles)
+        assert total >= 6.0
+        rents = [profile.rent for profile in profiles]
+        assert rents == [1.0, pytest.approx(total, abs=0.1), 2.0]
+        cache.compile(profiles[1])
+        assert cache.num_compiled() == (3, 0) and not cache.waiting()
+        count = len(lowered)
+        for size in range(3, 20):
+            run(size)
+        assert cache.num_compiled() == (17, 0) and not cache.waiting()
+        assert len(lowered) == count
+
+
+@UNITS
+def test_a_size_that_dominates_has_code_of_its_own(
+    unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+    with wf.Session() as session:
+        run = runner(session, unit)
+        for size in (5, 6):
+            run(size)
+        (cache,) = caches
+        often, seldom = cache.waiting()
+        often.seconds, often.measurements.seconds = 9.0, 10.0
+        often.measurements.history = History(1, 100, 30.0)
+        assert cache.waiting()[0].rent == 40.0
+        cache.compile(often)
+        assert cache.num_compiled() == (1, 0)
+        assert cache.waiting() == [seldom]
+        # Its code has used up what earlier processes paid.
+        assert seldom.rent == pytest.approx(1.0)
 
 
 @UNITS
@@ -264,7 +300,10 @@ class Numbers:
         """Return the request for a number."""
         return Request(choice)
 
-    def generate(self, request: Any, like: Iterable[Any] = ()) -> Any:
+    def instance(self, request: Any, like: Iterable[Any]) -> Any:
+        """Return None: no code is shared."""
+
+    def generate(self, request: Any, like: Iterable[Any] = (), others: Iterable[Any] = ()) -> Any:
         """Return code, or raise the error."""
         if request.number < 0 and self.error is not None:
             raise self.error

@@ -57,7 +57,7 @@ def simulate(regions: list[Region], steps: int, has_idle_core: bool = False) -> 
     profiles = {}
     for number, region in enumerate(regions):
         profile = RegionProfile(Compilation(policy), [node])
-        profile.history = region.history
+        profile.measurements.history = region.history
         profile.discount(region.price / profile.estimate)
         profiles[number] = profile
     waiting, ends = dict(profiles), []
@@ -66,8 +66,9 @@ def simulate(regions: list[Region], steps: int, has_idle_core: bool = False) -> 
     for _ in range(steps):
         for number, region in enumerate(regions):
             if number in waiting:
-                waiting[number].seconds += region.kernels
-                waiting[number].runs += 1
+                total = waiting[number].measurements
+                total.seconds += region.kernels
+                total.runs += 1
                 now += region.kernels
             elif region.history.compile_seconds is None:
                 policy.saved_seconds += region.kernels - region.compiled
@@ -92,15 +93,18 @@ def simulate(regions: list[Region], steps: int, has_idle_core: bool = False) -> 
             now += 0.0 if has_idle_core else part
             if region.kept >= objects - 1e-9:
                 policy.compiled(profile, spent, is_first=True)
-                profile.history = profile.history._replace(compile_seconds=region.price)
+                total = profile.measurements
+                total.history = total.history._replace(compile_seconds=region.price)
                 del waiting[number]
                 chosen, spent = chosen[1:], 0.0
         ends.append(now)
     for profile in chosen[:1]:
-        profile.history = profile.history._replace(abandoned=profile.history.abandoned + 1)
+        total = profile.measurements
+        total.history = total.history._replace(abandoned=total.history.abandoned + 1)
     for number, region in enumerate(regions):
         still = number in waiting
-        region.history = profiles[number].measured() if still else profiles[number].history
+        total = profiles[number].measurements
+        region.history = total.measured() if still else total.history
     return ends
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
+import weakref
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -18,16 +19,20 @@ import numpy as np
 from weft_compiler.lower.region import changed_by, state_type
 from weft_compiler.lower.registry import rule_of, update_of
 from weft_compiler.native.cache import sources
-from weft_graph.ir.code_generators import RegionRequest, Shape
+from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import declared_in
 from weft_graph.ir.traits import Role
 from weft_graph.passes.structure import Block, Branch, Loop
-from weft_graph.passes.whole_loops import Extent, LoopRequest, WholeLoop, first_value, next_value
+from weft_graph.passes.whole_loops import LoopRequest, WholeLoop, first_value, next_value
+from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _OURS: Final = ("weft_graph", "weft_compiler")
 """Packages whose sources are part of a fingerprint, so that code may depend on their rules."""
+
+
+_MEMO: Final = "fingerprint"
 
 
 class _Unknown(Exception):  # noqa: N818 - it is no error of a program
@@ -40,10 +45,71 @@ def fingerprint(request: RegionRequest | LoopRequest) -> str | None:
     Returns: None if the code depends on a rule of another package, whose changes are not tracked,
       or if an attribute has no stable encoding.
     """
+    base = _subject_hash(request)
+    return None if base is None else _hash(lambda: [base, *_choice_parts(request)])
+
+
+def polymorphic_fingerprint(request: RegionRequest | LoopRequest) -> str | None:
+    """Return a hash like `fingerprint`, except that sizes may differ where they are not static.
+
+    Returns: None as `fingerprint`, and if all sizes are static.
+    """
+    sizes = _static_sizes(request)
+    base = _subject_hash(request)
+    if base is None or sizes is None:
+        return None
+    return _hash(lambda: [b"polymorphic", base, repr(sizes).encode()])
+
+
+def _static_sizes(request: RegionRequest | LoopRequest) -> object:
+    """Return the ranks and static sizes of the inputs of a request; None if all are static."""
     if isinstance(request, LoopRequest):
-        whole, shapes, extents, is_resumable = request
-        return _hash(lambda: _LoopParts(whole).parts(shapes, extents, is_resumable))
-    return _hash(lambda: _parts(request))
+        dims = [enter.outputs[0].dims for enter in request.whole.enters]
+        has_open = bool(request.extents)
+        values: list[object] = [request.is_resumable]
+    else:
+        dims = [
+            shape if source.dtype.is_ref or source.dtype is dtypes.resource else source.dims
+            for source, shape in zip(request.inputs, request.shapes, strict=True)
+        ]
+        has_open = bool(request.values)
+        values = [(at, np.shape(value)) for at, value in sorted(request.values.items())]
+    ranks = [len(shape) for shape in request.shapes]
+    is_open = [known is None or None in known for known in dims]
+    return (ranks, dims, values) if has_open or any(is_open) else None
+
+
+_loops: weakref.WeakKeyDictionary[WholeLoop, bytes | None] = weakref.WeakKeyDictionary()
+"""Hashes of the nodes of loops."""
+
+
+def _subject_hash(request: RegionRequest | LoopRequest) -> bytes | None:
+    """Return a hash of the nodes of a request without its shapes and values; None as above."""
+    if isinstance(request, LoopRequest):
+        whole = request.whole
+        if whole not in _loops:
+            _loops[whole] = _encoded(_hash(lambda: _LoopParts(whole).parts()))
+        return _loops[whole]
+    if request.memo is None:
+        return _encoded(_hash(lambda: _parts(request)))
+    if _MEMO not in request.memo:
+        request.memo[_MEMO] = _encoded(_hash(lambda: _parts(request)))
+    found: bytes | None = request.memo[_MEMO]
+    return found
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _choice_parts(request: RegionRequest | LoopRequest) -> list[bytes]:
+    """Return the encoding of the shapes and values of a request."""
+    if isinstance(request, LoopRequest):
+        return [
+            repr((tuple(request.shapes), tuple(request.extents), request.is_resumable)).encode()
+        ]
+    values = [f"{at} ".encode() + _array(np.asarray(v)) for at, v in sorted(request.values.items())]
+    return [repr(tuple(request.shapes)).encode(), *values]
 
 
 def constants_of(whole: WholeLoop) -> list[Output]:
@@ -66,16 +132,15 @@ def _hash(parts: Callable[[], Sequence[bytes]]) -> str | None:
 
 
 def _parts(request: RegionRequest) -> list[bytes]:
-    members, inputs, outputs, shapes, values, branches = request
+    members, inputs, outputs, _, _, branches, _ = request
     numbers: dict[Output, int] = {source: at for at, source in enumerate(inputs)}
     position = {node: at for at, node in enumerate(members)}
     states = {source: state_type(node).name for node in members for source in changed_by(node)}
     parts: list[bytes] = []
-    for at, (source, shape) in enumerate(zip(inputs, shapes, strict=True)):
+    for source in inputs:
         node = source.node
-        value = node.attrs["value"] if node.role is Role.CONSTANT else values.get(at)
-        known = b"" if value is None else _array(np.asarray(value))
-        parts += f"{source.dtype.name} {shape} {states.get(source)}".encode(), known
+        known = _array(np.asarray(node.attrs["value"])) if node.role is Role.CONSTANT else b""
+        parts += f"{source.dtype.name} {states.get(source)}".encode(), known
     for node in members:
         parts.append(_node(node, [numbers[source] for source in node.inputs]))
         way = branches.paths.get(node, ()), branches.sides.get(node)
@@ -110,14 +175,10 @@ class _LoopParts:
         self._order: dict[Node, int] = {}
         self._parts: list[bytes] = []
 
-    def parts(
-        self, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
-    ) -> Sequence[bytes]:
-        """Encode everything that the code of the loop depends on."""
+    def parts(self) -> Sequence[bytes]:
+        """Return the encoding of everything that code depends on, except shapes and extents."""
         whole = self._whole
-        self._say(
-            shapes, extents, final, whole.wanted(), sorted(whole.reads), sorted(whole.updates)
-        )
+        self._say(whole.wanted(), sorted(whole.reads), sorted(whole.updates))
         for enter in whole.enters:
             source = enter.inputs[0].node
             known = _array(source.attrs["value"]) if source.role is Role.CONSTANT else b""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 
 from weft_compiler.codegen.options import Options, options_of_regions
-from weft_compiler.fingerprint import constants_of, fingerprint
+from weft_compiler.fingerprint import constants_of, fingerprint, polymorphic_fingerprint
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.complex_numbers import is_complex
 from weft_compiler.lower.region import (
@@ -28,8 +28,14 @@ from weft_compiler.lower.registry import (
     update_of,
     wants_kernel,
 )
+from weft_compiler.lower.request_numbers import numbers_of
 from weft_compiler.native import cache as disk
-from weft_compiler.native.code_index import remember, restore
+from weft_compiler.native.code_index import (
+    remember,
+    remember_polymorphic,
+    restore,
+    restore_polymorphic,
+)
 from weft_compiler.passes.dump import is_dumping
 from weft_graph.ir.code_generators import (
     NotGenerated,
@@ -42,7 +48,8 @@ from weft_graph.ir.code_generators import (
     generators,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
-from weft_graph.ir.node import Node
+from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.whole_loops import LoopRequest, WholeLoop
 from weft_tensor import errors
@@ -51,9 +58,11 @@ from weft_tensor.dtypes import DType
 if TYPE_CHECKING:
     from weft_compiler.gpu.code import PtxCode
     from weft_compiler.ir.program import Program
+    from weft_compiler.native.polymorphic_code import PolymorphicCode
     from weft_compiler.native.program import NativeProgram
     from weft_compiler.sharing import CompiledArtifact
 
+R = TypeVar("R", RegionRequest, LoopRequest)
 
 _LONG: Final = 200_000
 """Number of statements from which a program is long-running: it may take milliseconds."""
@@ -70,7 +79,9 @@ class Compiled:
       takes, draws, tells, results, updates, long, bounded, shares, enter, enter_briefly: as in
         `weft_graph.ir.code_generators.Generated`.
       program: the compiled program.
+      origin: returns `made`.
       made: the program that it was compiled from, and the programs that share its code.
+      polymorphic: its code, if it is for many sizes and known for them.
     """
 
     def __init__(
@@ -82,10 +93,12 @@ class Compiled:
         draws: Sequence[Node] = (),
         size: int | None = None,
         tells: bool = False,
+        polymorphic: PolymorphicCode | None = None,
     ) -> None:
         self.program = program
+        self.polymorphic = polymorphic
         self.tells = tells
-        self._made = made
+        self.origin = made
         self._size = size
         # A polymorphic program receives its size as input.
         self._first = () if size is None else (np.array(size, np.int64),)
@@ -108,7 +121,7 @@ class Compiled:
 
         If the code was read from disk, the nodes are lowered again to compute this.
         """
-        return self._made()
+        return self.origin()
 
     def __call__(self, *arrays: Any) -> None:
         """Run the program; see `Generated`."""
@@ -161,8 +174,16 @@ class Compiled:
 
     def copy(self) -> Compiled:
         """Return the same program with a separate interrupt flag; see `Generated`."""
-        program, size = self.program.copy(), self._size
-        return Compiled(program, self.takes, self._made, self.updates, self.draws, size, self.tells)
+        return Compiled(
+            self.program.copy(),
+            self.takes,
+            self.origin,
+            self.updates,
+            self.draws,
+            self._size,
+            self.tells,
+            self.polymorphic,
+        )
 
 
 class _Lowering:
@@ -219,43 +240,131 @@ class _Profiles:
         disk.keep(f"{key}.profile", content)
 
 
-class RegionCompiler:
-    """Compiler of regions by LLVM; see `CodeGenerator`."""
+Found = tuple["NativeProgram", int | None, "PolymorphicCode | None"]
+"""A program, its size if its code is polymorphic, and this code if it is known for other sizes."""
 
-    def find(self, request: RegionRequest) -> Compiled | None:
+
+def _instance(
+    codes: Iterable[PolymorphicCode], request: RegionRequest | LoopRequest
+) -> Found | None:
+    """Return a program for the sizes of a request by one of several codes; None if none serves."""
+    numbers = numbers_of(request)
+    for code in codes:
+        size = code.size_of(numbers)
+        if size is not None:
+            return code.instance(size), size, code
+    return None
+
+
+class _RequestCompiler(Generic[R]):
+    """Base of the compilers of requests of one kind: looks for code, and compiles."""
+
+    def lower(self, request: R) -> Program:
+        """Return the program of a request."""
+        raise NotImplementedError
+
+    def constants(self, request: R) -> Sequence[Output]:
+        """Return the constants that a program may use, in an order fixed by its fingerprint."""
+        raise NotImplementedError
+
+    def called(self, request: R, found: Found, made: Callable[[], CompiledArtifact]) -> Compiled:
+        """Return a program with its callers' interface, without constants and updates.
+
+        Args:
+          made: its origin.
+        """
+        raise NotImplementedError
+
+    def find(self, request: R) -> Compiled | None:
         """Return the function that `generate` would return, if its code is on the disk.
 
         See `CodeGenerator`.
         """
         key = _key(request)
-        found = None if key is None else restore(key, request.inputs)
-        if found is None:
-            return None
+        entry = None if key is None else restore(key, self.constants(request))
+        found: Found
+        if entry is not None:
+            found, varying = (entry.program, entry.size, None), entry.varying
+        else:
+            key = _polymorphic_key(request)
+            codes = [] if key is None else restore_polymorphic(key, self.constants(request))
+            served = _instance(codes, request)
+            if served is None:
+                return None
+            found, varying = served, None
 
         @cache
         def made() -> CompiledArtifact:
             from weft_compiler.sharing import made_again
 
-            return made_again(found.program, lower(request), found.size, found.varying)
+            program, size, _ = found
+            lowered = self.lower(request)
+            return made_again(program, lowered, numbers_of(request), size, varying)
 
-        return _called(found.program, found.size, request, made)
+        return self.called(request, found, made)
 
-    def generate(self, request: RegionRequest, like: Iterable[Any] = ()) -> Compiled:
-        """Return a function that computes a region; see `CodeGenerator`."""
-        found = self.find(request)
-        if found is not None:
-            return found
+    def instance(self, request: R, like: Iterable[Any]) -> Compiled | None:
+        """Return code for other sizes that serves a request too; see `CodeGenerator`."""
+        origins = {
+            each.polymorphic: each.origin
+            for each in like
+            if isinstance(each, Compiled) and each.polymorphic is not None
+        }
+        found = _instance(origins, request)
+        if found is None or found[2] is None:
+            return None
+        return self.called(request, found, origins[found[2]])
+
+    def generate(self, request: R, like: Iterable[Any] = (), others: Iterable[R] = ()) -> Compiled:
+        """Return a function that computes a request; see `CodeGenerator`."""
+        like = list(like)
+        known = self.instance(request, like) or self.find(request)
+        if known is not None:
+            return known
         # Imported here: importing passes and LLVM takes 0.1 s, which most steps need not pay.
         from weft_compiler.sharing import make
 
+        def lower(other: Any) -> Program:
+            return self.lower(other)
+
         try:
-            made = make(lower(request), _origins(like))
+            made = make(request, lower, _origins(like), others)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
+        assert made.program is not None
+        constants, code = self.constants(request), None
+        if made.shared is not None:
+            code = made.shared.code
+            key = _polymorphic_key(request)
+            if key is not None and code.is_dense:
+                remember_polymorphic(key, code, constants)
         key = _key(request)
-        if key is not None:
-            remember(key, made.program, request.inputs, made.size, made.varying)
-        return _called(made.program, made.size, request, lambda: made)
+        if key is not None and (code is None or not code.is_dense):
+            remember(key, made.program, constants, made.size, made.varying)
+        return self.called(request, (made.program, made.size, code), lambda: made)
+
+
+class RegionCompiler(_RequestCompiler[RegionRequest]):
+    """Compiler of regions by LLVM; see `CodeGenerator`."""
+
+    def lower(self, request: RegionRequest) -> Program:
+        """Return the program of a region."""
+        with paused_gc():
+            return lower(request)
+
+    def constants(self, request: RegionRequest) -> Sequence[Output]:
+        """Return the inputs, some of which are constants."""
+        return request.inputs
+
+    def called(
+        self, request: RegionRequest, found: Found, made: Callable[[], CompiledArtifact]
+    ) -> Compiled:
+        """Return a program with its callers' interface."""
+        program, size, code = found
+        draws = rng_nodes(request.members)
+        tells = any(member in request.branches.paths for member in draws)
+        updates = _updates(request)
+        return Compiled(program, _takes(request), made, updates, draws, size, tells, code)
 
     def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
         """Explain the code of a region; see `CodeGenerator`."""
@@ -279,51 +388,24 @@ class RegionCompiler:
             raise NotGenerated(str(why)) from why
 
 
-class LoopCompiler:
+class LoopCompiler(_RequestCompiler[LoopRequest]):
     """Compiler of whole loops by LLVM; see `CodeGenerator`."""
 
-    def find(self, request: LoopRequest) -> Compiled | None:
-        """Return the function that `generate` would return, if its code is on the disk."""
-        key = _key(request)
-        found = None if key is None else restore(key, constants_of(request.whole))
-        if found is None:
-            return None
-
-        @cache
-        def made() -> CompiledArtifact:
-            from weft_compiler.lower.whole_loop import lower_loop
-            from weft_compiler.sharing import made_again
-
-            lowered = lower_loop(request.name, *request)
-            return made_again(found.program, lowered, found.size, found.varying)
-
-        return self._called(found.program, found.size, request, made)
-
-    def generate(self, request: LoopRequest, like: Iterable[Any] = ()) -> Compiled:
-        """Return a function that runs a loop."""
-        found = self.find(request)
-        if found is not None:
-            return found
+    def lower(self, request: LoopRequest) -> Program:
+        """Return the program of a loop."""
         from weft_compiler.lower.whole_loop import lower_loop
-        from weft_compiler.sharing import make
 
-        try:
-            made = make(lower_loop(request.name, *request), _origins(like))
-        except (Unsupported, errors.UnimplementedError) as why:
-            raise NotGenerated(str(why)) from why
-        key = _key(request)
-        if key is not None:
-            constants = constants_of(request.whole)
-            remember(key, made.program, constants, made.size, made.varying)
-        return self._called(made.program, made.size, request, lambda: made)
+        return lower_loop(request.name, *request)
 
-    def _called(
-        self,
-        compiled: NativeProgram,
-        size: int | None,
-        request: LoopRequest,
-        made: Callable[[], CompiledArtifact],
+    def constants(self, request: LoopRequest) -> Sequence[Output]:
+        """Return the constants that the loop reads or contains."""
+        return constants_of(request.whole)
+
+    def called(
+        self, request: LoopRequest, found: Found, made: Callable[[], CompiledArtifact]
     ) -> Compiled:
+        """Return a program with its callers' interface."""
+        program, size, code = found
         whole, is_resumable = request.whole, request.is_resumable
         variables = len(whole.variables)
         takes = [
@@ -336,7 +418,7 @@ class LoopCompiler:
                 or (computes_with(enter.outputs[0].dtype) and not enter.outputs[0].dtype.is_ref)
             )
         ]
-        return Compiled(compiled, takes, made, draws=whole.draws, size=size)
+        return Compiled(program, takes, made, draws=whole.draws, size=size, polymorphic=code)
 
 
 class LlvmGenerator(_Lowering):
@@ -373,11 +455,23 @@ class LlvmGenerator(_Lowering):
             return self._loops.find(request)
         return self._regions.find(_region(request))
 
-    def generate(self, request: Request, like: Iterable[Any] = ()) -> Compiled:
+    def polymorphic_fingerprint(self, request: Request) -> str | None:
+        """Return a name for a request and those for other sizes; see `CodeGenerator`."""
+        return _polymorphic_key(request if isinstance(request, LoopRequest) else _region(request))
+
+    def instance(self, request: Request, like: Iterable[Any]) -> Compiled | None:
+        """Return code for other sizes that serves a request too; see `CodeGenerator`."""
+        if isinstance(request, LoopRequest):
+            return self._loops.instance(request, like)
+        return self._regions.instance(_region(request), like)
+
+    def generate(
+        self, request: Request, like: Iterable[Any] = (), others: Iterable[Any] = ()
+    ) -> Compiled:
         """Return a function that computes a request; see `CodeGenerator`."""
         if isinstance(request, LoopRequest):
-            return self._loops.generate(request, like)
-        return self._regions.generate(_region(request), like)
+            return self._loops.generate(request, like, others)
+        return self._regions.generate(_region(request), like, others)
 
     def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
         """Explain the code of a region; see `CodeGenerator`."""
@@ -405,6 +499,11 @@ def _key(request: RegionRequest | LoopRequest) -> str | None:
     return fingerprint(request) if _keeps_code() else None
 
 
+def _polymorphic_key(request: RegionRequest | LoopRequest) -> str | None:
+    """Return the name of code for many sizes of a request; None if it is not kept."""
+    return polymorphic_fingerprint(request) if _keeps_code() else None
+
+
 def _keeps_code() -> bool:
     """Return True if code is cached; it is not in debugging modes, which need the passes to run."""
     return options_of_regions() == Options() and not is_dumping()
@@ -413,23 +512,6 @@ def _keeps_code() -> bool:
 def _origins(like: Iterable[Any]) -> list[CompiledArtifact]:
     """Return the origins of compiled functions whose code may be reused."""
     return [each.made for each in like if isinstance(each, Compiled)]
-
-
-def _called(
-    program: NativeProgram,
-    size: int | None,
-    request: RegionRequest,
-    made: Callable[[], CompiledArtifact],
-) -> Compiled:
-    """Adapt a program to callers, who pass neither constants nor old values of updates.
-
-    Args:
-      size: the size that the program receives, if it is shape-polymorphic.
-      made: returns the origin of the program.
-    """
-    draws = rng_nodes(request.members)
-    tells = any(member in request.branches.paths for member in draws)
-    return Compiled(program, _takes(request), made, _updates(request), draws, size, tells)
 
 
 def _updates(request: RegionRequest) -> list[int]:

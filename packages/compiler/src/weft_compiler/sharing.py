@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from weft_compiler.codegen.interrupt_checks import work_of
-from weft_compiler.codegen.options import options_of_regions
+from weft_compiler.codegen.options import Options, options_of_regions
 from weft_compiler.codegen.targets import target_of
-from weft_compiler.ir.program import Program
+from weft_compiler.ir.program import Check, Program, walk
 from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.registry import Unsupported
+from weft_compiler.lower.request_numbers import (
+    AnyRequest,
+    RequestNumbers,
+    numbers_of,
+    with_numbers,
+)
 from weft_compiler.lower.shape_polymorphism import (
+    MIN_SIZE,
     Numbers,
     PolymorphicProgram,
     Varying,
@@ -18,26 +27,37 @@ from weft_compiler.lower.shape_polymorphism import (
     generalize,
     restore_polymorphic,
 )
+from weft_compiler.native.polymorphic_code import PolymorphicCode
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimize
+from weft_graph.ir.compile_pauses import may_pause
+from weft_graph.ir.gc_pause import paused_gc
 from weft_tensor import errors
 
 _COMPARED: Final = 4
 """Maximal number of earlier programs that are compared with a program for a new size."""
+_TOGETHER: Final = 2
+"""Maximal number of other requests that a first compile is tried to serve as well."""
+
+
+Lower = Callable[[AnyRequest], Program]
+"""Lowers a request to a program."""
 
 
 class CompiledArtifact(NamedTuple):
     """A compiled program, and the lowered program that it was compiled from.
 
     Attributes:
-      program: the compiled program, with its shapes.
+      program: the compiled program, with its shapes; None if it was only lowered.
       lowered: the lowered program.
+      request: the numbers of the request that was lowered.
       size: the size that is passed before all inputs, if the code is shape-polymorphic.
       shared: the polymorphic code, if other programs may share it.
     """
 
-    program: NativeProgram
+    program: NativeProgram | None
     lowered: Program
+    request: RequestNumbers
     size: int | None = None
     shared: Shared | None = None
 
@@ -50,46 +70,113 @@ class CompiledArtifact(NamedTuple):
 class Shared:
     """The code of a polymorphic program.
 
+    Attributes:
+      code: its code, for the sizes that it was verified for.
     Raises: InternalError: indices are not proven to be in bounds for all sizes.
     """
 
     def __init__(self, family: PolymorphicProgram) -> None:
         self.family = family
         options = options_of_regions()
-        self._optimized = optimize(
-            family.program, check=False, vector_bytes=target_of(options).vector_bytes
-        ).program
-        verify(self._optimized)
-        self._optimized = family.with_runtime_strides(self._optimized)
-        self._code = load(self._optimized, options).code
+        with paused_gc():
+            optimized = family.with_runtime_strides(_optimized(family.program, options))
+        messages = [each.message for each in walk(optimized.body) if isinstance(each, Check)]
+        code = load(optimized, options).code
+        self.code = PolymorphicCode(optimized, code, messages, family.shapes)
 
-    def made(self, lowered: Program, numbers: Numbers) -> CompiledArtifact | None:
-        """Return an instance of the code for a lowered program; None if it does not fit."""
+    def verify(self, lowered: Program, numbers: Numbers, request: RequestNumbers) -> int | None:
+        """Return the size of a lowered program that this code computes; None if it does not."""
         size = self.family.size_of(numbers)
+        if size is not None:
+            self.code.add(size, request, work_of(lowered.body))
+        return size
+
+    def made(
+        self, lowered: Program, numbers: Numbers, request: RequestNumbers
+    ) -> CompiledArtifact | None:
+        """Return an instance that computes a lowered program; None if this code does not."""
+        size = self.verify(lowered, numbers, request)
         if size is None:
             return None
-        program = self.family.at(self._optimized, lowered)
-        return CompiledArtifact(
-            NativeProgram(program, self._code, work_of(lowered.body)), lowered, size, self
-        )
+        program = self.code.instance(size)
+        return CompiledArtifact(program, lowered, request, size, self)
+
+    def verify_range(self, request: AnyRequest, lower: Lower) -> None:
+        """Verify further sizes by lowering, until all sizes of a range are served.
+
+        Args:
+          request: one of those that the code was made for.
+        """
+        if self.code.numbers_at(MIN_SIZE) is None:
+            return
+        least, most = self.family.limits
+        low, high = self.code.limits
+        for size in (most, 1 << high.bit_length()):
+            if high < size <= most and self._verify_size(size, request, lower):
+                break
+        for size in (least | 1, low // 2 | 1):
+            if least <= size < low and self._verify_size(size, request, lower):
+                break
+        low, high = self.code.limits
+        middle = (low + high) // 2
+        for size in (middle | 1, middle - middle % 16):
+            if not self.code.is_dense and low < size < high:
+                self._verify_size(size, request, lower)
+
+    def _verify_size(self, size: int, request: AnyRequest, lower: Lower) -> bool:
+        may_pause()
+        numbers = self.code.numbers_at(size)
+        if numbers is None:
+            return False
+        other = with_numbers(request, numbers)
+        try:
+            lowered = lower(other)
+        except (Unsupported, errors.OpError, ValueError):  # nodes do not accept this size
+            return False
+        found = self.verify(lowered, extract_numbers(lowered), numbers_of(other))
+        return found == size
 
 
-def make(lowered: Program, like: Sequence[CompiledArtifact]) -> CompiledArtifact:
-    """Compile a lowered program, or reuse the code of another shape.
+def make(
+    request: AnyRequest,
+    lower: Lower,
+    like: Sequence[CompiledArtifact],
+    others: Iterable[AnyRequest] = (),
+) -> CompiledArtifact:
+    """Compile a request, or reuse the code of another shape.
 
     Args:
+      lower: lowers requests.
       like: compiled programs of the same nodes for other shapes.
+      others: requests for other shapes, which the code should serve too if possible.
     """
-    return (like and _by_code_of(lowered, like)) or CompiledArtifact(loaded(lowered), lowered)
+    lowered, own = lower(request), numbers_of(request)
+    candidates: Iterable[CompiledArtifact] = {id(each.lowered): each for each in like}.values()
+    if not like:
+        distinct = [other for other in others if numbers_of(other) != own][:_TOGETHER]
+        candidates = (CompiledArtifact(None, lower(each), numbers_of(each)) for each in distinct)
+    found = _by_code_of(lowered, own, like) or _generalized(
+        lowered, own, islice(candidates, _COMPARED)
+    )
+    if found is None:
+        return CompiledArtifact(loaded(lowered), lowered, own)
+    if found.shared is not None and not found.shared.code.is_dense:
+        found.shared.verify_range(request, lower)
+    return found
 
 
 def made_again(
-    program: NativeProgram, lowered: Program, size: int | None, varying: Varying | None
+    program: NativeProgram,
+    lowered: Program,
+    request: RequestNumbers,
+    size: int | None,
+    varying: Varying | None,
 ) -> CompiledArtifact:
     """Return a program that was restored from disk, in the form that `make` returns.
 
     Args:
       lowered: the lowered program that it was compiled from.
+      request: the numbers of its request.
       size, varying: as in `weft_compiler.native.code_index.Restored`.
     """
     family = None if varying is None else restore_polymorphic(lowered, varying)
@@ -97,30 +184,55 @@ def made_again(
         shared = None if family is None else Shared(family)
     except (errors.InternalError, errors.UnimplementedError):
         shared = None  # the entry is not of this program
-    return CompiledArtifact(program, lowered, size, shared)
+    return CompiledArtifact(program, lowered, request, size, shared)
 
 
-def _by_code_of(lowered: Program, like: Sequence[CompiledArtifact]) -> CompiledArtifact | None:
-    numbers = extract_numbers(lowered)
-    for shared in dict.fromkeys(each.shared for each in like):
-        made = None if shared is None else shared.made(lowered, numbers)
-        if made is not None:
+def _by_code_of(
+    lowered: Program, request: RequestNumbers, like: Sequence[CompiledArtifact]
+) -> CompiledArtifact | None:
+    """Return a program by the polymorphic code of another one; None if none fits."""
+    codes = {each.shared: None for each in like if each.shared is not None}
+    numbers = extract_numbers(lowered) if codes else None
+    for shared in codes:
+        if numbers is not None and (made := shared.made(lowered, numbers, request)):
             return made
-    for other in like[:_COMPARED]:
-        family = generalize(extract_numbers(other.lowered), numbers, other.lowered)
+    return None
+
+
+def _generalized(
+    lowered: Program, request: RequestNumbers, like: Iterable[CompiledArtifact]
+) -> CompiledArtifact | None:
+    """Return a program by new code for it and another one; None if there is none for both."""
+    numbers: Numbers | None = None
+    for other in like:
+        numbers = numbers or extract_numbers(lowered)
+        other_numbers = extract_numbers(other.lowered)
+        family = generalize(other_numbers, numbers, other.lowered)
         try:
-            made = None if family is None else Shared(family).made(lowered, numbers)
+            shared = None if family is None else Shared(family)
         except (errors.InternalError, errors.UnimplementedError):
             continue  # an index is not proven to be in bounds for all sizes
-        if made is not None:
-            return made
+        if shared is not None:
+            shared.verify(other.lowered, other_numbers, other.request)
+            if made := shared.made(lowered, numbers, request):
+                return made
     return None
 
 
 def loaded(lowered: Program) -> NativeProgram:
     """Compile a lowered program to code of its own."""
     options = options_of_regions()
-    vector_bytes = target_of(options).vector_bytes
-    program = optimize(lowered, check=False, vector_bytes=vector_bytes).program
-    verify(program)  # verified once: after each pass it would take half of the passes' time
+    with paused_gc():
+        program = _optimized(lowered, options)
     return load(program, options)  # steps enter programs alone
+
+
+def _optimized(program: Program, options: Options) -> Program:
+    """Return a verified optimized program.
+
+    It is verified once: after each pass it would take half of the passes' time.
+    """
+    vector_bytes = target_of(options).vector_bytes
+    optimized = optimize(program, check=False, vector_bytes=vector_bytes).program
+    verify(optimized)
+    return optimized

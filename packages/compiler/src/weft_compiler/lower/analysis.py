@@ -195,6 +195,15 @@ def _wants_memory(value: Value, facts: Facts, cost: int) -> bool:
 
 def facts_of(value: Value) -> Facts:
     """Return the facts about a value that follow from its definition alone."""
+    if not isinstance(value.definition, Elements | Reduction):
+        return _facts_of(value)
+    if value.facts is None or value.facts[0] is not value.requires:
+        value.facts = value.requires, _facts_of(value)
+    facts: Facts = value.facts[1]
+    return Facts(facts.takes, facts.written, facts.cost)
+
+
+def _facts_of(value: Value) -> Facts:
     facts = Facts()
     if isinstance(value.definition, Written | ScatterUpdate | LastValue):
         facts.written = list(map(memory_of, value.definition.operands))

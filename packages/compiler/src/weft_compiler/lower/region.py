@@ -109,7 +109,7 @@ def lower(
       place; they come last, in the order of `changed`.
     Raises: Unsupported: the nodes cannot be lowered with these shapes.
     """
-    members, inputs, outputs, shapes, known, branches = request
+    members, inputs, outputs, shapes, known, branches, _ = request
     counterparts = specialise(members, inputs, shapes, known)
     values: dict[Output, Value] = {
         counterparts[input_]: _given(input_, counterparts[input_]) for input_ in inputs

@@ -12,9 +12,9 @@ Buffers whose inner axes vary have runtime strides: see `weft_compiler.lower.run
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -32,12 +32,14 @@ from weft_compiler.ir.expressions import (
     index,
 )
 from weft_compiler.ir.indices import plus, times
+from weft_compiler.ir.lines import Line, is_same
 from weft_compiler.ir.mutator import Mutator, map_expressions
 from weft_compiler.ir.program import Allocate, Buffer, Call, Check, Let, Program, Statement
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.flat_loops import split_flat_loops
 from weft_compiler.lower.runtime_strides import Layout, with_runtime_strides
 from weft_compiler.routines.gemm import Gemm, SmallMatmul
+from weft_graph.ir.gc_pause import paused_gc
 from weft_tensor import errors
 
 MIN_SIZE: Final = 2
@@ -50,9 +52,10 @@ power of 2. The unused part of its memory is never touched, so it costs nothing.
 def extract_numbers(program: Program) -> Numbers:
     """Return the numbers of a program, and its text with the numbers removed."""
     found = _NumberCollector()
-    hollow = _map_numbers(canonical(program), found)
-    constants = [(name, *_bits(value)) for name, value in sorted(hollow.constants.items())]
-    return Numbers(found.numbers, f"{hollow}{constants}")
+    with paused_gc():
+        hollow = _map_numbers(canonical(program), found)
+        constants = [(name, *_bits(value)) for name, value in sorted(hollow.constants.items())]
+        return Numbers(found.numbers, f"{hollow}{constants}")
 
 
 def _bits(value: object) -> tuple[str, bytes]:
@@ -84,6 +87,7 @@ class PolymorphicProgram:
       program: its first input is the size.
       varying: the numbers that vary; `restore_polymorphic` restores this program from them and from
         the program of any size.
+      shapes: the shape of each input except the first and the constants, then of each output.
     """
 
     def __init__(
@@ -102,20 +106,29 @@ class PolymorphicProgram:
         template = _map_numbers(canonical(lowered), filler)
         self._layouts = filler.layouts
         self._least = filler.least
-        given = Buffer("sizes", INDEX, ())
+        given = [each for each in lowered.inputs if each.name not in lowered.constants]
+        left = iter(lines)
+        self.shapes = [list(islice(left, len(b.shape))) for b in (*given, *lowered.outputs)]
+        sizes = Buffer("sizes", INDEX, ())
         limits = apply(
             "bit_and",
             apply("greater_equal", size, index(self._least)),
             apply("less_equal", size, index(limit)),
         )
-        head = Let(size.name, Load(INDEX, given.name, ())), Check(limits, "the size does not match")
+        check = Check(limits, "the size does not match")
+        head = Let(size.name, Load(INDEX, sizes.name, ())), check
         program = replace(
             template,
             name=lowered.name,
-            inputs=(given, *template.inputs),
+            inputs=(sizes, *template.inputs),
             body=(*head, *template.body),
         )
         self.program = split_flat_loops(program, size.name)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest size."""
+        return self._least, self._most
 
     def size_of(self, numbers: Numbers) -> int | None:
         """Return the size for which this program equals a lowered one; None if there is none."""
@@ -127,7 +140,7 @@ class PolymorphicProgram:
             if line.slope
         )
         fits = self._least <= result <= self._most and all(
-            _same(line.at(result), value)
+            is_same(line.at(result), value)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
         )
         return result if fits else None
@@ -152,18 +165,6 @@ def _sized(buffers: Sequence[Buffer], like: Sequence[Buffer]) -> tuple[Buffer, .
     return tuple([replace(b, shape=a.shape) for b, a in zip(buffers, like, strict=True)])
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The linear function slope·n + offset; the slope of a constant number is 0."""
-
-    slope: int
-    offset: int | float
-
-    def at(self, size: int) -> int | float:
-        """Return the number for a size."""
-        return self.slope * size + self.offset if self.slope else self.offset
-
-
 def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgram | None:
     """Generalize two lowered programs to a verified polymorphic one, or return None.
 
@@ -173,14 +174,14 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
     """
     if one.rest != other.rest or len(one.numbers) != len(other.numbers):
         return None
-    pairs = [(x, y) for x, y in zip(one.numbers, other.numbers, strict=True) if not _same(x, y)]
+    pairs = [(x, y) for x, y in zip(one.numbers, other.numbers, strict=True) if not is_same(x, y)]
     # The others are multiples of the one that differs least.
     sizes = min(pairs, key=lambda pair: abs(pair[1] - pair[0]), default=None)
     if sizes is None or not min(sizes) >= MIN_SIZE:
         return None
     lines = []
     for x, y in zip(one.numbers, other.numbers, strict=True):
-        line = _line(x, y, int(sizes[0]), int(sizes[1]))
+        line = Line.through(x, y, int(sizes[0]), int(sizes[1]))
         if line is None:
             return None
         lines.append(line)
@@ -223,23 +224,6 @@ def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgra
     except _NotPolymorphic:
         return None
     return None if family.size_of(numbers) is None else family
-
-
-def _line(x: float, y: float, first: int, second: int) -> Line | None:
-    """Return the line through two points; None if its slope is not an integer."""
-    if _same(x, y):
-        return Line(0, x)
-    if not (math.isfinite(x) and math.isfinite(y)):
-        return None
-    if x != int(x) or y != int(y) or (y - x) % (second - first):
-        return None
-    slope = int(y - x) // (second - first)
-    return Line(slope, int(x) - slope * first)
-
-
-def _same(x: float, y: float) -> bool:
-    """Return True if two numbers are identical: signed zeros differ, and NaN equals NaN."""
-    return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
 
 
 class _NotPolymorphic(Exception):  # noqa: N818 - it is not an error of a program

@@ -48,6 +48,7 @@ class Value:
       requires: conditions on the values that the definition reads.
       count: for a list of rows, the number of valid rows, int64 of rank 0; None if all are valid.
       is_complex: True if callers pass it as a complex array, without the last axis.
+      facts: cache of `weft_compiler.lower.analysis`.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Value:
     requires: tuple[Requirement, ...] = ()
     count: Value | None = None
     is_complex: bool = False
+    facts: Any = None
 
     def at(self, *indices: Expr | int) -> Expr:
         """Return an element."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,13 +29,19 @@ from weft_tensor.dtypes import as_dtype
 
 if TYPE_CHECKING:
     from weft_compiler.lower.shape_polymorphism import Varying
+    from weft_compiler.native.polymorphic_code import PolymorphicCode
     from weft_compiler.native.program import Code, NativeProgram
+
+R = TypeVar("R")
 
 _MOST_INLINE: Final = 1 << 12
 """Largest constant stored inside an entry, in bytes."""
 
 _MOST_KEPT: Final = 64 << 20
 """Maximal total size of the constants of an entry: a quarter of the cache."""
+
+_MOST_CODES: Final = 4
+"""Largest number of codes for many sizes in an entry, for ranges that are lowered differently."""
 
 _MOST_HERE: Final = 1000
 _here: dict[str, bytes] = {}
@@ -56,6 +62,11 @@ class Restored(NamedTuple):
     varying: Varying | None
 
 
+def restore_polymorphic(key: str, inputs: Sequence[Output]) -> list[PolymorphicCode]:
+    """Return the codes for many sizes that were stored under a fingerprint; see `restore`."""
+    return _read(key, inputs, _restored_polymorphic) or []
+
+
 def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
     """Return the program with a fingerprint; None if it is not on disk.
 
@@ -63,24 +74,72 @@ def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
       inputs: outputs whose constants the program uses, as passed to `remember`.
     Returns: None if it is not on disk.
     """
-    file = _file(key)
-    content = _here.get(key) if cache.directory() is None else cache.read(file)
+    return _read(key, inputs, _restored)
+
+
+def _read(
+    key: str,
+    inputs: Sequence[Output],
+    restored: Callable[[Mapping[str, Any], Sequence[Output]], R | None],
+) -> R | None:
+    content = _stored(key)
     if content is None:
         return None
     try:
         with paused_gc():  # objects built from the entry are freed again
-            return _restored(json.loads(content), inputs)
+            return restored(json.loads(content), inputs)
     except (ValueError, LookupError, TypeError, AttributeError):  # not written by this version
-        cache.forget(file)
+        cache.forget(_file(key))
         return None
 
 
+def _stored(key: str) -> bytes | None:
+    return _here.get(key) if cache.directory() is None else cache.read(_file(key))
+
+
 def _restored(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Restored | None:
-    if entry["host"] != _host():
+    found = _interface(entry, inputs)
+    if found is None:
         return None
     from weft_compiler.codegen.interrupt_checks import Work
     from weft_compiler.native.program import NativeProgram
 
+    program, code = found
+    varying = entry["varying"]
+    if varying is not None:
+        most, lines = varying
+        varying = int(most), [(int(at), int(slope), int(offset)) for at, slope, offset in lines]
+    made = NativeProgram(program, code, Work(*entry["work"]), entry["messages"])
+    return Restored(made, entry["size"], varying)
+
+
+def _restored_polymorphic(
+    entry: Mapping[str, Any], inputs: Sequence[Output]
+) -> list[PolymorphicCode]:
+    codes = [_restored_code(each, inputs) for each in entry["codes"]]
+    return [code for code in codes if code is not None]
+
+
+def _restored_code(entry: Mapping[str, Any], inputs: Sequence[Output]) -> PolymorphicCode | None:
+    found = _interface(entry, inputs)
+    if found is None:
+        return None
+    from weft_compiler.codegen.interrupt_checks import Work
+    from weft_compiler.ir.lines import Line
+    from weft_compiler.native.polymorphic_code import PolymorphicCode, VerifiedSize
+
+    shapes = [[Line(int(slope), int(offset)) for slope, offset in s] for s in entry["shapes"]]
+    verified = {
+        int(size): VerifiedSize(tuple(map(int, numbers)), Work(int(work[0]), bool(work[1])))
+        for size, numbers, work in entry["verified"]
+    }
+    return PolymorphicCode(*found, entry["messages"], shapes, entry["rest"], verified)
+
+
+def _interface(entry: Mapping[str, Any], inputs: Sequence[Output]) -> tuple[Program, Code] | None:
+    """Return the program of an entry without its statements, and its code; None if one is lost."""
+    if entry["host"] != _host():
+        return None
     code = _code(entry["code"])
     if code is None:
         return None
@@ -98,12 +157,7 @@ def _restored(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Restored | 
         constants,
         frozenset(entry["updated"]),
     )
-    varying = entry["varying"]
-    if varying is not None:
-        most, lines = varying
-        varying = int(most), [(int(at), int(slope), int(offset)) for at, slope, offset in lines]
-    made = NativeProgram(program, code, Work(*entry["work"]), entry["messages"])
-    return Restored(made, entry["size"], varying)
+    return program, code
 
 
 def remember(
@@ -118,7 +172,30 @@ def remember(
     Args:
       size, varying: as in `Restored`.
     """
-    program = made.program
+    entry = _entry(made.program, made.code, made.messages, inputs)
+    if entry is not None:
+        _keep(key, entry | {"work": made.work, "size": size, "varying": varying})
+
+
+def remember_polymorphic(key: str, code: PolymorphicCode, inputs: Sequence[Output]) -> None:
+    """Add code for many sizes to an entry, unless its own constants are too large."""
+    entry = _entry(code.program, code.code, code.messages, inputs)
+    if entry is None:
+        return
+    own = {
+        "shapes": [[(line.slope, line.offset) for line in shape] for shape in code.shapes],
+        "rest": code.rest,
+        "verified": [(size, each.numbers, each.work) for size, each in code.verified.items()],
+    }
+    others = _read(key, inputs, lambda stored, _: list(stored["codes"])) or []
+    codes = [each for each in others if each["code"]["key"] != code.code.key]
+    _keep(key, {"codes": [*codes[1 - _MOST_CODES :], entry | own]})
+
+
+def _entry(
+    program: Program, code: Code, messages: Sequence[str], inputs: Sequence[Output]
+) -> dict[str, Any] | None:
+    """Return the parts that all entries have; None if the program's own constants are too large."""
     places = {
         id(source.node.attrs["value"]): at
         for at, source in enumerate(inputs)
@@ -127,8 +204,8 @@ def remember(
     own = [value for value in program.constants.values() if id(value) not in places]
     large = sum(value.nbytes for value in own if value.nbytes > _MOST_INLINE)
     if large > (_MOST_KEPT if cache.directory() is not None else 0):
-        return
-    entry = {
+        return None
+    return {
         "host": _host(),
         "name": program.name,
         "inputs": list(map(_of_buffer, program.inputs)),
@@ -138,17 +215,18 @@ def remember(
             for name, value in program.constants.items()
         },
         "updated": sorted(program.updated),
-        "work": made.work,
-        "size": size,
-        "varying": varying,
-        "messages": made.messages,
-        "code": _of_code(made.code),
+        "messages": messages,
+        "code": _of_code(code),
     }
-    content = json.dumps(entry).encode()
+
+
+def _keep(key: str, entry: Mapping[str, Any]) -> None:
+    """Store an entry."""
+    written = json.dumps(entry).encode()
     if cache.directory() is not None:
-        cache.keep(_file(key), content)
+        cache.keep(_file(key), written)
         return
-    _here[key] = content
+    _here[key] = written
     while len(_here) > _MOST_HERE:
         del _here[next(iter(_here))]
 

@@ -36,6 +36,7 @@ from weft_compiler.native.linking import Library
 from weft_compiler.native.shared_objects import load_shared, name_of
 from weft_compiler.routines.registry import library_of, library_routines
 from weft_graph.ir.compile_pauses import may_pause
+from weft_graph.ir.gc_pause import paused_gc
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -387,7 +388,8 @@ def _compiled(
     program: Program, options: Options, written: str, key: str, name: str, cut: bool
 ) -> Code:
     started = time.perf_counter()
-    pieces = pieces_of(program) if cut else []
+    with paused_gc():
+        pieces = pieces_of(program) if cut else []
     nests: dict[Code, int] = {}
     if len(pieces) > 1:
         pieces, codes = _codes_of(pieces, options, name)
@@ -395,7 +397,8 @@ def _compiled(
         called = [(each, nests[code]) for each, code in zip(pieces, codes, strict=True)]
         module = sequence_of(program, called, [code.module for code in nests], options)
     else:
-        module = module_of(program, options)
+        with paused_gc():
+            module = module_of(program, options)
     code = _linked(module, list(nests), options, written, key, name)
     code.seconds = time.perf_counter() - started
     return code

@@ -269,7 +269,15 @@ class GpuGenerator:
         """Return None: PTX is looked up on the disk during generation; see `CodeGenerator`."""
         return None
 
-    def generate(self, request: Request, like: Any = ()) -> GpuFunction:
+    def polymorphic_fingerprint(self, request: Request) -> str | None:
+        """Return None; see `fingerprint`."""
+        return None
+
+    def instance(self, request: Request, like: Any) -> GpuFunction | None:
+        """Return None: code of GPUs is for one choice of sizes; see `CodeGenerator`."""
+        return None
+
+    def generate(self, request: Request, like: Any = (), others: Any = ()) -> GpuFunction:
         """Return a function that computes some nodes; see `CodeGenerator`."""
         return GpuFunction(self._inner.generate(_region(request), *self._ways()), self._device)
 

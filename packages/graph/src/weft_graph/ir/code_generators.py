@@ -115,6 +115,8 @@ class RegionRequest(NamedTuple):
       shapes: shapes of the inputs.
       values: by index, values of the inputs that determine the code.
       branches: the branches of the members; all their Switches and Merges are members.
+      memo: cache of results that depend on the nodes only, shared by requests that differ only in
+        shapes and values; None if there are no others.
     """
 
     members: Sequence[Node]
@@ -123,6 +125,7 @@ class RegionRequest(NamedTuple):
     shapes: Sequence[Shape]
     values: Mapping[int, Any] = MappingProxyType({})
     branches: Branches = NO_BRANCHES
+    memo: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -302,12 +305,33 @@ class CodeGenerator(Choosing, Protocol):
         """
         ...
 
-    def generate(self, request: Request, like: Iterable[Generated] = ()) -> Generated:
+    def polymorphic_fingerprint(self, request: Request) -> str | None:
+        """Return a name like `fingerprint` that is the same for all sizes that are not static.
+
+        Returns: None if all sizes are static, or code for the request is not kept.
+        """
+        ...
+
+    def instance(self, request: Request, like: Iterable[Generated]) -> Generated | None:
+        """Return code for other sizes that serves a request too, in less than a millisecond.
+
+        Args:
+          like: functions of the same nodes for other shapes.
+        """
+        ...
+
+    def generate(
+        self,
+        request: Request,
+        like: Iterable[Generated] = (),
+        others: Iterable[Request] = (),
+    ) -> Generated:
         """Return a function that computes a request.
 
         Args:
           request: the nodes, and the shapes and values to compile them for.
           like: functions of the same nodes for other shapes, whose code may be shared.
+          others: requests for other shapes, which the code should serve as well if possible.
         Raises: NotGenerated: the nodes cannot be compiled for these shapes and values.
         """
         ...

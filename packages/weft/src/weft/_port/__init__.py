@@ -69,7 +69,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Report on all files; returns the exit code."""
+    """Report on all files; return the exit code."""
     write = getattr(arguments, "write", False)
     uses: list[Use] = []
     trouble = changed = 0

@@ -90,6 +90,7 @@ class CompiledRegion:
         self._checked = Checked(region, device) if checked else None
         self.cache = SpecializationCache[Key, Choice](self, generator, device, mode, checked)
         self._lookup = self.cache.lookup
+        self._memo: dict[str, Any] = {}
         self.stop: Callable[[], None] = self.cache.stop
 
     def __call__(self, *inputs: Any) -> Any:
@@ -112,9 +113,10 @@ class CompiledRegion:
         if function is NotImplemented:
             if self._updates and not self._can_update(inputs):
                 return NotImplemented
-            if self.cache.mode is Mode.ON:
+            if self.cache.mode is not Mode.ON:
+                function = self.cache.compile_now(key, inputs)
+            elif (function := self.cache.instance(key, inputs)) is None:
                 return self.cache.profile(key, inputs)
-            function = self.cache.compile_now(key, inputs)
         if function is None:
             return NotImplemented
         try:
@@ -164,7 +166,7 @@ class CompiledRegion:
 
     def request(self, choice: Choice) -> RegionRequest:
         """Return the request for the members and a choice."""
-        return self._request_for(self._region.outputs, choice)
+        return self._request_for(self._region.outputs, choice)._replace(memo=self._memo)
 
     def bind(self, generated: Generated, choice: Choice) -> Function:
         """Return a function that runs code, and compares its results if it is to be checked."""

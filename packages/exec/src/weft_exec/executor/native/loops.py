@@ -235,9 +235,10 @@ class CompiledLoop:
         """Run the function for a key; return NotImplemented or a record if there is none."""
         function = self._lookup(key, NotImplemented)
         if function is NotImplemented:
-            if self.cache.mode is Mode.ON:
+            if self.cache.mode is not Mode.ON:
+                function = self.cache.compile_now(key, asked)
+            elif (function := self.cache.instance(key, asked)) is None:
                 return self.cache.profile(key, asked)
-            function = self.cache.compile_now(key, asked)
         if function is None:
             self._give_up()
             return NotImplemented

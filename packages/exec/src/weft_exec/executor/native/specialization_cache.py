@@ -6,12 +6,17 @@ import enum
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.native import interrupts
-from weft_exec.executor.native.tiering import Function, RegionProfile, compilation
+from weft_exec.executor.native.tiering import (
+    Function,
+    Measurements,
+    RegionProfile,
+    compilation,
+)
 from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
@@ -34,6 +39,9 @@ MAX_PROFILES: Final = 256
 
 _SHARED: Final = 0.1
 """Approximate fraction of the compile time that is left if code of another size is shared."""
+
+_DOMINANT: Final = 0.5
+"""Fraction of the time of all choices from which on one of them gets code of its own first."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -129,6 +137,7 @@ class SpecializationCache(Generic[K, C]):
         self._sharing: set[K] = set()
         self.lookup: Final[Callable[[K, Any], Any]] = self._functions.get
         self._waiting: dict[K, _Waiting[C]] = {}
+        self._measurements = Measurements()
         self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
         self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
         self._is_closed = self._has_failed = self._is_full = False
@@ -151,11 +160,31 @@ class SpecializationCache(Generic[K, C]):
         with self._lock:
             if len(self._waiting) >= MAX_PROFILES:  # drop shapes that may never come again
                 self._waiting.clear()
-            profile = RegionProfile(self._compilation, self._binding.nodes, self._binding.name)
+            profile = self._new_profile()
             if any([each.shares for each in self._live.values()]):
                 profile.discount(_SHARED)
             waiting = self._waiting[key] = _Waiting(profile, choice)
         return waiting
+
+    def _new_profile(self) -> RegionProfile:
+        binding, total = self._binding, self._measurements
+        return RegionProfile(self._compilation, binding.nodes, binding.name, total)
+
+    def instance(self, key: K, inputs: Sequence[Any]) -> Function | None:
+        """Return a function of a new key if code that exists serves it, else None."""
+        if key in self._waiting or not self._sharing:
+            return None
+        choice = self._binding.choice(key, inputs)
+        function = self._instance(choice)
+        if function is not None:
+            self._put(key, self._new_profile(), function, True)
+        return function
+
+    def _instance(self, choice: C) -> Function | None:
+        """Return a function of a choice by code for other sizes, without compiling, or None."""
+        with self._lock:
+            like = list(self._live.values())
+        return self._compiled(choice, lambda request: self._generator.instance(request, like))[0]
 
     def compile_now(self, key: K, inputs: Sequence[Any]) -> Function | None:
         """Return the function of a new key; None if it stays with kernels.
@@ -220,23 +249,25 @@ class SpecializationCache(Generic[K, C]):
     def _pool(self, profiles: Sequence[RegionProfile]) -> None:
         """Count the kernels of all waiting choices for one of them, if its code may serve them all.
 
-        So a region whose sizes vary is compiled although no single size takes long: first for the
-        most frequent choice, and then for all sizes. If two choices did not share code, others will
-        not either.
+        So a region whose sizes vary is compiled although no single size takes long: for all sizes,
+        or for a size that dominates first. If two choices did not share code, others will not
+        either.
         """
         num_separate = len(self._functions) - len(self._sharing)
         is_pooled = num_separate < 2 and not self._sharing
-        total = sum([profile.own_rent for profile in profiles])
-        leader = max(profiles, key=lambda profile: profile.own_rent, default=None)
+        leader = max(profiles, key=lambda profile: profile.seconds, default=None)
         for profile in profiles:
-            profile.pooled = total if is_pooled and profile is leader else 0.0
+            profile.is_leader = is_pooled and profile is leader
 
     def fingerprint(self, profile: RegionProfile) -> str | None:
         """Return a name for the choice of a profile; see `Candidate`."""
         found = self._of_profile(profile)
         if found is None or self._checked:
             return None
-        return self._generator.fingerprint(self._binding.request(found[1]))
+        request = self._binding.request(found[1])
+        return self._generator.polymorphic_fingerprint(request) or self._generator.fingerprint(
+            request
+        )
 
     def find(self, profile: RegionProfile) -> bool:
         """Use the code on the disk for the choice of a profile; see `Candidate`."""
@@ -247,14 +278,36 @@ class SpecializationCache(Generic[K, C]):
         function, shares = self._compiled(choice, self._generator.find)
         if function is not None:
             self._put(key, profile, function, shares)
+            self._count_compiled(profile, shares)
         return function is not None
 
     def compile(self, profile: RegionProfile) -> None:
         """Compile for the choice of a profile; see `Candidate`."""
         found = self._of_profile(profile)
-        if found is not None:
-            key, choice = found
-            self._put(key, profile, *self._compiled(choice))
+        if found is None:
+            return
+        key, choice = found
+        others: list[C] = []
+        if profile.is_leader and profile.seconds < _DOMINANT * self._measurements.seconds:
+            with self._lock:
+                waiting = [each for each in self._waiting.values() if each.profile is not profile]
+            waiting.sort(key=lambda each: each.profile.seconds, reverse=True)
+            others = [each.choice for each in waiting]
+        function, shares = self._compiled(choice, None, others)
+        self._put(key, profile, function, shares)
+        self._count_compiled(profile, shares)
+
+    def _count_compiled(self, profile: RegionProfile, shares: bool) -> None:
+        """Use new code for the waiting choices that it serves, or count it for its own choice."""
+        if not shares:
+            self._measurements.remove(profile)
+            return
+        with self._lock:
+            waiting = list(self._waiting.items())
+        for key, each in waiting:
+            function = self._instance(each.choice)
+            if function is not None:
+                self._put(key, each.profile, function, True)
 
     def _of_profile(self, profile: RegionProfile) -> tuple[K, C] | None:
         """Return the key and the choice of a profile; None if it was dropped."""
@@ -311,17 +364,23 @@ class SpecializationCache(Generic[K, C]):
     # ---------------------------------------------------------------------- compiling
 
     def _compiled(
-        self, choice: C, find: Callable[[Request], Generated | None] | None = None
+        self,
+        choice: C,
+        find: Callable[[Request], Generated | None] | None = None,
+        others: Iterable[C] = (),
     ) -> tuple[Function | None, bool]:
         """Compile a choice.
 
+        Args:
+          find: looks for code instead.
+          others: choices that the code should serve too, if possible.
         Returns: the function, or None if it cannot be compiled or `find` returns None; and True if
           it shares the code of another choice.
         """
         name = self._binding.name
         try:
             request = self._binding.request(choice)
-            generated = self._generate(request) if find is None else find(request)
+            generated = self._generate(request, others) if find is None else find(request)
             if generated is None:
                 return None, False
             generated.threads = self._device.config.compiled_threads
@@ -347,11 +406,11 @@ class SpecializationCache(Generic[K, C]):
             self._has_failed = True
         return None, False
 
-    def _generate(self, request: Request) -> Generated:
+    def _generate(self, request: Request, others: Iterable[C]) -> Generated:
         """Generate code, which may share that of another choice."""
         with self._lock:
             like = list(self._live.values())
-        return self._generator.generate(request, like)
+        return self._generator.generate(request, like, map(self._binding.request, others))
 
     # ---------------------------------------------------------------------- closing
 

@@ -8,7 +8,7 @@ kernels are the rent, and the compile time is the price. `TierUpPolicy` decides 
   earlier ones that ran the same nodes and shapes and did not compile them.
 - On an idle core a fraction of that is enough, because a compile only delays the program while both
   need the interpreter.
-- Without an idle core, compiling may delay the process by a tenth in total, and by three tenths if
+- Without an idle core, compiling may delay the process by 8 % in total, and by three tenths if
   earlier processes have paid the whole price. Time that compiled code saves counts as earned.
   Compiling pauses when the budget is exhausted. The objects compiled so far are on the disk, so the
   next process continues.
@@ -131,8 +131,47 @@ def write_history(history: History, name: str, members: int) -> bytes:
     return json.dumps({"name": name, "members": members} | history._asdict()).encode()
 
 
+class Measurements:
+    """Measurements of a region, for all choices of its shapes.
+
+    Attributes:
+      seconds: processor seconds of runs by kernels in this process, for choices that one compile
+        may serve.
+      runs: the number of these runs.
+      num_choices: the number of choices.
+      history: measurements of earlier processes; empty before the look.
+      is_spent: True if earlier processes have paid for a compile of this process already.
+      key: the fingerprint under which measurements are kept, or None.
+    """
+
+    __slots__ = ("history", "is_spent", "key", "num_choices", "runs", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds, self.runs, self.num_choices = 0.0, 0, 0
+        self.history = History()
+        self.is_spent = False
+        self.key: str | None = None
+
+    def remove(self, profile: RegionProfile) -> None:
+        """Do not count the kernels of a choice any more: it has code of its own."""
+        self.seconds = max(0.0, self.seconds - profile.seconds)
+        self.is_spent = True
+
+    def measured(self) -> History:
+        """Return the measurements of all processes, this one included."""
+        history = self.history
+        return history._replace(
+            processes=history.processes + 1,
+            runs=history.runs + self.runs,
+            kernel_seconds=history.kernel_seconds + self.seconds,
+        )
+
+
 class RegionProfile(ByKernels):
     """Measurements of a region for one choice of shapes, in this process.
+
+    Args:
+      measurements: those of all choices of the region.
 
     Attributes:
       runs: runs by kernels.
@@ -142,29 +181,41 @@ class RegionProfile(ByKernels):
       look: seconds that a look for its code on the disk takes.
       looked: True once its code was looked for.
       is_compiled: True once it was compiled, or could not be.
-      history: measurements of earlier processes; empty before the look.
-      key: the fingerprint under which measurements are kept, or None.
-      pooled: seconds of kernels of all choices of shapes that one compile may serve, or 0.
+      is_leader: True if its compile may serve all choices, and pays by the kernels of all.
     """
 
     __slots__ = (
-        "_best", "_compilation", "_members", "_tries", "estimate", "history", "is_compiled", "key",
-        "least", "look", "looked", "name", "pooled", "runs", "seconds",
+        "_best", "_compilation", "_counted", "_members", "_tries", "_weight", "estimate",
+        "is_compiled", "is_leader", "least", "look", "looked", "measurements", "name", "runs",
+        "seconds",
     )  # fmt: skip
 
-    def __init__(self, compilation: Compilation, members: Sequence[Node], name: str = "") -> None:
+    def __init__(
+        self,
+        compilation: Compilation,
+        members: Sequence[Node],
+        name: str = "",
+        measurements: Measurements | None = None,
+    ) -> None:
         super().__init__()
         self._compilation = compilation
         self.name = name or members[-1].name
         self._members = len(members)
+        self.measurements = measurements or Measurements()
+        self.measurements.num_choices += 1
         self.runs, self.seconds, self.least = 0, 0.0, float("inf")
-        self._tries, self._best = 0, float("inf")
+        self._counted, self._tries, self._best = 0, 0, float("inf")
+        self._weight = 1
         self.looked = self.is_compiled = False
+        self.is_leader = True
         self.look = _LOOK_SECONDS + _LOOK_NODE_SECONDS * len(members)
         self.estimate = _REGION_SECONDS + _estimate(members)
-        self.history = History()
-        self.key: str | None = None
-        self.pooled = 0.0
+
+    @property
+    def history(self) -> History:
+        """Measurements of earlier processes that a compile of this choice may rely on."""
+        total = self.measurements
+        return total.history if self.is_leader and not total.is_spent else History()
 
     def price(self, scale: float) -> float:
         """Return the processor seconds that compiling takes.
@@ -180,20 +231,20 @@ class RegionProfile(ByKernels):
         self.estimate *= factor
 
     @property
-    def own_rent(self) -> float:
-        """Seconds of kernels for its shapes, in this process and in earlier ones without code."""
-        return self.seconds + self.history.kernel_seconds
+    def seconds_here(self) -> float:
+        """Seconds of kernels in this process for all shapes that compiling may serve."""
+        return max(self.seconds, self.measurements.seconds) if self.is_leader else self.seconds
 
     @property
     def rent(self) -> float:
-        """Seconds of kernels for all shapes that compiling may serve."""
-        return max(self.own_rent, self.pooled)
+        """Seconds of kernels for all shapes that compiling may serve, in all processes."""
+        return self.seconds_here + self.history.kernel_seconds
 
     @property
     def expected_seconds(self) -> float:
         """Seconds of kernels that this process is still expected to take, as earlier ones did."""
         history = self.history
-        return history.kernel_seconds / max(1, history.processes) - self.seconds
+        return history.kernel_seconds / max(1, history.processes) - self.seconds_here
 
     def begins(self, alone: bool) -> bool:
         """Return True if the run by kernels that begins now is to be timed.
@@ -202,30 +253,25 @@ class RegionProfile(ByKernels):
           alone: True if all other choices of shapes run by kernels too; then the next runs need
             not ask.
         """
-        if alone and self.runs >= _TIMED_RUNS:
+        if alone and self.measurements.runs >= _TIMED_RUNS:
+            self._weight, self.skips = _TIMED_RUNS, _TIMED_RUNS - 1
             self.runs += _TIMED_RUNS
-            self.skips = _TIMED_RUNS - 1
             return True
         self.runs += 1
+        self._weight = 1 if self.runs <= _TIMED_RUNS else _TIMED_RUNS
         return self.runs <= _TIMED_RUNS or self.runs % _TIMED_RUNS == 0
 
     def took(self, seconds: float) -> None:
-        """Add a run by kernels; the first one is ignored, since it loads them."""
-        if self.runs == 1:
+        """Add a run by kernels; the first one of a region is ignored, since it loads them."""
+        total, runs = self.measurements, self._weight
+        total.runs += runs
+        if total.runs == 1:
             return
-        runs = 1 if self.runs <= _TIMED_RUNS else _TIMED_RUNS
+        self._counted += runs
         self.seconds += runs * seconds
+        total.seconds += runs * seconds
         self.least = min(self.least, seconds)
         self._compilation.ran_by_kernels(runs * seconds)
-
-    def measured(self) -> History:
-        """Return the measurements of all processes, this one included."""
-        history = self.history
-        return history._replace(
-            processes=history.processes + 1,
-            runs=history.runs + self.runs,
-            kernel_seconds=history.kernel_seconds + self.seconds,
-        )
 
     def watch(self, run: Function, replace: Callable[[Function | None], None]) -> Function:
         """Return a function that calls `run` and counts the time it saves, for its first runs.
@@ -234,7 +280,9 @@ class RegionProfile(ByKernels):
           run: the compiled function.
           replace: puts another function in its place: the function itself, or None for kernels.
         """
-        mean = self.seconds / max(1, self.runs - 1)
+        total = self.measurements
+        own = self.seconds / max(1, self._counted)
+        mean = own or total.seconds / max(1, total.runs - 1)
 
         def call(inputs: Sequence[Any]) -> Any:
             start = _clock()
@@ -246,8 +294,9 @@ class RegionProfile(ByKernels):
             if self._tries >= _WATCHED:
                 replace(run)
             elif self._tries >= _TRIAL and self._best > _SLOWER * self.least:
-                self.history = self.history._replace(is_slower=True)
-                self._compilation.write(self)
+                if total.num_choices == 1:
+                    total.history = total.history._replace(is_slower=True)
+                    self._compilation.write(self)
                 replace(None)
             return values
 
@@ -278,13 +327,14 @@ class TierUpPolicy:
         core.
     Attributes:
       compile_seconds: processor seconds that compiling took.
+      other_seconds: processor seconds of choosing regions, and of looking for their code.
       saved_seconds: processor seconds that compiled code took less than its kernels.
       scale: measured compile time over the estimates, a moving average.
     """
 
     def __init__(self, overhead: float = OVERHEAD) -> None:
         self._overhead = overhead
-        self.compile_seconds = self.saved_seconds = 0.0
+        self.compile_seconds = self.other_seconds = self.saved_seconds = 0.0
         self.scale = 1.0
 
     def is_affordable(
@@ -304,12 +354,12 @@ class TierUpPolicy:
           profile: the region that is compiled; None for the limit of regions that were not paid.
           spent: seconds of a compile that is not finished.
         """
-        by_kernels = process_seconds - self.compile_seconds - spent + self.saved_seconds
-        overhead, added = self._overhead, self.compile_seconds + spent - self.saved_seconds + price
+        added = self.compile_seconds + self.other_seconds + spent - self.saved_seconds
+        by_kernels, overhead = process_seconds - added, self._overhead
         if profile is not None and self.is_prepaid(profile):
             overhead = max(overhead, _PREPAID_OVERHEAD)
             by_kernels += max(0.0, profile.expected_seconds)
-        return added <= overhead * by_kernels
+        return added + price <= overhead * by_kernels
 
     def choose(
         self, profiles: Iterable[RegionProfile], process_seconds: float, has_idle_core: bool
@@ -393,7 +443,7 @@ class RegionState(NamedTuple):
             shapes = f" for {self.num_compiled} choices of shapes" if self.num_compiled > 1 else ""
             parts.append(f"compiled{shapes}")
         parts += [
-            f"waits for an idle core or a tenth of the processor time: kernels took {spent:.2f} s, "
+            f"waits for an idle core or a share of the processor time: kernels took {spent:.2f} s, "
             f"compiling will take about {price:.1f} s"
             for spent, price in self.waiting
         ]
@@ -468,6 +518,7 @@ class Compilation:
         self._has_idle_core = idle_cores or IdleCores()
         self._process_clock = process_clock
         self._num_compiled = 0
+        self._look_seconds = 0.0
         self._next_look = _DECISION_INTERVAL
         self.seen = 0.0
         self._lock = threading.Lock()
@@ -560,11 +611,12 @@ class Compilation:
         return [
             (candidate, profile)
             for candidate, profile in self._waiting()
-            if not profile.looked and profile.seconds >= profile.look
+            if not profile.looked and profile.seconds_here >= profile.look
         ]
 
     def _look(self, unknown: _Chosen) -> None:
         """Look for code on the disk, and if there is none, for measurements."""
+        started = time.thread_time()
         try:
             for candidate, profile in unknown:
                 if not threading.main_thread().is_alive():
@@ -573,11 +625,13 @@ class Compilation:
                 if candidate.find(profile):
                     WarmUp.has_code = True
                     continue
-                profile.key = candidate.fingerprint(profile)
-                if profile.key is not None:
-                    profile.history = read_history(candidate.store.read(profile.key))
-                    self._remember(profile.key, candidate.store, profile)
+                total = profile.measurements
+                if total.key is None and (key := candidate.fingerprint(profile)) is not None:
+                    total.key = key
+                    total.history = read_history(candidate.store.read(key))
+                    self._remember(key, candidate.store, profile)
         finally:
+            self._look_seconds += time.thread_time() - started
             self._next_look = self.seen  # so that compiles are decided at the next run
             self._busy = False
 
@@ -601,16 +655,18 @@ class Compilation:
 
     def write(self, profile: RegionProfile) -> None:
         """Write the measurements of a region that was compiled."""
+        total = profile.measurements
         with self._lock:
-            store = next((s for s, each in self._looked.values() if each is profile), None)
-        if store is not None and profile.key is not None:
-            store.write(profile.key, profile.encoded(profile.history))
+            looked = self._looked.get(total.key or "")
+        if looked is not None and looked[1].measurements is total:
+            looked[0].write(total.key or "", profile.encoded(total.history))
 
     def _chosen(self, has_idle_core: bool) -> _Chosen:
         """Return the regions to compile now."""
         waiting = {id(profile): (c, profile) for c, profile in self._waiting() if profile.looked}
         with self._lock:
             profiles = [profile for _, profile in waiting.values()]
+            self.policy.other_seconds = WarmUp.chosen_seconds + self._look_seconds
             chosen = self.policy.choose(profiles, self._process_clock(), has_idle_core)
         return [waiting[id(profile)] for profile in chosen]
 
@@ -618,21 +674,21 @@ class Compilation:
         """Compile in the background, not longer than the program runs."""
         try:
             for candidate, profile in chosen:
-                started = time.thread_time()
+                started, total = time.thread_time(), profile.measurements
                 try:
                     with pausing(partial(self._pause, profile, started)):
                         may_pause()
                         candidate.compile(profile)
                 except CompilationAbandoned:
-                    abandoned = profile.history.abandoned + 1
-                    profile.history = profile.history._replace(abandoned=abandoned)
+                    abandoned = total.history.abandoned + 1
+                    total.history = total.history._replace(abandoned=abandoned)
                     return
                 taken = time.thread_time() - started
                 profile.is_compiled = WarmUp.has_code = True
                 with self._lock:
                     self.policy.compiled(profile, taken, not self._num_compiled)
                     self._num_compiled += 1
-                profile.history = profile.history._replace(compile_seconds=taken)
+                total.history = total.history._replace(compile_seconds=taken)
                 self.write(profile)
             self._conclude()
         finally:
@@ -671,7 +727,7 @@ class Compilation:
 
     def _conclude(self) -> None:
         """Log, once in a process, that all regions that take a noticeable time are compiled."""
-        left = [p for _, p in self._waiting() if p.seconds > _NOTICEABLE * self.seen]
+        left = [p for _, p in self._waiting() if p.seconds_here > _NOTICEABLE * self.seen]
         if left or self._is_complete:
             return
         self._is_complete = True
@@ -685,8 +741,9 @@ class Compilation:
 
 def _write_kernels(key: str, store: ProfileStore, profile: RegionProfile) -> None:
     """Write the measurements of a region that runs by kernels, if it is worth a file."""
-    if not profile.is_compiled and profile.seconds >= _WORTH_WRITING:
-        store.write(key, profile.encoded(profile.measured()))
+    total = profile.measurements
+    if not profile.is_compiled and total.seconds >= _WORTH_WRITING:
+        store.write(key, profile.encoded(total.measured()))
 
 
 @cache

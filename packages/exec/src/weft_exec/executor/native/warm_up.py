@@ -2,7 +2,7 @@
 
 To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
 script should not pay for that. So the first plan of a step has no regions. It is replaced by one
-that has once its runs have taken as long as choosing will, if this delays the process by a tenth at
+that has once its runs have taken as long as choosing will, if this delays the process by 8 % at
 most, or less than a quarter of the time that an earlier run of the script took by kernels. If that
 run used compiled code, the plan is replaced after its first run; most plans run only once, such as
 those of initializers.
@@ -11,7 +11,8 @@ those of initializers.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
@@ -21,9 +22,9 @@ from weft_graph.ir.jit_scope import COMPILED
 from weft_graph.ir.node import Node
 from weft_graph.ir.script_record import ScriptRecord, record_at_exit, script_record
 
-OVERHEAD: Final = 0.1
-"""Fraction of the processor time of a process that choosing and compiling regions may add, if no
-core is idle."""
+OVERHEAD: Final = 0.08
+"""Fraction of the processor time of a process that choosing and compiling regions may add together,
+if no core is idle."""
 _EXPECTED_FRACTION: Final = 0.25
 """Fraction of the seconds that an earlier run took by kernels that choosing regions may cost."""
 _IMPORT_SECONDS: Final = 0.1
@@ -46,12 +47,14 @@ class WarmUp:
     Attributes:
       is_over: True once a plan with compiled regions should replace this one.
       total_seconds: seconds of all plans of this process.
+      chosen_seconds: seconds that choosing regions took in this process.
       has_code: True once this process has used compiled code.
     """
 
     __slots__ = ("_has_run", "_price", "_seconds", "is_over")
 
     total_seconds = 0.0
+    chosen_seconds = 0.0
     has_code = False
     _num_over = 0
     _is_recorded = False
@@ -79,9 +82,19 @@ class WarmUp:
         if record.has_code or (self._has_run and self._seconds >= self._price):
             price = self._price if WarmUp._num_over else self._price + _import_seconds()
             paid = max(OVERHEAD * now, _EXPECTED_FRACTION * record.seconds)
-            self.is_over = price <= paid
+            self.is_over = WarmUp.chosen_seconds + price <= paid
             WarmUp._num_over += self.is_over
         self._has_run = True
+
+
+@contextmanager
+def choosing_regions() -> Iterator[None]:
+    """Count the processor time inside as that of choosing regions."""
+    began = _clock()
+    try:
+        yield
+    finally:
+        WarmUp.chosen_seconds += _clock() - began
 
 
 @cache

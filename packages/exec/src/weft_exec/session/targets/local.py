@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import DeviceAttributes, make_devices
 from weft_exec.executor.executable import Executable
+from weft_exec.executor.native.warm_up import choosing_regions
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.runner import Runner
 from weft_exec.resources import containers
@@ -74,7 +75,8 @@ class LocalBackend(Backend):
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
         """See the base class."""
-        return self._added(self.planner.plan(feeds, outputs, targets, size))
+        with choosing_regions():
+            return self._added(self.planner.plan(feeds, outputs, targets, size))
 
     def _added(self, executable: Executable) -> Executable:
         """Record an executable, so that closing the session cancels its steps."""

@@ -1,0 +1,150 @@
+"""Machine code for many sizes, found by the numbers of a request.
+
+The sizes of all inputs are linear functions of one size. Lowering has verified the code for some
+sizes. It serves all sizes between them if they differ enough that no other choice of lowering fits:
+three or more, of which one is odd and one is a multiple of 16. Choices of lowering depend on limits
+and on divisibility, and a function that is not linear differs from a line in one of these.
+The verifier has proven for all sizes that no index is out of bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from weft_compiler.codegen.interrupt_checks import Work
+from weft_compiler.ir.lines import Line
+from weft_compiler.ir.program import Buffer, Program
+from weft_compiler.lower.request_numbers import RequestNumbers
+from weft_compiler.native.program import Code, NativeProgram
+
+_LEAST_VERIFIED: Final = 3
+_MULTIPLE: Final = 16
+
+
+@dataclass(frozen=True)
+class VerifiedSize:
+    """A size for which lowering has returned the program that was compiled.
+
+    Attributes:
+      numbers: the numbers of the request.
+      work: the estimated work of a call.
+    """
+
+    numbers: Sequence[int]
+    work: Work
+
+
+class PolymorphicCode:
+    """Machine code for many sizes.
+
+    Args:
+      program: the compiled program; its statements are not needed. Its first input is the size.
+      messages: the messages of its checks.
+      shapes: the shape of each input except the first and the constants, then of each output.
+      rest: as in `RequestNumbers`; None before the first request.
+      verified: sizes that are verified already.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        code: Code,
+        messages: Sequence[str],
+        shapes: Sequence[Sequence[Line]],
+        rest: str | None = None,
+        verified: Mapping[int, VerifiedSize] | None = None,
+    ) -> None:
+        self.program = program
+        self.code = code
+        self.messages = messages
+        self.shapes = shapes
+        self.rest = rest
+        self.verified: Mapping[int, VerifiedSize] = dict(verified or {})
+        self._lines = self._request_lines()
+
+    def add(self, size: int, numbers: RequestNumbers, work: Work) -> None:
+        """Add a verified size."""
+        if self.rest not in (None, numbers.rest):
+            return
+        self.rest = numbers.rest
+        known = {**self.verified, size: VerifiedSize(numbers.numbers, work)}
+        self.verified = dict(sorted(known.items()))
+        self._lines = self._request_lines()
+
+    def _request_lines(self) -> list[Line] | None:
+        """Return the numbers of a request as functions of the size; None if they are not known."""
+        sizes = list(self.verified)
+        if len(sizes) < 2:
+            return None
+        first, last = self.verified[sizes[0]], self.verified[sizes[-1]]
+        if len(first.numbers) != len(last.numbers):
+            return None
+        pairs = zip(first.numbers, last.numbers, strict=True)
+        lines = [Line.through(x, y, sizes[0], sizes[-1]) for x, y in pairs]
+        known = [line for line in lines if line is not None]
+        if len(known) < len(lines) or not any(line.slope for line in known):
+            return None
+        for size, each in self.verified.items():
+            if tuple(each.numbers) != tuple([line.at(size) for line in known]):
+                return None
+        return known
+
+    @property
+    def is_dense(self) -> bool:
+        """True if all sizes between the verified ones are served."""
+        return (
+            self._lines is not None
+            and len(self.verified) >= _LEAST_VERIFIED
+            and any(size % 2 for size in self.verified)
+            and any(size % _MULTIPLE == 0 for size in self.verified)
+        )
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest verified size."""
+        return min(self.verified), max(self.verified)
+
+    def numbers_at(self, size: int) -> list[int] | None:
+        """Return the numbers of a request for a size, if they are known."""
+        return None if self._lines is None else [int(line.at(size)) for line in self._lines]
+
+    def size_of(self, numbers: RequestNumbers) -> int | None:
+        """Return the size that a request is for; None if this code does not serve it."""
+        lines = self._lines
+        if lines is None or self.rest != numbers.rest or len(lines) != len(numbers.numbers):
+            return None
+        pairs = list(zip(lines, numbers.numbers, strict=True))
+        size = next(
+            (number - int(line.offset)) // line.slope for line, number in pairs if line.slope
+        )
+        if any(line.at(size) != number for line, number in pairs):
+            return None
+        low, high = self.limits
+        return size if size in self.verified or (self.is_dense and low <= size <= high) else None
+
+    def instance(self, size: int) -> NativeProgram:
+        """Return the program for a size that `size_of` has returned."""
+        shapes = iter(self.shapes)
+
+        def sized(buffer: Buffer) -> Buffer:
+            if buffer.name in self.program.constants:
+                return buffer
+            return replace(buffer, shape=tuple([int(line.at(size)) for line in next(shapes)]))
+
+        program = replace(
+            self.program,
+            inputs=(self.program.inputs[0], *map(sized, self.program.inputs[1:])),
+            outputs=tuple(map(sized, self.program.outputs)),
+        )
+        return NativeProgram(program, self.code, self._work(size), self.messages)
+
+    def _work(self, size: int) -> Work:
+        """Return the estimated work of a call for a size."""
+        known = [each.work for each in self.verified.values()]
+        logs = np.log([max(1, work.statements) for work in known])
+        statements = np.exp(np.interp(np.log(size), np.log(list(self.verified)), logs))
+        return Work(int(statements), all(work.bounded for work in known))
