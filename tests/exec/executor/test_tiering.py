@@ -275,7 +275,7 @@ def test_what_short_scripts_spend_in_kernels_adds_up(tmp_path: Path) -> None:
     history = read_history(written[written.index(b'{"name"') :])
     assert history.processes == 3 and history.kernel_seconds >= 1.8
     log = run_program(tmp_path, 20.0)
-    assert "compiling 1 regions (Sum)" in log and "full speed after" in log
+    assert "compiling 1 region (Sum)" in log and "full speed after" in log
     assert "about 1.5 s" in log
     written = profile.read_bytes()
     assert 0.01 < (read_history(written[written.index(b'{"name"') :]).compile_seconds or 0.0) < 1.5
@@ -293,7 +293,7 @@ def test_the_user_is_told_once(
         account._conclude()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
-    assert lines[0].startswith("compiling 1 regions (Exp")
+    assert lines[0].startswith("compiling 1 region (Exp")
 
 
 ENDING = """

@@ -14,6 +14,11 @@ from typing import Final
 log: Final = logging.getLogger("weft.progress")
 
 
+def regions_text(count: int) -> str:
+    """Return a number of regions as text."""
+    return "1 region" if count == 1 else f"{count} regions"
+
+
 class _Stderr(logging.Handler):
     """Handler that shows messages on stderr if no other handler does."""
 

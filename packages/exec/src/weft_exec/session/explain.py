@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from weft_exec.placement import PlacementReport
 from weft_exec.placement.picture import timeline
 from weft_exec.placement.report import NodePlacement
+from weft_exec.progress import regions_text
 from weft_graph import proto
 from weft_graph.ir.code_generators import NotGenerated, generators
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
@@ -191,7 +192,7 @@ class StepReport:
         if not self.compiled and not self.left:
             return []
         count = sum(map(len, self.compiled))
-        lines = ["", f"to be compiled: {count} nodes in {_regions(len(self.compiled))}"]
+        lines = ["", f"to be compiled: {count} nodes in {regions_text(len(self.compiled))}"]
         for name, region in list(zip(self.names, self.compiled, strict=True))[:limit]:
             ops = Counter(op for _, op in region)
             named = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.items())
@@ -245,10 +246,6 @@ class StepReport:
         for name, text in texts.items():
             (path / name).write_text(text, encoding="utf-8")
         return [str(path / name) for name in texts]
-
-
-def _regions(count: int) -> str:
-    return "1 region" if count == 1 else f"{count} regions"
 
 
 def _graph_def(step: StepGraph, nodes: Any) -> Any:

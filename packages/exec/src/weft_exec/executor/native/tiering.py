@@ -717,8 +717,8 @@ class Compilation:
         price = sum(profile.price(self.policy.scale) for _, profile in chosen)
         names = ", ".join([profile.name for _, profile in chosen[:3]])
         progress.log.info(
-            "compiling %d regions (%s%s), about %.1f s; the program %s (off by WEFT_JIT=off)",
-            len(chosen),
+            "compiling %s (%s%s), about %.1f s; the program %s (off by WEFT_JIT=off)",
+            progress.regions_text(len(chosen)),
             names,
             ", ..." if len(chosen) > 3 else "",
             price,
@@ -732,9 +732,9 @@ class Compilation:
             return
         self._is_complete = True
         progress.log.info(
-            "full speed after %.1f s of processor time: %d regions compiled in %.1f s",
+            "full speed after %.1f s of processor time: %s compiled in %.1f s",
             self._process_clock(),
-            self._num_compiled,
+            progress.regions_text(self._num_compiled),
             self.policy.compile_seconds,
         )
 
