@@ -41,7 +41,7 @@ GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weftml-autodiff"}
 CLIENT = {"weftml-client"}
 COMPILER = GRAPH | {"weftml-compiler", "llvmlite"}
-EXEC = GRAPH | {"weftml-exec", "threadpoolctl", "google-re2"}
+EXEC = GRAPH | {"weftml-exec", "weftml-trace", "threadpoolctl", "google-re2"}
 IO = (
     AUTODIFF
     | EXEC

@@ -17,8 +17,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 api: dict[str, Any] = runpy.run_path(str(ROOT / "tests" / "weft" / "write_api.py"))
 
-THROUGH_NEW = {"type_enum", "value"}
-"""Parameters of enumerations and of DType, which have no `__init__`."""
+THROUGH_NEW = {"type_enum", "value", "x", "name"}
+"""Parameters of enumerations, of DType and of `wf.trace`, which have no `__init__`."""
 
 
 @pytest.fixture(scope="module")

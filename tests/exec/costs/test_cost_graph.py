@@ -8,7 +8,7 @@ import weft as wf
 from weft_exec.costs import CostModel, fill_cost_graph
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.devices.performance import default_performance
-from weft_exec.tracing import NodeRecord
+from weft_exec.tracing.records import NodeRecord
 
 NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
 CPU = DeviceDescription(NAME, "CPU", default_performance("CPU"))

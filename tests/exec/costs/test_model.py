@@ -19,7 +19,8 @@ from weft_exec.costs import CostModel, DevicePerformance, LinkPerformance
 from weft_exec.costs.measurements import Mean, Ratio, Table
 from weft_exec.devices.description import HOST, DeviceDescription
 from weft_exec.devices.performance import DEVICES, UNKNOWN_DEVICE, default_performance
-from weft_exec.tracing import NodeRecord, StepTrace
+from weft_exec.tracing.records import NodeRecord, records_of
+from weft_exec.tracing.step_trace import StepTrace
 from weft_graph.functions.defun import Declare, Defun
 from weft_graph.ir.builder import create
 from weft_graph.ir.device_spec import DeviceSpec
@@ -434,7 +435,7 @@ def traced(session: wf.Session, fetches: Any, feeds: Any, monkeypatch: Any) -> l
         patched.setattr("weft_exec.session.session.StepTrace", Kept)
         options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
         session.run(fetches, feeds, options=options, run_metadata=wf.RunMetadata())
-    return traces[0].records
+    return records_of(traces[0])
 
 
 def test_recursive_functions_end() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 import weft as wf
 from weft_exec.costs import CostModel, storage
 from weft_exec.costs.measurements import Mean, Measurements, Ratio
-from weft_exec.tracing import NodeRecord
+from weft_exec.tracing.records import NodeRecord
 from weft_tensor import errors
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

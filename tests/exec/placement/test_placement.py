@@ -21,7 +21,7 @@ from weft_exec.devices.description import DeviceDescription
 from weft_exec.devices.device import Device
 from weft_exec.placement import Placer
 from weft_exec.resources.containers import SessionResources
-from weft_exec.tracing import NodeRecord
+from weft_exec.tracing.records import NodeRecord
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_tensor.allocator import CpuAllocator
 

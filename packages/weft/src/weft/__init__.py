@@ -15,6 +15,7 @@ from weft_autodiff.gradients.backprop import *
 from weft_autodiff.recompute_grad import *
 from weft_autodiff.registry import *
 from weft_exec.session.session import *
+from weft_exec.tracing import api as _tracing
 from weft_graph.control_flow.conditional import *
 from weft_graph.control_flow.functional import *
 from weft_graph.control_flow.loop import *
@@ -164,6 +165,7 @@ tensor_scatter_add = _gather.tensor_scatter_nd_add
 tensor_scatter_sub = _gather.tensor_scatter_nd_sub
 tensor_scatter_update = _gather.tensor_scatter_nd_update
 reverse_v2 = _permutation.reverse
+trace = _tracing.trace
 bool = _dtypes.bool_
 
 newaxis = None

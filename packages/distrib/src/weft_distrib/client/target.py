@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.session.session import BaseSession
-    from weft_exec.tracing import StepTrace
+    from weft_exec.tracing.records import NodeRecord
+    from weft_exec.tracing.step_trace import StepTrace
 
 SCHEME: Final = "grpc"
 
@@ -228,7 +229,7 @@ class ClusterBackend(Backend):
             self._milliseconds(),
         )
 
-    def observe(self, trace: StepTrace, run_metadata: Any) -> None:
+    def observe(self, records: Sequence[NodeRecord], run_metadata: Any) -> None:
         """See the base class."""
 
     def run(self, executable: Executable, slots: list[Any]) -> list[Any]:
@@ -261,7 +262,7 @@ class ClusterBackend(Backend):
             self._carry_out(request, slots, reply, left)
             values, meta = reply.result()
         if trace is not None:
-            trace.add_step_stats(proto.StepStats.FromString(meta))
+            trace.other.append(proto.StepStats.FromString(meta))
         return [_fetched(value) for value in values]
 
     @contextmanager

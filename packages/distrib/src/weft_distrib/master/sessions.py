@@ -33,7 +33,7 @@ from weft_exec.devices.description import DeviceDescription
 from weft_exec.executor.overlap import Overlap
 from weft_exec.resources.cancellation import Timer, call_at
 from weft_exec.session.planning import PartPlanner
-from weft_exec.tracing import NodeRecord
+from weft_exec.tracing.records import NodeRecord
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.gc_pause import paused_gc

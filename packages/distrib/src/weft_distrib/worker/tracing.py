@@ -14,7 +14,9 @@ from weft_exec.devices.device import Device
 from weft_exec.kernels.random_counters import iteration_tag
 from weft_exec.resources.rendezvous import ends_of
 from weft_exec.step_labels import NodeLabel
-from weft_exec.tracing import StepTrace, fill_times, send_name
+from weft_exec.tracing.records import records_of
+from weft_exec.tracing.step_stats import fill_step_stats, fill_times, send_name
+from weft_exec.tracing.step_trace import StepTrace
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ops.step import RECEIVE
@@ -61,13 +63,14 @@ def pack(
       start: the start of the step, in nanoseconds since the epoch.
       devices: the worker's devices by their full names.
     """
-    for record in trace.records:
+    records = records_of(trace)
+    for record in records:
         if record.device not in devices:  # the node's requested device
             string = DeviceSpec.from_string(record.device)
             record.device = next(n for n, device in devices.items() if string.matches(device.spec))
-    metadata = proto.RunMetadata()
-    trace.fill(metadata, "")
-    stats = bytes(metadata.step_stats.SerializeToString())
+    message = proto.StepStats()
+    fill_step_stats(message, records, "")
+    stats = bytes(message.SerializeToString())
     return b"".join(
         (_TIMES.pack(start, time.time_ns(), len(stats)), stats, json.dumps(passages).encode())
     )

@@ -33,7 +33,7 @@ from weft_exec.resources.file_access import FileRoots
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
-from weft_exec.tracing import StepTrace
+from weft_exec.tracing.step_trace import StepTrace
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.step_graph import Part

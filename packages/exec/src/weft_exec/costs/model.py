@@ -24,7 +24,7 @@ from weft_exec.costs.signature import (
 )
 from weft_exec.devices.description import DeviceDescription, link_between
 from weft_exec.devices.performance import DevicePerformance, default_performance
-from weft_exec.tracing import NodeRecord
+from weft_exec.tracing.records import NodeRecord
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import callee
 from weft_graph.ir.costs import Cost

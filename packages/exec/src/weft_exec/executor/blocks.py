@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.executor.by_kernels import ByKernels, ToCompare
 from weft_exec.executor.linear import Compound, Gather, Segment, Slots, check_predicate, gather
 from weft_exec.kernels.random_counters import current, iteration_tag
+from weft_exec.tracing.step_trace import LoopIteration, clock
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.executor.linear import Check
-    from weft_exec.tracing import StepTrace
+    from weft_exec.tracing.programs import SharedProgram
+    from weft_exec.tracing.step_trace import ThreadLog
     from weft_graph.ir.node import Node
 
 
@@ -43,12 +45,20 @@ class Choice(Compound):
             check_predicate(pred, self.node)
         self.sides[1 if pred else 0].run(slots)
 
-    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """Run it with `check` and `trace` around each node."""
+    def call_checked(self, check: Check, *inputs: Any) -> None:
+        """Run it with `check` around each node."""
         (slots,) = inputs
+        self._side(slots).run_checked(slots, check)
+
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
+        """Run it, and record each node."""
+        (slots,) = inputs
+        self._side(slots).run_traced(slots, log, check)
+
+    def _side(self, slots: Slots) -> Segment:
         pred = slots[self.pred]
         check_predicate(pred, self.node)
-        self.sides[1 if pred else 0].run_checked(slots, check, trace)
+        return self.sides[1 if pred else 0]
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -108,30 +118,49 @@ class WhileLoop(Compound):
         """Run until the predicate is False."""
         self._run(slots, self.test.run, self.body.run)
 
-    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """Run it with `check` and `trace` around each node."""
+    def call_checked(self, check: Check, *inputs: Any) -> None:
+        """Run it with `check` around each node."""
         self._run(
             inputs[0],
-            lambda slots: self.test.run_checked(slots, check, trace),
-            lambda slots: self.body.run_checked(slots, check, trace),
-            is_traced=trace is not None,
+            lambda slots: self.test.run_checked(slots, check),
+            lambda slots: self.body.run_checked(slots, check),
         )
+
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
+        """Run it, and record each node in its iteration."""
+        around = log.iteration
+
+        def begin(iteration: int) -> None:
+            log.iteration = LoopIteration(self.name, iteration, around, current.tag)
+            log.trim()
+
+        try:
+            self._run(
+                inputs[0],
+                lambda slots: self.test.run_traced(slots, log, check),
+                lambda slots: self.body.run_traced(slots, log, check),
+                begin,
+            )
+        finally:
+            log.iteration = around
 
     def _run(
         self,
         slots: Slots,
         test: Callable[[Slots], None],
         body: Callable[[Slots], None],
-        is_traced: bool = False,
+        begin: Callable[[int], None] | None = None,
     ) -> None:
         variables, following, pred, spent = self.variables, self.following, self.pred, self.spent
         slots[variables] = self.initial(slots)
         iteration = 0
-        has_tags, around = self._draws or is_traced, current.tag
+        has_tags, around = self._draws or begin is not None, current.tag
         try:
             while True:
                 if has_tags:
                     current.tag = iteration_tag(around, iteration)
+                    if begin is not None:
+                        begin(iteration)
                 test(slots)
                 go_on = slots[pred]
                 if go_on.shape:
@@ -168,7 +197,7 @@ class LoopCall(Compound):
       order: for each loop variable, the index of its value in the function's results.
     """
 
-    __slots__ = ("_function", "_in_order", "_loop", "_order", "_skips", "_take")
+    __slots__ = ("_function", "_in_order", "_loop", "_order", "_program", "_skips", "_take")
 
     def __init__(
         self, loop: WhileLoop, function: Callable[..., Any], take: Gather, order: Sequence[int]
@@ -179,6 +208,7 @@ class LoopCall(Compound):
         self._function = function
         self._take = take
         self._skips = 0
+        self._program: SharedProgram | None = None
 
     def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
         """Run the loop.
@@ -209,17 +239,29 @@ class LoopCall(Compound):
             return True
         return False
 
-    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """Run with `check` and `trace` around each kernel; the function's nodes share its time."""
+    def call_checked(self, check: Check, *inputs: Any) -> None:
+        """Run with `check` around each kernel."""
         (slots,) = inputs
-        started = time.time_ns()
-        if self(slots, lambda slots: self._loop.call_checked(check, trace, slots)) and trace:
-            from weft_exec.costs.shares import parts_of
+        self(slots, lambda slots: self._loop.call_checked(check, slots))
 
-            test, body = self._loop.segments
-            nodes = [*test.all_nodes(), *body.all_nodes()]
-            device = (*test.devices, *body.devices, "")[0]
-            trace.share(parts_of(nodes), device, started, {}, current.tag)
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
+        """Run and record each kernel; the function's nodes share its time."""
+        (slots,) = inputs
+        started = clock()
+        if self(slots, lambda slots: self._loop.call_traced(log, check, slots)):
+            readings = [started, clock()]
+            log.runs.append((self._program or self._prepare(), log.iteration, 0, readings))
+
+    def _prepare(self) -> SharedProgram:
+        from weft_exec.costs.shares import parts_of
+        from weft_exec.tracing.programs import SharedProgram, loop_event
+
+        test, body = self._loop.segments
+        nodes = [*test.all_nodes(), *body.all_nodes()]
+        device = (*test.devices, *body.devices, "")[0]
+        whole = loop_event(self._loop.name, nodes, device)
+        program = self._program = SharedProgram(whole, parts_of(nodes).values())
+        return program
 
     def stop(self) -> None:
         """Notify the function that the session is closed, if it has a method `stop`."""

@@ -15,7 +15,7 @@ from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.linear import Segment, Slots
-from weft_exec.executor.step import Iteration, StepMachine, Token
+from weft_exec.executor.step import Iteration, StepMachine, Token, TracedStepMachine
 from weft_exec.executor.step_check import StepCheck, deadline_error, running
 from weft_exec.executor.transfers import Arrival, HandedOver, key_of
 from weft_exec.kernels.context import Completion, StepContext
@@ -23,12 +23,13 @@ from weft_exec.kernels.random_counters import Executions, needs_counters, run_at
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.resources.resources import Done
 from weft_exec.resources.threads import Task, ThreadPool
+from weft_exec.tracing.step_trace import LoopIteration
 from weft_graph.ir.interrupts import taken
 from weft_graph.ir.node import Node
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.tracing import StepTrace
+    from weft_exec.tracing.step_trace import StepTrace
 
 WORTH_A_THREAD = 1e-4
 """Seconds that a kernel must take for a switch to another thread to pay off."""
@@ -55,7 +56,8 @@ class Driver:
         self._check = StepCheck(context)
         self._pool = pool
         self._trace = trace
-        self._machine: StepMachine = executable.machine(slots)
+        make = StepMachine if trace is None else TracedStepMachine
+        self._machine: StepMachine = executable.machine(slots, make)
         self._mailbox: SimpleQueue[tuple[Token | None, Any, BaseException | None]] = SimpleQueue()
         self._on_pool: dict[Token, Task] = {}
         self._accepted: list[tuple[Token, Any]] = []
@@ -104,10 +106,7 @@ class Driver:
             self._send(token)
         elif entry.kind == RECEIVE:
             if self._trace is not None:
-                key = key_of(entry, iteration)
-                self._trace.waiting(
-                    token, _node(entry), entry.device, time.time_ns(), iteration.tag, key
-                )
+                self._record_wait(token, key_of(entry, iteration))
             done: Done = HandedOver(token, self._accept_sent, self._mailbox.put)
             if self._is_sent_by_other_thread(entry):
                 self._pending_receives += 1
@@ -119,7 +118,7 @@ class Driver:
             self._start_asynchronous(token)
         elif not entry.heavy:
             try:
-                self._run_segment(entry.segment, iteration)
+                self._run_segment(token)
             except errors.OpError as error:
                 self._completed(token, error)
             else:
@@ -155,18 +154,22 @@ class Driver:
         del error  # its traceback refers to this frame
 
     def _run_entry(self, token: Token) -> BaseException | None:
-        entry, iteration = token
+        entry = token[0]
         started = time.perf_counter()
         try:
-            self._run_segment(entry.segment, iteration)
+            self._run_segment(token)
         except errors.OpError as error:
             return error
         elapsed = time.perf_counter() - started
         entry.cost = elapsed if not entry.cost else 0.8 * entry.cost + 0.2 * elapsed
         return None
 
-    def _run_segment(self, segment: Segment, iteration: Iteration) -> None:
-        if segment.draws or self._trace is not None:
+    def _run_segment(self, token: Token) -> None:
+        entry, iteration = token
+        segment = entry.segment
+        if self._trace is not None:
+            run_at(self._executions, iteration.tag, self._run_traced, token, self._trace)
+        elif segment.draws:
             run_at(self._executions, iteration.tag, self._run_here, segment, iteration.slots)
         else:
             self._run_here(segment, iteration.slots)
@@ -175,14 +178,39 @@ class Driver:
         context = self._context
         before, running.check = running.check, self._check
         try:
-            if context.deadline is None and self._trace is None:
+            if context.deadline is None:
                 if context.cancellation.error is not None:
                     raise context.cancellation.error
                 segment.run(slots)
             else:
-                segment.run_checked(slots, self._check, self._trace)
+                segment.run_checked(slots, self._check)
         finally:
             running.check = before
+
+    def _run_traced(self, token: Token, trace: StepTrace) -> None:
+        context, log = self._context, trace.log()
+        before, running.check = running.check, self._check
+        log.iteration = _loop_iteration(token[1])
+        try:
+            if context.cancellation.error is not None:
+                raise context.cancellation.error
+            between = None if context.deadline is None else self._check
+            ready = self._machine.ready_time(token)
+            token[0].segment.run_traced(token[1].slots, log, between, ready)
+        finally:
+            running.check = before
+            log.iteration = None
+
+    def _record_wait(self, token: Token, key: str = "") -> None:
+        """Record that an asynchronous entry starts to wait.
+
+        Args:
+          key: the rendezvous key of a Receive.
+        """
+        entry, iteration = token
+        assert self._trace is not None
+        ready, within = self._machine.ready_time(token), _loop_iteration(iteration)
+        self._trace.waiting(token, _node(entry), entry.device, ready, within, key)
 
     def _send(self, token: Token) -> None:
         entry, iteration = token
@@ -207,11 +235,9 @@ class Driver:
             return
         done = Completion(token, self._mailbox.put)
         assert entry.kernel is not None
-        started = time.time_ns()
         inputs = entry.arguments(iteration.slots)
         if self._trace is not None:
-            assert entry.node is not None
-            self._trace.waiting(token, entry.node, entry.device, started, iteration.tag)
+            self._record_wait(token)
         try:
             if needs_counters(_node(entry)):
                 start = entry.kernel, self._context, inputs, done
@@ -294,7 +320,7 @@ class Driver:
                 self._machine.finished(token, dead=True)
                 return
             if self._trace is not None:
-                self._trace.arrived(token, value)
+                self._trace.arrived(token, value, error is not None)
             if error is not None:
                 inputs = entry.arguments(iteration.slots)
                 error = located(error, _node(entry), entry.device, inputs)
@@ -356,6 +382,15 @@ class Driver:
 def _node(entry: Entry) -> Node:
     assert entry.node is not None
     return entry.node
+
+
+def _loop_iteration(iteration: Iteration) -> LoopIteration | None:
+    """Return an iteration as a trace names it."""
+    frame = iteration.frame
+    if frame.parent is None:
+        return None
+    around = _loop_iteration(frame.parent)
+    return LoopIteration(frame.plan.name, iteration.index, around, iteration.tag)
 
 
 def _add_iterations(error: errors.OpError, iteration: Iteration | None) -> None:

@@ -67,10 +67,10 @@ class Executable:
             slots[slot] = value
         return slots
 
-    def machine(self, slots: Slots) -> Any:
+    def machine(self, slots: Slots, make: type[StepMachine] = StepMachine) -> Any:
         """Return the ready queue of a step whose nodes are not all run in a fixed order."""
         assert self.plan is not None
-        return StepMachine(self.plan, slots)
+        return make(self.plan, slots)
 
     def results(self, slots: Slots) -> list[Any]:
         """Return the fetched values, which belong to the caller.

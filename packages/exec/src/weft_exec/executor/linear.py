@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.kernel_errors import located, raise_located
-from weft_exec.kernels.random_counters import current, needs_counters
+from weft_exec.kernels.random_counters import needs_counters
+from weft_exec.tracing.step_trace import FAILED, bytes_of, clock
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.tracing import StepTrace
+    from weft_exec.tracing.programs import SegmentProgram
+    from weft_exec.tracing.step_trace import ThreadLog
     from weft_graph.ir.node import Node
 
 Slots = list[Any]
@@ -87,8 +88,12 @@ class Compound(ABC):
         return
 
     @abstractmethod
-    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> Any:
-        """Run with `check` and `trace` around each node."""
+    def call_checked(self, check: Check, *inputs: Any) -> Any:
+        """Run with `check` around each node."""
+
+    @abstractmethod
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> Any:
+        """Run, record each node in `log`, and call `check` after each, if it is not None."""
 
 
 class Segment:
@@ -104,13 +109,14 @@ class Segment:
       draws: whether some of them may draw random numbers.
     """
 
-    __slots__ = ("_compounds", "_count", "devices", "draws", "instructions", "nodes")
+    __slots__ = ("_compounds", "_count", "_program", "devices", "draws", "instructions", "nodes")
 
     def __init__(
         self, instructions: Sequence[Instruction], nodes: Sequence[Node], devices: Sequence[str]
     ) -> None:
         self.instructions = list(instructions)
         self._count = len(self.instructions)
+        self._program: SegmentProgram | None = None
         # Computed once: a check for an abstract class takes longer than a call.
         self._compounds: Sequence[Compound | None] = tuple(
             [_as_compound(function) for function, *_ in instructions]
@@ -128,6 +134,7 @@ class Segment:
         """Replace the instructions by a single one that contains them and their nodes."""
         self.instructions[:] = [(whole_segment, whole, 0, ())]
         self._count = 1
+        self._program = None
         self._compounds = (whole_segment,)
         self.nodes, self.devices = self.nodes[-1:], self.devices[-1:]
 
@@ -138,6 +145,8 @@ class Segment:
     def cancel(self) -> None:
         """End running loops at their next node, and later ones immediately."""
         self.instructions.clear()
+        if self._program is not None:
+            self._program.lines.clear()
         inside = self._segments()
         compounds = self._compounds
         self._compounds = ()  # first, since segments of recursive functions lead back here
@@ -168,30 +177,19 @@ class Segment:
         if len(self.instructions) != self._count:
             raise _closed()
 
-    def run_checked(
-        self,
-        slots: Slots,
-        check: Check,
-        trace: StepTrace | None,
-    ) -> None:
-        """Run all instructions; call `check` before the first and after each, trace each node.
+    def run_checked(self, slots: Slots, check: Check) -> None:
+        """Run all instructions; call `check` before the first and after each.
 
         Raises: OpError: a kernel failed, or what `check` raised.
         """
         check()
-        for instruction, compound, node, device in zip(
-            self.instructions, self._compounds, self.nodes, self.devices, strict=False
-        ):
+        for instruction, compound in zip(self.instructions, self._compounds, strict=False):
             function, take, slot, dead = instruction
             try:
-                if compound is not None:
-                    slots[slot] = compound.call_checked(check, trace, *take(slots))
-                elif trace is None:
+                if compound is None:
                     slots[slot] = function(*take(slots))
                 else:
-                    slots[slot] = trace.record(
-                        node, device, partial(function, *take(slots)), current.tag
-                    )
+                    slots[slot] = compound.call_checked(check, *take(slots))
                 check()
             except Exception as error:  # because a kernel may raise anything; the location is added
                 raise_located(self._located(error, instruction, slots))
@@ -199,6 +197,65 @@ class Segment:
                 slots[i] = None
         if len(self.instructions) != self._count:
             raise _closed()
+
+    def run_traced(
+        self, slots: Slots, log: ThreadLog, check: Check | None = None, ready: int = 0
+    ) -> None:
+        """Run all instructions, and record a reading of the clock after each.
+
+        Args:
+          log: of the current thread.
+          check: called before the first instruction and after each, if it is not None.
+          ready: when the segment could have started, as a reading of the clock; 0 for now.
+        Raises: OpError: a kernel failed, or what `check` raised.
+        """
+        if check is not None:
+            check()
+        program = self._program or self._prepare()
+        readings = [clock()]
+        append = readings.append
+        log.runs.append((program, log.iteration, ready, readings))
+        position = -1
+        line: Any = None
+        try:
+            for line in program.lines:
+                function, take, slot, dead, kind = line
+                if kind == 0:  # the sizes of the results are known
+                    slots[slot] = function(*take(slots))
+                    append(clock())
+                elif kind == 1:
+                    slots[slot] = function(*take(slots))
+                    append(clock())
+                    if type(slot) is slice:
+                        readings += map(bytes_of, slots[slot])
+                    else:
+                        append(bytes_of(slots[slot]))
+                else:
+                    slots[slot] = function(log, check, *take(slots))
+                    append(clock())
+                if check is not None:
+                    check()
+                if dead:
+                    for i in dead:
+                        slots[i] = None
+        except Exception as error:  # because a kernel may raise anything; the location is added
+            readings += (clock(), FAILED)
+            position = next((i for i, other in enumerate(program.lines) if other is line), -1)
+            instruction = self.instructions[position] if position >= 0 else None
+            raise_located(
+                _closed() if instruction is None else self._located(error, instruction, slots)
+            )
+        if len(self.instructions) != self._count:
+            raise _closed()
+
+    def _prepare(self) -> SegmentProgram:
+        """Return the meaning of the readings of a traced run."""
+        from weft_exec.tracing.programs import SegmentProgram
+
+        nested = [None if part is None else part.call_traced for part in self._compounds]
+        program = SegmentProgram(self.instructions, self.nodes, self.devices, nested)
+        self._program = program
+        return program
 
     def all_nodes(self) -> list[Node]:
         """Return the nodes that have kernels, including those in loops and branches."""

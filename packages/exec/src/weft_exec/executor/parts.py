@@ -84,6 +84,10 @@ class StepMachines:
         for machine in self._machines:
             machine.end()
 
+    def ready_time(self, token: Token) -> int:
+        """Return the reading of the clock at which an entry became ready; 0 if unknown."""
+        return self._machines[token[0].part].ready_time(token)
+
     def take_error(self) -> errors.OpError:
         """Return the first failure and clear it."""
         first, *_ = [machine.take_error() for machine in self._machines]
@@ -115,7 +119,7 @@ class PartedExecutable(Executable):
             for entry in executable.plan.entries:
                 entry.part = i
 
-    def machine(self, slots: Slots) -> Any:
+    def machine(self, slots: Slots, make: type[StepMachine] = StepMachine) -> Any:
         """Return the ready queues of a step."""
         own = []
         machines = []
@@ -124,7 +128,7 @@ class PartedExecutable(Executable):
             for slot, position in zip(executable.feed_slots, part.feeds, strict=True):
                 mine[slot] = slots[position]
             own.append(mine)
-            machines.append(executable.machine(mine))
+            machines.append(executable.machine(mine, make))
         slots[-1] = own
         return StepMachines(machines)
 

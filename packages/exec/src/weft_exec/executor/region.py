@@ -27,8 +27,8 @@ from weft_exec.executor.linear import (
 )
 from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.executor.step_check import raise_if_ended
-from weft_exec.kernels.random_counters import current
-from weft_exec.tracing import StepTrace
+from weft_exec.tracing.programs import SharedProgram, region_event
+from weft_exec.tracing.step_trace import ThreadLog, clock
 from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Path, SettingError
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -117,6 +117,7 @@ class RegionCall(Compound):
         self._results: Sequence[int] = ()
         self._inputs: Sequence[int] = ()
         self._members = Segment([], [], [])
+        self._program: SharedProgram | None = None
         self._skips = 0
 
     def lay(self, inputs: Sequence[int], results: Sequence[int], new: Callable[[], int]) -> bool:
@@ -263,21 +264,32 @@ class RegionCall(Compound):
         self._store_results(slots, values)
         return True
 
-    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """Run with `check` and `trace` around each kernel; members of a function share time."""
-        (slots,) = inputs
-        clock = self._device.clock() if trace is not None else None
-        started = time.time_ns()
-        if self(slots, lambda slots: self._members.run_checked(slots, check, trace)) and trace:
-            values = [slots[result] for result in self._results]
-            sizes = dict(zip(self._region.outputs, values, strict=True))
-            from weft_exec.costs.shares import parts_of
+    def call_checked(self, check: Check, *inputs: Any) -> None:
+        """Run with `check` around each kernel."""
+        self(inputs[0], lambda slots: self._members.run_checked(slots, check))
 
-            if clock is not None:  # ends when earlier work in the stream has ended
-                nanoseconds = clock.nanoseconds()
-                started = time.time_ns() - nanoseconds
-            parts = parts_of(self._region.members)
-            trace.share(parts, self._device.name, started, sizes, current.tag)
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
+        """Run and record each kernel; members of a function share its time."""
+        (slots,) = inputs
+        device_clock = self._device.clock()
+        started = clock()
+        if self(slots, lambda slots: self._members.run_traced(slots, log, check)):
+            ended = clock()
+            if device_clock is not None:  # ends when earlier work in the stream has ended
+                nanoseconds = device_clock.nanoseconds()
+                ended = clock()
+                started = ended - nanoseconds
+            program = self._program or self._prepare()
+            log.runs.append((program, log.iteration, 0, [started, ended]))
+
+    def _prepare(self) -> SharedProgram:
+        from weft_exec.costs.shares import parts_of
+
+        region = self._region
+        whole = region_event(region.node, region.members, self._device.name)
+        program = SharedProgram(whole, parts_of(region.members).values(), region.outputs)
+        self._program = program
+        return program
 
     def stop(self) -> None:
         """Notify the function that the session is closed, if it has a method `stop`."""

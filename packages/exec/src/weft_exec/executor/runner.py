@@ -15,11 +15,12 @@ from weft_exec.kernels.random_counters import in_new_step
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_exec.resources.threads import ThreadPool
+from weft_exec.tracing.step_trace import clock
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.executor.paused import PausedStep
-    from weft_exec.tracing import StepTrace
+    from weft_exec.tracing.step_trace import StepTrace
 
 
 class Runner:
@@ -75,10 +76,17 @@ class Runner:
             if self._closed:
                 raise closed_error()
             if executable.linear is not None:
-                run, check = executable.linear.run_checked, StepCheck(context)
+                check = StepCheck(context)
                 before, running.check = running.check, check
                 try:
-                    quietly(in_new_step, run, slots, check, trace)
+                    if trace is None:
+                        quietly(in_new_step, executable.linear.run_checked, slots, check)
+                    else:
+                        # Closing the session empties the list of instructions.
+                        is_checked = deadline is not None or cancellation is not None
+                        between = check if is_checked else None
+                        run = executable.linear.run_traced
+                        quietly(in_new_step, run, slots, trace.log(), between)
                 finally:
                     running.check = before
             else:
@@ -88,7 +96,12 @@ class Runner:
             raise
         finally:
             self._running.discard(context)
-        return executable.results(slots)
+        if trace is None:
+            return executable.results(slots)
+        start = clock()
+        results = executable.results(slots)
+        trace.phase("fetch", start, clock())
+        return results
 
     def begin(self, executable: Executable) -> PausedStep:
         """Start a step that exchanges values with its caller."""

@@ -34,6 +34,7 @@ from weft_exec.executor.entries import (
 from weft_exec.executor.frames import FramePlan, StepPlan
 from weft_exec.executor.linear import Slots, check_predicate
 from weft_exec.kernels.random_counters import iteration_tag
+from weft_exec.tracing.step_trace import clock
 from weft_tensor import errors
 
 _ALIVE = -1
@@ -236,6 +237,10 @@ class StepMachine:
         """Clear an interruption after all waiting entries have received their values."""
         if self._interrupted and not self._ready and not self.running:
             self.error = None
+
+    def ready_time(self, token: Token) -> int:
+        """Return the reading of the clock at which an entry became ready; 0 if unknown."""
+        return 0
 
     def take_error(self) -> errors.OpError:
         """Return the first failure and clear it."""
@@ -517,3 +522,22 @@ class StepMachine:
             and iteration.index == frame.oldest
         ):
             raise errors.InternalError(f"{name} is over and was not forgotten")
+
+
+class TracedStepMachine(StepMachine):
+    """A ready queue that records when entries became ready."""
+
+    __slots__ = ("_ready_times",)
+
+    def __init__(self, plan: StepPlan, slots: Slots) -> None:
+        self._ready_times: dict[tuple[int, int], int] = {}
+        super().__init__(plan, slots)
+
+    def ready_time(self, token: Token) -> int:
+        """Return the reading of the clock at which an entry became ready."""
+        entry, iteration = token
+        return self._ready_times.pop((entry.index, iteration.serial), 0)
+
+    def _ripe(self, entry: Entry, iteration: Iteration) -> None:
+        self._ready_times[entry.index, iteration.serial] = clock()
+        super()._ripe(entry, iteration)

@@ -19,8 +19,9 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Compound
 from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.functions.body import Derive, FunctionBody
-from weft_exec.kernels.random_counters import in_call
+from weft_exec.kernels.random_counters import current, in_call
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
+from weft_exec.tracing.step_trace import LoopIteration
 from weft_graph.functions.function import Function
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.traits import Role
@@ -30,7 +31,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_exec.executor.linear import Check, Segment
-    from weft_exec.tracing import StepTrace
+    from weft_exec.tracing.step_trace import ThreadLog
     from weft_graph.ir.node import Node
     from weft_graph.ir.step_graph import StepGraph
 
@@ -118,13 +119,31 @@ class KeptCall(Compound):
         self._guarded(in_call, self._node.name, line.run, slots)
         return self._results(executable, slots)
 
-    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> Any:
-        """Call the function with `check` and `trace` around each node of the body."""
+    def call_checked(self, check: Check, *inputs: Any) -> Any:
+        """Call the function with `check` around each node of the body."""
         executable = self._executable or self._derived(inputs)
         line = executable.linear
         assert line is not None
         slots = executable.slots(inputs)
-        self._guarded(in_call, self._node.name, line.run_checked, slots, check, trace)
+        self._guarded(in_call, self._node.name, line.run_checked, slots, check)
+        return self._results(executable, slots)
+
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> Any:
+        """Call the function, and record each node of the body in an iteration of the call."""
+        executable = self._executable or self._derived(inputs)
+        line = executable.linear
+        assert line is not None
+        slots, around = executable.slots(inputs), log.iteration
+
+        def run() -> None:
+            log.iteration = LoopIteration(self._node.name, 0, around, current.tag)
+            log.trim()
+            line.run_traced(slots, log, check)
+
+        try:
+            self._guarded(in_call, self._node.name, run)
+        finally:
+            log.iteration = around
         return self._results(executable, slots)
 
     @property

@@ -21,7 +21,7 @@ from weft_exec.gpu.graph_piece import GraphPiece
 from weft_exec.gpu.instruction_trace import InstructionTrace, Kind, trace_instructions
 
 if TYPE_CHECKING:
-    from weft_exec.tracing import StepTrace
+    from weft_exec.tracing.step_trace import ThreadLog
 
 _log: Final = logging.getLogger(__name__)
 
@@ -60,15 +60,15 @@ class StepGraph(Compound):
         """The original instructions."""
         return (self._inner,)
 
-    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
-        """Run with `check` and `trace`; traced instructions run one by one."""
-        (slots,) = inputs
-        if trace is not None:
-            self._inner.run_checked(slots, check, trace)
-            return
+    def call_checked(self, check: Check, *inputs: Any) -> None:
+        """Run with `check` before and after."""
         check()
-        self(slots)
+        self(*inputs)
         check()
+
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
+        """Run the instructions one by one, and record each."""
+        self._inner.run_traced(inputs[0], log, check)
 
     def __call__(self, slots: Slots) -> None:
         """Run all instructions."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from weft_exec.step_labels import NodeLabel
 
 _TRANSFER: Final = "/to/job:"
-"""What stands between tensor and receiver in the name of a transfer; see `tracing.send_name`."""
+"""What stands between tensor and receiver in the name of a transfer; see `step_stats.send_name`."""
 
 
 class NodeTime(NamedTuple):

@@ -29,7 +29,9 @@ from weft_exec.session.signature import Signature
 from weft_exec.session.target import find_target
 from weft_exec.session.uninitialized import advise
 from weft_exec.session.update_ops import UpdateOpsWatch
-from weft_exec.tracing import StepTrace
+from weft_exec.tracing import consumers
+from weft_exec.tracing.records import records_of
+from weft_exec.tracing.step_trace import StepTrace, clock
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.gc_pause import paused_gc
@@ -90,13 +92,14 @@ class BaseSession:
         self._runner = self._backend.runner
         config = self._settings
         self._watched = bool(config.timeout_ms or config.measure_every or self._backend.limited)
-        self._plain = not self._watched
         self._get_tensors = partial(_session_tensors, weakref.ref(self))
         self._cache: dict[Any, Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
         self._updates = UpdateOpsWatch()
+        self.tracing_changed()
+        consumers.watch(self)
         self._measurements = 0
         self._partial_signatures: dict[Any, PartialSignature] = {}
         self._partial_runs: dict[str, PartialRun] = {}
@@ -201,8 +204,10 @@ class BaseSession:
             or self._closed
             or self._epoch != self._resources.epoch
         ):
+            start = clock()
             deadline = self._deadline(options)
             signature, feed_dict = self._signature(key, fetches, feed_dict, deadline)
+            consumers.note_phase("plan", start)
         values: Any = ()
         if feed_dict:
             # A check for an abstract class is slow compared with the rest.
@@ -227,6 +232,11 @@ class BaseSession:
             raise
         return results[0] if signature.single else signature.plan.rebuild(results)
 
+    def tracing_changed(self) -> None:
+        """Find out whether steps may take the fast path, which records and checks nothing."""
+        watched = self._watched or self._updates.is_counting or consumers.is_active()
+        self._plain = not watched
+
     def _explain_failure(self, error: errors.OpError, targets: Sequence[Node]) -> None:
         """Add the graph operation and, for missing values, advice to an error."""
         if error.node is not None:
@@ -242,32 +252,66 @@ class BaseSession:
         """Run one step with a timeout, a trace or measurements, or with a new plan."""
         if signature.skips_updates:
             self._updates.count_step()
-            self._plain = not (self._watched or self._updates.is_counting)
+            self.tracing_changed()
         self._fit(signature, values, self._deadline(options))
         traced = bool(getattr(options, "trace_level", 0))
         measured = self._is_measured(signature)
-        trace = StepTrace() if traced or measured else None
-        deadline = self._deadline(options)
-        executable = signature.executable
-        warm_up = executable.warm_up
-        start = 0.0 if warm_up is None else warm_up.begin()
-        slots = signature.slots(executable, values)
-        if deadline is None and trace is None:
-            results = self._runner.run(executable, slots)
+        trace: StepTrace | None
+        if consumers.is_active():
+            is_kept = traced or measured
+            results, trace = self._recorded_step(signature, values, options, is_kept)
         else:
-            results = self._runner.run_watched(executable, slots, deadline, trace)
+            trace = StepTrace() if traced or measured else None
+            results = self._run_signature(signature, values, options, trace)
         if trace is not None and traced and trace.empty:
             trace.fetched(signature.plan.outputs, results, self._backend.devices[0].name)
         if trace is not None and measured:
             self._measure(signature, trace, run_metadata)
         if trace is not None and traced and run_metadata is not None:
-            trace.fill(run_metadata, self._backend.devices[0].name)
+            from weft_exec.tracing.step_stats import fill_metadata
+
+            fill_metadata(run_metadata, trace, self._backend.devices[0].name)
         if getattr(options, "output_partition_graphs", False) and run_metadata is not None:
             plan = signature.plan
             report = self._backend.explain(
                 signature.feeds, plan.outputs, plan.targets, signature.size
             )
             run_metadata.partition_graphs.extend(report.parts())
+        return results
+
+    def _recorded_step(
+        self, signature: Signature, values: Any, options: Any, is_kept: bool
+    ) -> tuple[list[Any], StepTrace]:
+        """Run one step, and send its record to all consumers.
+
+        Args:
+          is_kept: whether the record is for the caller, too.
+        """
+        trace = consumers.begin_step(signature.label, is_kept)
+        failed = True
+        try:
+            results = self._run_signature(signature, values, options, trace)
+            failed = False
+        finally:
+            consumers.end_step(trace, failed)
+        return results, trace
+
+    def _run_signature(
+        self, signature: Signature, values: Any, options: Any, trace: StepTrace | None
+    ) -> list[Any]:
+        """Run one step with a deadline and a trace, each of which may be missing."""
+        deadline = self._deadline(options)
+        executable = signature.executable
+        warm_up = executable.warm_up
+        start = 0.0 if warm_up is None else warm_up.begin()
+        fed = clock()
+        slots = signature.slots(executable, values)
+        if trace is not None:
+            trace.phase("feed", fed, clock())
+        if deadline is None and trace is None:
+            results = self._runner.run(executable, slots)
+        else:
+            results = self._runner.run_watched(executable, slots, deadline, trace)
         if warm_up is not None:
             warm_up.end(start)
             signature.outdated |= warm_up.is_over
@@ -290,7 +334,7 @@ class BaseSession:
         )
 
     def _measure(self, signature: Signature, trace: StepTrace, run_metadata: Any) -> None:
-        self._backend.observe(trace, run_metadata)
+        self._backend.observe(records_of(trace), run_metadata)
         self._measurements += 1
         several = len(self._backend.devices) > 1
         signature.outdated = several and self._measurements > 2 * signature.planned_at
@@ -579,7 +623,7 @@ class BaseSession:
         signature.skips_updates = self._updates.skips_updates(
             self._graph, feeds, plan.outputs, plan.targets
         )
-        self._plain = not (self._watched or self._updates.is_counting)
+        self.tracing_changed()
         return signature
 
     def _plan(self, signature: Signature, size: int, is_first: bool = False) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from weft_exec.executor.executable import Executable
 from weft_exec.session.feeds import converter
 from weft_exec.session.fetches import FetchPlan
 from weft_graph.ir.node import Output
+
+_MAX_NAMES: Final = 3
+"""Number of fetches, and of feeds, that a label names."""
 
 
 class Signature:
@@ -24,6 +27,7 @@ class Signature:
     """
 
     __slots__ = (
+        "_label",
         "converters",
         "executable",
         "feeds",
@@ -48,6 +52,17 @@ class Signature:
         self.feeds = tuple(feeds)
         self.single = single
         self.steps = 0
+        self._label = ""
+
+    @property
+    def label(self) -> str:
+        """Its fetches and feeds in short form, as a trace names its steps."""
+        if not self._label:
+            wanted = [output.name for output in self.plan.outputs]
+            wanted += [node.name for node in self.plan.targets]
+            fed = [feed.name for feed in self.feeds]
+            self._label = _short(wanted) + (f" fed {_short(fed)}" if fed else "")
+        return self._label
 
     def slots(self, executable: Executable, values: Any) -> list[Any]:
         """Return the slots of a new step with the fed values in place."""
@@ -56,3 +71,10 @@ class Signature:
         for convert, slot, value in zip(self.converters, executable.feed_slots, values):  # noqa: B905
             slots[slot] = convert(value)
         return slots
+
+
+def _short(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - _MAX_NAMES
+    shown = ", ".join([name.removesuffix(":0") for name in names[:_MAX_NAMES]])
+    return f"{shown}, and {more} more" if more > 0 else shown

@@ -15,7 +15,8 @@ from weft_exec.devices.device import DeviceAttributes
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
 from weft_exec.resources.resources import ResourceManager
-from weft_exec.tracing import StepTrace
+from weft_exec.tracing.records import NodeRecord
+from weft_exec.tracing.step_trace import StepTrace
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
 from weft_tensor import errors
@@ -126,7 +127,7 @@ class Backend(ABC):
         """Explain the plan of a step, stage by stage; arguments as for `plan`."""
 
     @abstractmethod
-    def observe(self, trace: StepTrace, run_metadata: Any) -> None:
+    def observe(self, records: Sequence[NodeRecord], run_metadata: Any) -> None:
         """Add a step to the cost model, and write its costs to a RunMetadata if passed."""
 
     def stop_planning(self) -> None:  # noqa: B027 - most backends have nothing to wait for

@@ -19,7 +19,7 @@ from weft_exec.session import blas
 from weft_exec.session.partial import PartialRun, PartialSignature
 from weft_exec.session.planning import Planner
 from weft_exec.session.target import Backend, register_target
-from weft_exec.tracing import StepTrace
+from weft_exec.tracing.records import NodeRecord
 from weft_graph.ir.node import Node, Output
 
 if TYPE_CHECKING:
@@ -98,13 +98,13 @@ class LocalBackend(Backend):
         """See the base class."""
         return self.planner.explain(feeds, outputs, targets, size)
 
-    def observe(self, trace: StepTrace, run_metadata: Any) -> None:
+    def observe(self, records: Sequence[NodeRecord], run_metadata: Any) -> None:
         """See the base class."""
-        self.costs.observe(trace.records)
+        self.costs.observe(records)
         if run_metadata is not None:
             from weft_exec.costs import fill_cost_graph
 
-            places = {record.node: record.device for record in trace.records}
+            places = {record.node: record.device for record in records}
             devices = {device.name: device.describe() for device in self._devices}
             fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], self.costs)
 

@@ -1,0 +1,1 @@
+"""Recording of traces: what each thread did in each step, and the conversion to `weft_trace`."""

@@ -1,0 +1,160 @@
+"""Consumers of the records of all steps of this process: recordings and the flight recorder.
+
+While there is one, every session records its steps. Sessions watch for changes, so that a step that
+is not traced need not ask.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+from weft_exec.tracing.step_trace import (
+    Span,
+    StepTrace,
+    Subject,
+    ThreadLog,
+    clock,
+)
+
+
+class Consumer(ABC):
+    """Receives the records of steps. Its methods may be called from several threads."""
+
+    @abstractmethod
+    def step_ended(self, trace: StepTrace) -> None:
+        """Receive a step that has ended."""
+
+    @abstractmethod
+    def step_spilled(
+        self, trace: StepTrace, log: ThreadLog, runs: Sequence[Any], spans: Sequence[Span]
+    ) -> None:
+        """Receive the first records of a thread in a long step."""
+
+    @abstractmethod
+    def outside_steps(self, log: ThreadLog, spans: Sequence[Span]) -> None:
+        """Receive records of a thread that belong to no step."""
+
+
+class _Thread(threading.local):
+    """The state of a thread between steps.
+
+    Attributes:
+      phases: phases of the step that is about to begin.
+      last_end: when its last recorded step ended, as a reading of the clock; 0 if there was none.
+      depth: number of steps that it is in.
+    """
+
+    def __init__(self) -> None:
+        self.phases: list[Span] = []
+        self.last_end = 0
+        self.depth = 0
+
+
+_consumers: tuple[Consumer, ...] = ()
+_active_since = 0  # reading of the clock
+_watchers: WeakSet[Any] = WeakSet()
+_lock = threading.Lock()
+_thread = _Thread()
+_PHASE, _PYTHON = 1, 8  # of `weft_trace.schema.Kind`
+
+
+def is_active() -> bool:
+    """Return True if there is a consumer."""
+    return bool(_consumers)
+
+
+def watch(watcher: Any) -> None:
+    """Call `watcher.tracing_changed()` whenever `is_active` changes; it is not kept alive."""
+    _watchers.add(watcher)
+
+
+def add_consumer(consumer: Consumer) -> None:
+    """Send the records of all steps that begin from now on to a consumer, too."""
+    _change(lambda consumers: (*consumers, consumer))
+
+
+def remove_consumer(consumer: Consumer) -> None:
+    """Send no more records to a consumer."""
+    _change(lambda consumers: tuple([other for other in consumers if other is not consumer]))
+
+
+def _change(change: Callable[[tuple[Consumer, ...]], tuple[Consumer, ...]]) -> None:
+    global _consumers, _active_since
+    with _lock:
+        if not _consumers:
+            _active_since = clock()
+        _consumers = change(_consumers)
+        for watcher in list(_watchers):
+            watcher.tracing_changed()
+
+
+def begin_step(label: str, is_kept: bool = False) -> StepTrace:
+    """Return the record of a step of this thread that begins now, for all consumers.
+
+    Args:
+      is_kept: True to keep all records until the step has ended, for the caller.
+    """
+    thread = _thread
+    trace = StepTrace(label, None if is_kept else _spill)
+    log = trace.log()
+    if thread.phases:
+        log.spans += thread.phases
+        trace.start = min(trace.start, thread.phases[0].start)
+        thread.phases = []
+    if thread.last_end > _active_since and not thread.depth:
+        log.spans.append(
+            Span(
+                _PYTHON, Subject("(between steps)", "_Python"), thread.last_end, thread.last_end,
+                max(trace.start, thread.last_end),
+            )
+        )  # fmt: skip
+    thread.depth += 1
+    return trace
+
+
+def end_step(trace: StepTrace, failed: bool) -> None:
+    """Send the record of a step that ends now to all consumers."""
+    trace.end, trace.failed = clock(), failed
+    _thread.depth -= 1
+    _thread.last_end = trace.end
+    for consumer in _consumers:
+        consumer.step_ended(trace)
+
+
+def note_phase(name: str, start: int) -> None:
+    """Record a phase, from `start` until now, of the step that this thread is about to begin."""
+    if _consumers:
+        span = Span(_PHASE, Subject(name, "_Phase"), start, start, clock())
+        _thread.phases.append(span)
+
+
+@contextmanager
+def recorded(kind: int, name: str, op: str) -> Iterator[None]:
+    """Record the block as an event outside of steps, if there is a consumer."""
+    if not _consumers:
+        yield
+        return
+    start, failed = clock(), True
+    try:
+        yield
+        failed = False
+    finally:
+        add_span(Span(kind, Subject(name, op), start, start, clock(), failed=failed))
+
+
+def add_span(span: Span) -> None:
+    """Record an event of this thread outside of steps."""
+    log = ThreadLog(None)
+    for consumer in _consumers:
+        consumer.outside_steps(log, [span])
+
+
+def _spill(trace: StepTrace, log: ThreadLog) -> None:
+    runs, spans = log.take()
+    for consumer in _consumers:
+        consumer.step_spilled(trace, log, runs, spans)

@@ -1,0 +1,165 @@
+"""Recordings: what `wf.trace` writes about the steps of local sessions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.traces import record_training
+
+import weft as wf
+from weft_exec.tracing import consumers
+from weft_graph import proto
+from weft_graph.functions.defun import Defun
+from weft_trace import Flag, Kind
+from weft_trace.reader import Trace
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Iterator[wf.Graph]:
+    with wf.Graph().as_default() as graph:
+        yield graph
+
+
+def events(trace: Trace, kind: Kind, name: str | None = None) -> Any:
+    """Return the events of a kind, and of a node."""
+    rows = trace.events[trace.events["kind"] == kind]
+    if name is None:
+        return rows
+    return rows[[trace.nodes[node].name == name for node in rows["node"]]]
+
+
+def recorded(path: Path, fetches: Any, feeds: Any = None, config: Any = None) -> Trace:
+    """Return the trace of one step of a new session."""
+    with wf.trace(path), wf.Session(config=config) as session:
+        session.run(fetches, feeds)
+    return wf.trace.load(path)
+
+
+def in_order() -> Any:
+    """Return the config of a session that runs nodes one after the other."""
+    return wf.ConfigProto(inter_op_parallelism_threads=1)
+
+
+def test_a_step_has_phases_and_kernels_with_lines_and_sizes(tmp_path: Path) -> None:
+    x = wf.placeholder(wf.float32, [None, 3], name="x")
+    y = wf.matmul(x, wf.ones([3, 4]), name="y")
+    trace = recorded(tmp_path / "t", wf.negative(y, name="z"), {x: np.ones((5, 3))}, in_order())
+    (step,) = events(trace, Kind.STEP)
+    assert trace.steps[step["step"]].label == "z fed x"
+    phases = {trace.nodes[row["node"]].name for row in events(trace, Kind.PHASE)}
+    assert phases == {"plan", "feed", "fetch"}
+    (product,) = events(trace, Kind.KERNEL, "y")
+    (negative,) = events(trace, Kind.KERNEL, "z")
+    node = trace.nodes[product["node"]]
+    assert node.op == "MatMul" and node.device.endswith("CPU:0")
+    assert node.line.rpartition(":")[0] == __file__
+    assert product["output_bytes"] == 5 * 4 * 4 and negative["input_bytes"] == 5 * 4 * 4
+    assert product["end"] <= negative["ready"] == product["end"] <= negative["start"]
+    assert product["node"] in trace.nodes[negative["node"]].inputs
+    inside = trace.events[trace.events["step"] == step["step"]]
+    assert (inside["start"] >= step["start"]).all() and (inside["end"] <= step["end"]).all()
+    assert (trace.events["ready"] <= trace.events["start"]).all()
+    assert (trace.events["start"] <= trace.events["end"]).all()
+
+
+@pytest.mark.parametrize("overlap", ["line", "queue"])
+def test_iterations_of_a_loop_are_exact(tmp_path: Path, overlap: str) -> None:
+    results = wf.while_loop(
+        lambda i, a: i < 5,
+        lambda i, a: (i + 1, wf.tanh(wf.matmul(a, a, name="product"), name="tanh")),
+        [0, wf.ones([8, 8])],
+    )
+    config = in_order() if overlap == "line" else wf.ConfigProto()
+    if overlap == "queue":
+        config.experimental.executor_type = "READY_QUEUE"
+    trace = recorded(tmp_path / "t", results, None, config)
+    ends = {}
+    for name in ("while/product", "while/tanh"):
+        rows = events(trace, Kind.KERNEL, name)
+        iterations = [trace.iterations[row["iteration"]] for row in rows]
+        assert [iteration.number for iteration in iterations] == [0, 1, 2, 3, 4]
+        assert {iteration.frame for iteration in iterations} == {"while/while_context"}
+        ends[name] = dict(zip([n.number for n in iterations], rows, strict=True))
+    for number, row in ends["while/tanh"].items():
+        assert ends["while/product"][number]["end"] <= row["ready"] <= row["start"]
+        if number:
+            before = ends["while/tanh"][number - 1]["end"]
+            assert before <= ends["while/product"][number]["start"]
+
+
+def test_calls_of_a_function_are_told_apart(tmp_path: Path) -> None:
+    @Defun(wf.float32, func_name="square", _noinline=True)
+    def square(x: Any) -> Any:
+        return wf.square(x)
+
+    y = square(wf.random_uniform([2])) + square(wf.random_uniform([2]))
+    trace = recorded(tmp_path / "t", y, None, in_order())
+    rows = [row for row in events(trace, Kind.KERNEL) if trace.nodes[row["node"]].op == "Square"]
+    keys = {(row["step"], row["iteration"], row["node"]) for row in rows}
+    assert len(keys) == len(rows) == 2
+
+
+def test_a_failed_kernel_is_marked_and_the_file_is_whole(tmp_path: Path) -> None:
+    x = wf.placeholder(wf.int32, [])
+    y = wf.floordiv(1, x, name="quotient")
+    with wf.trace(tmp_path / "t"), wf.Session(config=in_order()) as session:
+        session.run(y, {x: 1})
+        with pytest.raises(wf.errors.InvalidArgumentError):
+            session.run(y, {x: 0})
+    trace = wf.trace.load(tmp_path / "t")
+    assert not trace.warnings
+    flags = [bool(row["flags"] & Flag.FAILED) for row in events(trace, Kind.KERNEL, "quotient")]
+    assert flags == [False, True]
+    assert [bool(row["flags"] & Flag.FAILED) for row in events(trace, Kind.STEP)] == [False, True]
+
+
+def test_nested_blocks_and_threads_are_recorded_in_each_file(tmp_path: Path) -> None:
+    y = wf.random_uniform([3], name="y")
+    with wf.Session() as session, wf.trace(tmp_path / "outer"):
+        session.run(y)
+        with wf.trace(tmp_path / "inner"):
+            thread = threading.Thread(target=lambda: session.run(y), name="other")
+            thread.start()
+            thread.join()
+    assert not consumers.is_active()
+    outer, inner = wf.trace.load(tmp_path / "outer"), wf.trace.load(tmp_path / "inner")
+    assert len(events(outer, Kind.STEP)) == 2 and len(events(inner, Kind.STEP)) == 1
+    assert "other" in {lane.name for lane in inner.lanes}
+
+
+def test_a_measured_step_within_a_recording_has_both(tmp_path: Path) -> None:
+    y = wf.negative(wf.random_uniform([3]), name="y")
+    metadata = wf.RunMetadata()
+    with wf.trace(tmp_path / "t"), wf.Session() as session:
+        options = proto.RunOptions(trace_level=proto.RunOptions.FULL_TRACE)
+        session.run(y, options=options, run_metadata=metadata)
+    names = {node.node_name for dev in metadata.step_stats.dev_stats for node in dev.node_stats}
+    assert "y" in names
+    assert len(events(wf.trace.load(tmp_path / "t"), Kind.KERNEL, "y")) == 1
+
+
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), wf.trace(tmp_path / "missing" / "t"):
+        pass
+    assert not consumers.is_active()
+
+
+def test_time_between_steps_and_buffers_are_recorded(tmp_path: Path) -> None:
+    record_training(tmp_path / "t.weft-trace", steps=3)
+    trace = wf.trace.load(tmp_path / "t.weft-trace")
+    assert len(events(trace, Kind.STEP)) == 4
+    between = events(trace, Kind.PYTHON)
+    steps = events(trace, Kind.STEP)
+    assert (between["start"] == steps["end"][:-1]).all()
+    buffers = events(trace, Kind.BUFFER)
+    assert len(buffers) and (buffers["output_bytes"] >= 4096).all()
+
+
+def test_the_name_is_also_the_trace_of_a_matrix() -> None:
+    with wf.Session() as session:
+        assert session.run(wf.trace([[1.0, 2.0], [3.0, 4.0]])) == 5.0
