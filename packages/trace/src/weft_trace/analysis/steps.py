@@ -1,0 +1,117 @@
+"""The events of each step, and the order of events on each lane."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft_trace.reader import Trace
+from weft_trace.schema import NO_STEP, Flag, Kind
+
+OCCUPYING: Final = frozenset({
+    Kind.PHASE, Kind.KERNEL, Kind.REGION, Kind.COPY, Kind.PYTHON, Kind.CHECKPOINT
+})  # fmt: skip
+"""Kinds of events that keep their thread busy."""
+
+_PARTS: Final = (Kind.STEP, Kind.GENERATED, Kind.BUFFER)
+
+
+class StepSpan(NamedTuple):
+    """The measured interval of a step.
+
+    Attributes:
+      step: its id.
+      event: index of its event of the kind STEP.
+      start, end: of that event.
+    """
+
+    step: int
+    event: int
+    start: int
+    end: int
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+
+class StepIndex:
+    """The events of a trace by step and by lane.
+
+    Args:
+      trace: the trace.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        events = trace.events
+        self.kinds = np.ascontiguousarray(events["kind"])
+        self.starts = np.ascontiguousarray(events["start"])
+        self.ends = np.ascontiguousarray(events["end"])
+        self.lanes = np.ascontiguousarray(events["lane"])
+        self.nodes = np.ascontiguousarray(events["node"])
+        self._steps = np.ascontiguousarray(events["step"])
+        self._by_step = np.argsort(self._steps, kind="stable")
+        self._sorted = self._steps[self._by_step]
+        lanes = np.array([lane.process for lane in trace.lanes] or [0])
+        self.processes = lanes[self.lanes] if len(events) else np.zeros(0, np.int64)
+
+    def spans(self) -> list[StepSpan]:
+        """Return the steps that ended, in the order in which they started."""
+        found = np.flatnonzero((self.kinds == Kind.STEP) & (self._steps != NO_STEP))
+        return [
+            StepSpan(int(self._steps[i]), int(i), int(self.starts[i]), int(self.ends[i]))
+            for i in found
+        ]
+
+    def events_of(self, step: int) -> NDArray[np.intp]:
+        """Return the indices of the events of a step, sorted by start."""
+        first, last = np.searchsorted(self._sorted, [step, step + 1])
+        return self._by_step[first:last]
+
+    def executions_of(self, step: int) -> NDArray[np.intp]:
+        """Return the events of a step that are not parts of others, sorted by start.
+
+        Left out are the step itself, buffers, and the parts of regions.
+        """
+        events = self.events_of(step)
+        kinds = self.kinds[events]
+        is_estimate = (self.trace.events["flags"][events] & Flag.ESTIMATED) != 0
+        return events[~np.isin(kinds, _PARTS) & ~is_estimate]
+
+    def occupies(self, event: int) -> bool:
+        """Return True if an event keeps its thread busy."""
+        return int(self.kinds[event]) in OCCUPYING
+
+    def lane_predecessors(self) -> NDArray[np.intp]:
+        """Return, for each event, the last one that kept its thread busy before it, or -1."""
+        occupying = np.zeros(256, bool)
+        occupying[list(OCCUPYING)] = True
+        is_busy = occupying[self.kinds] & ((self.trace.events["flags"] & Flag.ESTIMATED) == 0)
+        busy = np.flatnonzero(is_busy)
+        busy = busy[np.argsort(self.lanes[busy], kind="stable")]
+        result = np.full(len(self.kinds), -1, np.intp)
+        same = self.lanes[busy[1:]] == self.lanes[busy[:-1]]
+        before = self.ends[busy[:-1]] <= self.starts[busy[1:]]
+        result[busy[1:]] = np.where(same & before, busy[:-1], -1)
+        return result
+
+
+def representative_steps(index: StepIndex, most: int = 8) -> list[StepSpan]:
+    """Return, for each label, the step of median duration; labels of the longest total first.
+
+    The first step of a label, which plans and compiles, is used only if there is no other.
+    """
+    labels: dict[str, list[StepSpan]] = {}
+    for span in index.spans():
+        labels.setdefault(index.trace.steps[span.step].label, []).append(span)
+    totals = sorted(labels.values(), key=lambda spans: -sum(span.duration for span in spans))
+    medians = []
+    for spans in totals[:most]:
+        later = [span for span in spans if index.trace.steps[span.step].number > 0] or spans
+        later.sort(key=lambda span: span.duration)
+        medians.append(later[(len(later) - 1) // 2])
+    return medians
