@@ -94,6 +94,21 @@ def test_loop(tmp_path, enter):
     assert edges(trace) == expected
 
 
+def test_nodes_without_events_stand_for_their_inputs(tmp_path):
+    """Enter, Merge, Switch, NextIteration and Exit need no kernel."""
+    executions = [(0, 0), (1, 5), (2, 5), (3, 5), (0, 8)]
+    iterations = [Iteration("while", k) for k in range(4)]
+    assert edges(trace_of(tmp_path / "a", LOOP, executions, iterations, steps=2)) == {
+        ((0, 0), (1, 5)),
+        ((0, 0), (2, 5)),  # the loop invariant
+        ((0, 0), (3, 5)),
+        ((1, 5), (2, 5)),
+        ((2, 5), (3, 5)),
+        ((3, 5), (0, 8)),
+        ((0, 0), (0, 8)),  # the result if the loop has no iteration
+    }
+
+
 def test_trip_counts_differ_between_steps(tmp_path):
     path = tmp_path / "a"
     nodes = LOOP

@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft_trace.errors import TraceError
 from weft_trace.reader import Trace
-from weft_trace.schema import NO_STEP, Crossing, Iteration, Kind
+from weft_trace.schema import NO_STEP, Crossing, Iteration, Kind, Node
 
 _EXECUTIONS: Final = (
     Kind.KERNEL, Kind.REGION, Kind.RECEIVE, Kind.TRANSFER, Kind.WAIT, Kind.CHECKPOINT, Kind.COPY,
@@ -22,6 +23,7 @@ _EXECUTIONS: Final = (
 _TABLE: Final = 1 << 22
 """Entries of the table of a batch of steps: small enough for a cache."""
 _DENSE: Final = 1 << 26
+_MAX_EDGES: Final = 1 << 24
 
 _Ints = NDArray[np.int64]
 
@@ -65,14 +67,13 @@ def resolve_dependencies(trace: Trace, events: NDArray[np.intp] | None = None) -
     iterations = loops.canonical[table["iteration"][events]]
     nodes = table["node"][events].astype(np.int64)
     pairs = _Pairs(iterations, nodes, trace, loops)
-    starts = np.ascontiguousarray(table["start"])
     producers = []
     for batch in _batches(steps, pairs.count):
         found, consumers, slots = _resolve_batch(
             steps[batch], pairs.ids[batch], events[batch], pairs
         )
         # In the first iteration, the back edge of a Merge would lead to the end of the same one.
-        is_earlier = (starts[found] <= starts[consumers]) | ~pairs.is_first_merge[slots]
+        is_earlier = (found < consumers) | ~pairs.is_first_merge[slots]
         found, consumers = found[is_earlier], consumers[is_earlier]
         producers.append(np.stack([consumers, found]))
     edges = np.concatenate(producers, axis=1) if producers else np.zeros((2, 0), np.int64)
@@ -130,6 +131,36 @@ def _expand(begins: _Ints, ends: _Ints) -> tuple[_Ints, _Ints]:
     return source, np.arange(len(source)) + shifts[source]
 
 
+def find_inputs(
+    nodes: Sequence[Node], has_events: Sequence[bool]
+) -> list[list[tuple[int, Crossing]]]:
+    """Return, for each node with events, the inputs with events that it waits for.
+
+    A node without events stands for its own inputs, in the iteration that its crossing says.
+
+    Raises: TraceError: there are too many, as only hostile files have.
+    """
+    result: list[list[tuple[int, Crossing]]] = []
+    total = 0
+    for node, has_event in zip(nodes, has_events, strict=True):
+        edges: dict[tuple[int, Crossing], None] = {}
+        stack = [(i, node.crossing) for i in reversed(node.inputs)] if has_event else []
+        while stack:
+            edge = stack.pop()
+            if edge in edges:
+                continue
+            edges[edge] = None
+            source, crossing = edge
+            if not has_events[source]:
+                crossing = max(crossing, nodes[source].crossing)
+                stack += [(i, crossing) for i in nodes[source].inputs]
+        total += len(edges)
+        if total > _MAX_EDGES:
+            raise TraceError(f"the nodes of the trace have more than {_MAX_EDGES} inputs")
+        result.append([(i, crossing) for i, crossing in edges if has_events[i]])
+    return result
+
+
 class _Loops:
     """The iterations of a trace as arrays, indexed by id.
 
@@ -142,7 +173,7 @@ class _Loops:
 
     def __init__(self, iterations: Sequence[Iteration]) -> None:
         ids: dict[Iteration, int] = {}
-        canonical = []
+        canonical: list[int] = []
         for i, iteration in enumerate(iterations):
             parent = canonical[iteration.parent] if i else 0
             canonical.append(ids.setdefault(iteration._replace(parent=parent), i))
@@ -202,16 +233,19 @@ class _Pairs:
         return np.where((iterations >= 0) & (self._keys[places] == keys), places, -1)
 
     def _make_slots(self, trace: Trace) -> None:
-        lengths = np.array([len(node.inputs) for node in trace.nodes], np.int64)
-        inputs = np.array([i for node in trace.nodes for i in node.inputs], np.int64)
-        crossings = np.array([node.crossing for node in trace.nodes], np.int64)
+        has_events = np.zeros(self._num_nodes, bool)
+        has_events[self._nodes] = True
+        edges = find_inputs(trace.nodes, has_events.tolist())
+        lengths = np.array([len(node_edges) for node_edges in edges], np.int64)
+        flat = np.array([edge for node_edges in edges for edge in node_edges], np.int64)
+        inputs, crossings = flat.reshape(-1, 2).T
         ends = np.cumsum(lengths)
         begins = ends - lengths
         source, positions = _expand(begins[self._nodes], ends[self._nodes])
         self.slot_offsets = np.concatenate([[0], np.cumsum(lengths[self._nodes])])
         self._slot_input = inputs[positions]
         self._slot_iteration = self._iterations[source]
-        self._slot_crossing = crossings[self._nodes][source]
+        self._slot_crossing = crossings[positions]
 
     def _make_candidates(self) -> None:
         loops = self._loops

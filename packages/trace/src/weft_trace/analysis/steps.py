@@ -70,7 +70,8 @@ class StepIndex:
     def events_of(self, step: int) -> NDArray[np.intp]:
         """Return the indices of the events of a step, sorted by start."""
         first, last = np.searchsorted(self._sorted, [step, step + 1])
-        return self._by_step[first:last]
+        events: NDArray[np.intp] = self._by_step[first:last]
+        return events
 
     def executions_of(self, step: int) -> NDArray[np.intp]:
         """Return the events of a step that are not parts of others, sorted by start.
