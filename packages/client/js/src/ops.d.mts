@@ -82,7 +82,7 @@ export function acos(scope: Scope, x: Value): Output;
 export function acosh(scope: Scope, x: Value): Output;
 
 /**
- * x + y; strings are joined.
+ * x + y; strings are concatenated.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
@@ -150,7 +150,7 @@ export function adjustHue(scope: Scope, images: Value, delta: Value): Output;
 export function adjustSaturation(scope: Scope, images: Value, scale: Value): Output;
 
 /**
- * Whether all are true.
+ * True if all elements are True.
  * Inputs: input: bool; reduction_indices: int32 or int64.
  * Outputs: output: bool.
  */
@@ -183,7 +183,7 @@ export function allCandidateSampler(
 export function angle(scope: Scope, input: Value, attrs?: { Tout?: DType }): Output;
 
 /**
- * Whether one is true.
+ * True if any element is True.
  * Inputs: input: bool; reduction_indices: int32 or int64.
  * Outputs: output: bool.
  */
@@ -424,7 +424,7 @@ export function approximateEqual(
 ): Output;
 
 /**
- * Where along an axis the largest element is, the first of several.
+ * The index of the largest element along an axis; the first one of ties.
  * Inputs: input: T; dimension: int32 or int64.
  * Outputs: output: int32 or int64.
  */
@@ -436,7 +436,7 @@ export function argMax(
 ): Output;
 
 /**
- * Where along an axis the smallest element is, the first of several.
+ * The index of the smallest element along an axis; the first one of ties.
  * Inputs: input: T; dimension: int32 or int64.
  * Outputs: output: int32 or int64.
  */
@@ -735,7 +735,7 @@ export function batchDatasetV2(
 ): Output;
 
 /**
- * Products of matrices; the leading axes are equal.
+ * Matrix products; the leading axes must be equal.
  * Inputs: x: T; y: T.
  * Outputs: output: T.
  */
@@ -747,7 +747,7 @@ export function batchMatMul(
 ): Output;
 
 /**
- * Products; the leading axes broadcast.
+ * Matrix products; the leading axes broadcast.
  * Inputs: x: T; y: T.
  * Outputs: output: T.
  */
@@ -909,18 +909,18 @@ export function bitwiseAnd(scope: Scope, x: Value, y: Value): Output;
 export function bitwiseOr(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * The bits set in one of x and y.
+ * The bits set in exactly one of x and y.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
 export function bitwiseXor(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * Long short-term memory, all steps of a layer; what steps from `seq_len_max` on give is 0. [x, h_prev] @ w + b is i, ci, f, o side by side, and then
+ * LSTM, all steps of a layer; results of steps from `seq_len_max` on are 0. [x, h_prev] @ w + b is the concatenation of i, ci, f, o. Then
  *     i = sigmoid(i + wci * cs_prev), f = sigmoid(f + forget_bias + wcf * cs_prev), ci = tanh(ci),
  *     cs = ci * i + cs_prev * f, o = sigmoid(o + wco * cs), co = tanh(cs), h = co * o; without
- *     `use_peephole` the terms with cs and cs_prev are left out. A positive `cell_clip` bounds cs on
- *     both sides; to the gradient it is as if it did not.
+ *     `use_peephole` the terms with cs and cs_prev are omitted. A positive `cell_clip` clips cs to
+ *     [-cell_clip, cell_clip]; the gradient ignores the clipping.
  * Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T.
  * Outputs: i: T; cs: T; f: T; o: T; ci: T; co: T; h: T.
  */
@@ -939,7 +939,7 @@ export function blockLSTM(
 ): { operation: Operation; i: Output; cs: Output; f: Output; o: Output; ci: Output; co: Output; h: Output };
 
 /**
- * The gradient of BlockLSTM, by what flows back to cs and h.
+ * The gradient of BlockLSTM, from those of cs and h.
  * Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T; i: T; cs: T; f: T; o: T; ci: T; co: T; h: T; cs_grad: T; h_grad: T.
  * Outputs: x_grad: T; cs_prev_grad: T; h_prev_grad: T; w_grad: T; wci_grad: T; wcf_grad: T; wco_grad: T; b_grad: T.
  */
@@ -967,7 +967,7 @@ export function blockLSTMGrad(
 ): { operation: Operation; xGrad: Output; csPrevGrad: Output; hPrevGrad: Output; wGrad: Output; wciGrad: Output; wcfGrad: Output; wcoGrad: Output; bGrad: Output };
 
 /**
- * The gradient of BlockLSTMV2, by what flows back to cs and h.
+ * The gradient of BlockLSTMV2, from those of cs and h.
  * Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T; i: T; cs: T; f: T; o: T; ci: T; co: T; h: T; cs_grad: T; h_grad: T.
  * Outputs: x_grad: T; cs_prev_grad: T; h_prev_grad: T; w_grad: T; wci_grad: T; wcf_grad: T; wco_grad: T; b_grad: T.
  */
@@ -995,11 +995,11 @@ export function blockLSTMGradV2(
 ): { operation: Operation; xGrad: Output; csPrevGrad: Output; hPrevGrad: Output; wGrad: Output; wciGrad: Output; wcfGrad: Output; wcoGrad: Output; bGrad: Output };
 
 /**
- * Long short-term memory, all steps of a layer; what steps from `seq_len_max` on give is 0. [x, h_prev] @ w + b is i, f, ci, o side by side, and then
+ * LSTM, all steps of a layer; results of steps from `seq_len_max` on are 0. [x, h_prev] @ w + b is the concatenation of i, f, ci, o. Then
  *     i = sigmoid(i + wci * cs_prev), f = sigmoid(f + wcf * cs_prev), ci = tanh(ci),
  *     cs = ci * i + cs_prev * f, o = sigmoid(o + wco * cs), co = tanh(cs), h = co * o; without
- *     `use_peephole` the terms with cs and cs_prev are left out. A positive `cell_clip` bounds cs on
- *     both sides; to the gradient it is as if it did not.
+ *     `use_peephole` the terms with cs and cs_prev are omitted. A positive `cell_clip` clips cs to
+ *     [-cell_clip, cell_clip]; the gradient ignores the clipping.
  * Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T.
  * Outputs: i: T; cs: T; f: T; o: T; ci: T; co: T; h: T.
  */
@@ -1406,8 +1406,8 @@ export function conv2DBackpropInput(
 ): Output;
 
 /**
- * Cross-correlation of `input` without its zero point with `filter`, both of 8 bits. What is
- *         around an image is the zero point, and counts nothing.
+ * Cross-correlation of `input`, minus its zero point, and `filter`, both of 8 bits. Images are
+ *         padded with the zero point.
  * Inputs: input: int8 or uint8; filter: int8 or uint8; input_zero: int32.
  * Outputs: output: int32.
  * padding: One of EXPLICIT, SAME, VALID.
@@ -1542,7 +1542,7 @@ export function cropAndResizeGradImage(
 export function cross(scope: Scope, a: Value, b: Value): Output;
 
 /**
- * Running products along an axis.
+ * Cumulative products along an axis.
  * Inputs: x: T; axis: int32 or int64.
  * Outputs: out: T.
  */
@@ -1554,7 +1554,7 @@ export function cumprod(
 ): Output;
 
 /**
- * Running sums along an axis.
+ * Cumulative sums along an axis.
  * Inputs: x: T; axis: int32 or int64.
  * Outputs: out: T.
  */
@@ -1566,7 +1566,7 @@ export function cumsum(
 ): Output;
 
 /**
- * Logarithms of running sums of exponentials along an axis.
+ * Logarithms of cumulative sums of exponentials along an axis.
  * Inputs: x: T; axis: int32 or int64.
  * Outputs: out: T.
  */
@@ -1837,8 +1837,8 @@ export function depthToSpace(
 ): Output;
 
 /**
- * Cross-correlation of `input` without its zero point with `filter`, both of 8 bits. What is
- *         around an image is the zero point, and counts nothing.
+ * Cross-correlation of `input`, minus its zero point, and `filter`, both of 8 bits. Images are
+ *         padded with the zero point.
  * Inputs: input: int8 or uint8; filter: int8 or uint8; input_zero: int32.
  * Outputs: output: int32.
  * padding: One of EXPLICIT, SAME, VALID.
@@ -2034,7 +2034,7 @@ export function directedInterleaveDataset(
 export function disableCopyOnRead(scope: Scope, resource: Value): Operation;
 
 /**
- * x / y; between integers rounded towards zero.
+ * x / y; integers round toward zero.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
@@ -2347,28 +2347,28 @@ export function extractVolumePatches(
 ): Output;
 
 /**
- * Fourier transforms over the 1 innermost axes: transforms.
+ * Fourier transforms over the last 1 axes.
  * Inputs: input: complex128 or complex64.
  * Outputs: output: complex128 or complex64.
  */
 export function fft(scope: Scope, input: Value): Output;
 
 /**
- * Fourier transforms over the 2 innermost axes: transforms.
+ * Fourier transforms over the last 2 axes.
  * Inputs: input: complex128 or complex64.
  * Outputs: output: complex128 or complex64.
  */
 export function fft2D(scope: Scope, input: Value): Output;
 
 /**
- * Fourier transforms over the 3 innermost axes: transforms.
+ * Fourier transforms over the last 3 axes.
  * Inputs: input: complex128 or complex64.
  * Outputs: output: complex128 or complex64.
  */
 export function fft3D(scope: Scope, input: Value): Output;
 
 /**
- * Fourier transforms over given axes: transforms.
+ * Fourier transforms over selected axes.
  * Inputs: input: complex128 or complex64; fft_length: int32; axes: int32.
  * Outputs: output: complex128 or complex64.
  */
@@ -2515,7 +2515,7 @@ export function fixedLengthRecordReaderV2(
 ): Output;
 
 /**
- * Classes in proportion to given counts.
+ * Classes sampled in proportion to counts.
  * Inputs: true_classes: int64.
  * Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count: float32.
  */
@@ -2723,8 +2723,8 @@ export function fusedBatchNormV3(
 ): { operation: Operation; y: Output; batchMean: Output; batchVariance: Output; reserveSpace1: Output; reserveSpace2: Output; reserveSpace3: Output };
 
 /**
- * A step of a gated recurrent unit: r and u = sigmoid([x, h_prev] @ w_ru + b_ru) side by side,
- *     c = tanh([x, h_prev * r] @ w_c + b_c), h = (1 - u) * c + u * h_prev.
+ * A step of a gated recurrent unit: the concatenation of r and u is sigmoid([x, h_prev] @ w_ru +
+ *     b_ru), c = tanh([x, h_prev * r] @ w_c + b_c), h = (1 - u) * c + u * h_prev.
  * Inputs: x: T; h_prev: T; w_ru: T; w_c: T; b_ru: T; b_c: T.
  * Outputs: r: T; u: T; c: T; h: T.
  */
@@ -2924,35 +2924,35 @@ export function holdForSave(
 ): Output;
 
 /**
- * Fourier transforms over the 1 innermost axes: inverses.
+ * Inverse Fourier transforms over the last 1 axes.
  * Inputs: input: complex128 or complex64.
  * Outputs: output: complex128 or complex64.
  */
 export function ifft(scope: Scope, input: Value): Output;
 
 /**
- * Fourier transforms over the 2 innermost axes: inverses.
+ * Inverse Fourier transforms over the last 2 axes.
  * Inputs: input: complex128 or complex64.
  * Outputs: output: complex128 or complex64.
  */
 export function ifft2D(scope: Scope, input: Value): Output;
 
 /**
- * Fourier transforms over the 3 innermost axes: inverses.
+ * Inverse Fourier transforms over the last 3 axes.
  * Inputs: input: complex128 or complex64.
  * Outputs: output: complex128 or complex64.
  */
 export function ifft3D(scope: Scope, input: Value): Output;
 
 /**
- * Fourier transforms over given axes: inverses.
+ * Inverse Fourier transforms over selected axes.
  * Inputs: input: complex128 or complex64; fft_length: int32; axes: int32.
  * Outputs: output: complex128 or complex64.
  */
 export function ifftnd(scope: Scope, input: Value, fftLength: Value, axes: Value): Output;
 
 /**
- * Fourier transforms over the 1 innermost axes: back to real numbers.
+ * Inverse real Fourier transforms over the last 1 axes.
  * Inputs: input: complex128 or complex64; fft_length: int32.
  * Outputs: output: float32 or float64.
  */
@@ -2964,7 +2964,7 @@ export function irfft(
 ): Output;
 
 /**
- * Fourier transforms over the 2 innermost axes: back to real numbers.
+ * Inverse real Fourier transforms over the last 2 axes.
  * Inputs: input: complex128 or complex64; fft_length: int32.
  * Outputs: output: float32 or float64.
  */
@@ -2976,7 +2976,7 @@ export function irfft2D(
 ): Output;
 
 /**
- * Fourier transforms over the 3 innermost axes: back to real numbers.
+ * Inverse real Fourier transforms over the last 3 axes.
  * Inputs: input: complex128 or complex64; fft_length: int32.
  * Outputs: output: float32 or float64.
  */
@@ -2988,7 +2988,7 @@ export function irfft3D(
 ): Output;
 
 /**
- * Fourier transforms over given axes: back to real numbers.
+ * Inverse real Fourier transforms over selected axes.
  * Inputs: input: complex128 or complex64; fft_length: int32; axes: int32.
  * Outputs: output: float32 or float64.
  */
@@ -3027,21 +3027,21 @@ export function identityReaderV2(
 ): Output;
 
 /**
- * The regularised lower incomplete gamma function P(a, x).
+ * The regularized lower incomplete gamma function P(a, x).
  * Inputs: a: float32 or float64; x: float32 or float64.
  * Outputs: z: float32 or float64.
  */
 export function igamma(scope: Scope, a: Value, x: Value): Output;
 
 /**
- * The derivative of Igamma for a.
+ * The derivative of Igamma with respect to a.
  * Inputs: a: float32 or float64; x: float32 or float64.
  * Outputs: z: float32 or float64.
  */
 export function igammaGradA(scope: Scope, a: Value, x: Value): Output;
 
 /**
- * The regularised upper incomplete gamma function Q(a, x).
+ * The regularized upper incomplete gamma function Q(a, x).
  * Inputs: a: float32 or float64; x: float32 or float64.
  * Outputs: z: float32 or float64.
  */
@@ -3187,7 +3187,7 @@ export function interleaveDataset(
 export function inv(scope: Scope, x: Value): Output;
 
 /**
- * -dy * y * y, for y = 1 / x; 0 where dy is.
+ * -dy * y * y, for y = 1 / x; 0 where dy is 0.
  * Inputs: y: T; dy: T.
  * Outputs: z: T.
  */
@@ -3208,21 +3208,21 @@ export function invert(scope: Scope, x: Value): Output;
 export function invertPermutation(scope: Scope, x: Value): Output;
 
 /**
- * Whether x is neither infinite nor not a number.
+ * True if x is neither infinite nor NaN.
  * Inputs: x: T.
  * Outputs: y: bool.
  */
 export function isFinite(scope: Scope, x: Value): Output;
 
 /**
- * Whether x is infinite, of either sign.
+ * True if x is infinite, of either sign.
  * Inputs: x: T.
  * Outputs: y: bool.
  */
 export function isInf(scope: Scope, x: Value): Output;
 
 /**
- * Whether x is not a number.
+ * True if x is NaN.
  * Inputs: x: T.
  * Outputs: y: bool.
  */
@@ -3334,11 +3334,11 @@ export function lrnGrad(
 ): Output;
 
 /**
- * Long short-term memory, one step. [x, h_prev] @ w + b is i, ci, f, o side by side, and then
+ * LSTM, one step. [x, h_prev] @ w + b is the concatenation of i, ci, f, o. Then
  *     i = sigmoid(i + wci * cs_prev), f = sigmoid(f + forget_bias + wcf * cs_prev), ci = tanh(ci),
  *     cs = ci * i + cs_prev * f, o = sigmoid(o + wco * cs), co = tanh(cs), h = co * o; without
- *     `use_peephole` the terms with cs and cs_prev are left out. A positive `cell_clip` bounds cs on
- *     both sides; to the gradient it is as if it did not.
+ *     `use_peephole` the terms with cs and cs_prev are omitted. A positive `cell_clip` clips cs to
+ *     [-cell_clip, cell_clip]; the gradient ignores the clipping.
  * Inputs: x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T.
  * Outputs: i: T; cs: T; f: T; o: T; ci: T; co: T; h: T.
  */
@@ -3401,7 +3401,7 @@ export function leakyReluGrad(
 ): Output;
 
 /**
- * Classes as often as they were true so far.
+ * Classes sampled by past frequency.
  * Inputs: true_classes: int64.
  * Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count: float32.
  */
@@ -3416,7 +3416,7 @@ export function learnedUnigramCandidateSampler(
 ): { operation: Operation; sampledCandidates: Output; trueExpectedCount: Output; sampledExpectedCount: Output };
 
 /**
- * The bits of x moved up by y places.
+ * x shifted left by y bits.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
@@ -3494,7 +3494,7 @@ export function logMatrixDeterminant(
 export function logSoftmax(scope: Scope, logits: Value): Output;
 
 /**
- * Class k has probability log((k + 2) / (k + 1)).
+ * Classes k sampled in proportion to log((k + 2) / (k + 1)).
  * Inputs: true_classes: int64.
  * Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count: float32.
  */
@@ -3785,8 +3785,9 @@ export function matMul(
 ): Output;
 
 /**
- * Products of matrices of 8 bits without their zero points; the leading axes broadcast. Zero
- *     points are one number, or of each row of `a` (..., M, 1), and of each column of `b` (..., 1, N).
+ * Products of 8-bit matrices after subtracting their zero points; the leading axes broadcast. A
+ *     zero point is a scalar, or has one value per row of `a` (..., M, 1) or per column of `b` (...,
+ *     1, N).
  * Inputs: a: int8 or uint8; b: int8 or uint8; a_zero: int32; b_zero: int32.
  * Outputs: product: int32.
  */
@@ -3974,7 +3975,7 @@ export function matrixTriangularSolve(
 ): Output;
 
 /**
- * The largest element; the type's lowest of none.
+ * The largest element; the lowest value of the type for no elements.
  * Inputs: input: T; reduction_indices: int32 or int64.
  * Outputs: output: T.
  */
@@ -4165,14 +4166,14 @@ export function maxPoolWithArgmax(
 ): { operation: Operation; output: Output; argmax: Output };
 
 /**
- * The larger of x and y; NaN where either is.
+ * The larger of x and y; NaN if either is NaN.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
 export function maximum(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * The mean; of integers rounded towards zero.
+ * The mean; integers round toward zero.
  * Inputs: input: T; reduction_indices: int32 or int64.
  * Outputs: output: T.
  */
@@ -4225,7 +4226,7 @@ export function mfcc(
 ): Output;
 
 /**
- * The smallest element; the type's highest of none.
+ * The smallest element; the highest value of the type for no elements.
  * Inputs: input: T; reduction_indices: int32 or int64.
  * Outputs: output: T.
  */
@@ -4237,7 +4238,7 @@ export function min(
 ): Output;
 
 /**
- * The smaller of x and y; NaN where either is.
+ * The smaller of x and y; NaN if either is NaN.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
@@ -4284,7 +4285,7 @@ export function mod(scope: Scope, x: Value, y: Value): Output;
 export function mul(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * x * y, and 0 where y is 0, whatever x is.
+ * x * y, and 0 where y is 0, for any x.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
@@ -4402,7 +4403,7 @@ export function mutexV2(
 ): Output;
 
 /**
- * The quantiles of the normal distribution.
+ * The quantiles of the standard normal distribution.
  * Inputs: x: T.
  * Outputs: y: T.
  */
@@ -4912,7 +4913,7 @@ export function placeholderWithDefault(scope: Scope, input: Value, shape: Shape)
 export function polygamma(scope: Scope, a: Value, x: Value): Output;
 
 /**
- * How many bits of x are set.
+ * The number of set bits of x.
  * Inputs: x: T.
  * Outputs: y: uint8.
  */
@@ -4983,7 +4984,7 @@ export function priorityQueueV2(
 ): Output;
 
 /**
- * The product; 1 of no elements.
+ * The product; 1 for no elements.
  * Inputs: input: T; reduction_indices: int32 or int64.
  * Outputs: output: T.
  */
@@ -5390,7 +5391,7 @@ export function queueIsClosedV2(scope: Scope, handle: Value): Output;
 export function queueSizeV2(scope: Scope, handle: Value): Output;
 
 /**
- * Fourier transforms over the 1 innermost axes: of real numbers.
+ * Real Fourier transforms over the last 1 axes.
  * Inputs: input: float32 or float64; fft_length: int32.
  * Outputs: output: complex128 or complex64.
  */
@@ -5402,7 +5403,7 @@ export function rfft(
 ): Output;
 
 /**
- * Fourier transforms over the 2 innermost axes: of real numbers.
+ * Real Fourier transforms over the last 2 axes.
  * Inputs: input: float32 or float64; fft_length: int32.
  * Outputs: output: complex128 or complex64.
  */
@@ -5414,7 +5415,7 @@ export function rfft2D(
 ): Output;
 
 /**
- * Fourier transforms over the 3 innermost axes: of real numbers.
+ * Real Fourier transforms over the last 3 axes.
  * Inputs: input: float32 or float64; fft_length: int32.
  * Outputs: output: complex128 or complex64.
  */
@@ -5426,7 +5427,7 @@ export function rfft3D(
 ): Output;
 
 /**
- * Fourier transforms over given axes: of real numbers.
+ * Real Fourier transforms over selected axes.
  * Inputs: input: float32 or float64; fft_length: int32; axes: int32.
  * Outputs: output: complex128 or complex64.
  */
@@ -5824,7 +5825,7 @@ export function readerSerializeStateV2(scope: Scope, readerHandle: Value): Outpu
 export function real(scope: Scope, input: Value, attrs?: { Tout?: DType }): Output;
 
 /**
- * x / y; between integers rounded towards zero.
+ * x / y; integers round toward zero.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
@@ -5838,7 +5839,7 @@ export function realDiv(scope: Scope, x: Value, y: Value): Output;
 export function reciprocal(scope: Scope, x: Value): Output;
 
 /**
- * -dy * y * y, for y = 1 / x; 0 where dy is.
+ * -dy * y * y, for y = 1 / x; 0 where dy is 0.
  * Inputs: y: T; dy: T.
  * Outputs: z: T.
  */
@@ -6409,7 +6410,7 @@ export function resourceGatherNd(
 export function resourceInitializedValue(scope: Scope, resource: Value, initial: Value): Output;
 
 /**
- * Adds to rows of the variable; equal indices add up.
+ * Adds to rows of the variable; repeated indices accumulate.
  * Inputs: resource: resource; indices: int32 or int64; updates: dtype.
  */
 export function resourceScatterAdd(
@@ -6420,7 +6421,7 @@ export function resourceScatterAdd(
 ): Operation;
 
 /**
- * Divides rows of the variable; equal indices divide in turn.
+ * Divides rows of the variable; repeated indices divide repeatedly.
  * Inputs: resource: resource; indices: int32 or int64; updates: dtype.
  */
 export function resourceScatterDiv(
@@ -6431,7 +6432,7 @@ export function resourceScatterDiv(
 ): Operation;
 
 /**
- * Raises rows of the variable to the maximum with the updates.
+ * Replaces rows of the variable by their maximum with the updates.
  * Inputs: resource: resource; indices: int32 or int64; updates: dtype.
  */
 export function resourceScatterMax(
@@ -6442,7 +6443,7 @@ export function resourceScatterMax(
 ): Operation;
 
 /**
- * Lowers rows of the variable to the minimum with the updates.
+ * Replaces rows of the variable by their minimum with the updates.
  * Inputs: resource: resource; indices: int32 or int64; updates: dtype.
  */
 export function resourceScatterMin(
@@ -6453,7 +6454,7 @@ export function resourceScatterMin(
 ): Operation;
 
 /**
- * Multiplies rows of the variable; equal indices multiply up.
+ * Multiplies rows of the variable; repeated indices multiply repeatedly.
  * Inputs: resource: resource; indices: int32 or int64; updates: dtype.
  */
 export function resourceScatterMul(
@@ -6464,7 +6465,7 @@ export function resourceScatterMul(
 ): Operation;
 
 /**
- * Adds to slices of the variable; equal indices add up.
+ * Adds to slices of the variable; repeated indices accumulate.
  * Inputs: ref: resource; indices: int32 or int64; updates: T.
  */
 export function resourceScatterNdAdd(
@@ -6476,7 +6477,7 @@ export function resourceScatterNdAdd(
 ): Operation;
 
 /**
- * Subtracts from slices of the variable; equal indices add up.
+ * Subtracts from slices of the variable; repeated indices accumulate.
  * Inputs: ref: resource; indices: int32 or int64; updates: T.
  */
 export function resourceScatterNdSub(
@@ -6488,7 +6489,7 @@ export function resourceScatterNdSub(
 ): Operation;
 
 /**
- * Replaces slices of the variable; of equal indices the last one counts.
+ * Replaces slices of the variable; for repeated indices the last update wins.
  * Inputs: ref: resource; indices: int32 or int64; updates: T.
  */
 export function resourceScatterNdUpdate(
@@ -6500,7 +6501,7 @@ export function resourceScatterNdUpdate(
 ): Operation;
 
 /**
- * Subtracts from rows of the variable; equal indices add up.
+ * Subtracts from rows of the variable; repeated indices accumulate.
  * Inputs: resource: resource; indices: int32 or int64; updates: dtype.
  */
 export function resourceScatterSub(
@@ -6511,7 +6512,7 @@ export function resourceScatterSub(
 ): Operation;
 
 /**
- * Replaces rows of the variable; of equal indices the last one counts.
+ * Replaces rows of the variable; for repeated indices the last update wins.
  * Inputs: resource: resource; indices: int32 or int64; updates: dtype.
  */
 export function resourceScatterUpdate(
@@ -6770,14 +6771,14 @@ export function reverseSequence(
 export function reverseV2(scope: Scope, tensor: Value, axis: Value): Output;
 
 /**
- * The bits of x moved down by y places, keeping the sign.
+ * x shifted right by y bits, keeping the sign.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
 export function rightShift(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * The nearest integer, the even one of two.
+ * The nearest integer, ties to even.
  * Inputs: x: T.
  * Outputs: y: T.
  */
@@ -6804,7 +6805,7 @@ export function rngSkip(scope: Scope, resource: Value, algorithm: Value, delta: 
 export function roll(scope: Scope, input: Value, shift: Value, axis: Value): Output;
 
 /**
- * The nearest integer, the even one of two.
+ * The nearest integer, ties to even.
  * Inputs: x: T.
  * Outputs: y: T.
  */
@@ -6818,7 +6819,7 @@ export function round(scope: Scope, x: Value): Output;
 export function rsqrt(scope: Scope, x: Value): Output;
 
 /**
- * dy * -0.5 * y ** 3, for y = rsqrt(x); 0 where dy is.
+ * dy * -0.5 * y ** 3, for y = rsqrt(x); 0 where dy is 0.
  * Inputs: y: T; dy: T.
  * Outputs: z: T.
  */
@@ -6913,7 +6914,7 @@ export function scanDataset(
 ): Output;
 
 /**
- * Adds to rows of the variable; equal indices add up.
+ * Adds to rows of the variable; repeated indices accumulate.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -6926,7 +6927,7 @@ export function scatterAdd(
 ): Output;
 
 /**
- * Divides rows of the variable; equal indices divide in turn.
+ * Divides rows of the variable; repeated indices divide repeatedly.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -6939,7 +6940,7 @@ export function scatterDiv(
 ): Output;
 
 /**
- * Raises rows of the variable to the maximum with the updates.
+ * Replaces rows of the variable by their maximum with the updates.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -6952,7 +6953,7 @@ export function scatterMax(
 ): Output;
 
 /**
- * Lowers rows of the variable to the minimum with the updates.
+ * Replaces rows of the variable by their minimum with the updates.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -6965,7 +6966,7 @@ export function scatterMin(
 ): Output;
 
 /**
- * Multiplies rows of the variable; equal indices multiply up.
+ * Multiplies rows of the variable; repeated indices multiply repeatedly.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -6985,7 +6986,7 @@ export function scatterMul(
 export function scatterNd(scope: Scope, indices: Value, updates: Value, shape: Value): Output;
 
 /**
- * Adds to slices of the variable; equal indices add up.
+ * Adds to slices of the variable; repeated indices accumulate.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -7010,7 +7011,7 @@ export function scatterNdNonAliasingAdd(
 ): Output;
 
 /**
- * Subtracts from slices of the variable; equal indices add up.
+ * Subtracts from slices of the variable; repeated indices accumulate.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -7023,7 +7024,7 @@ export function scatterNdSub(
 ): Output;
 
 /**
- * Replaces slices of the variable; of equal indices the last one counts.
+ * Replaces slices of the variable; for repeated indices the last update wins.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -7036,7 +7037,7 @@ export function scatterNdUpdate(
 ): Output;
 
 /**
- * Subtracts from rows of the variable; equal indices add up.
+ * Subtracts from rows of the variable; repeated indices accumulate.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -7049,7 +7050,7 @@ export function scatterSub(
 ): Output;
 
 /**
- * Replaces rows of the variable; of equal indices the last one counts.
+ * Replaces rows of the variable; for repeated indices the last update wins.
  * Inputs: ref: variable of T; indices: int32 or int64; updates: T.
  * Outputs: output_ref: variable of T.
  */
@@ -7329,7 +7330,7 @@ export function sigmoid(scope: Scope, x: Value): Output;
 export function sigmoidGrad(scope: Scope, y: Value, dy: Value): Output;
 
 /**
- * -1, 0 or 1; x / |x| of a complex number.
+ * -1, 0 or 1; x / |x| for complex numbers.
  * Inputs: x: T.
  * Outputs: y: T.
  */
@@ -7922,7 +7923,7 @@ export function sparseReshape(
 ): { operation: Operation; outputIndices: Output; outputShape: Output };
 
 /**
- * SegmentMean of the rows of data that `indices` names.
+ * SegmentMean of the rows of data at `indices`.
  * Inputs: data: T; indices: int32 or int64; segment_ids: int32.
  * Outputs: output: T.
  */
@@ -7947,7 +7948,7 @@ export function sparseSegmentMeanGrad(
 ): Output;
 
 /**
- * SegmentMean of the rows of data that `indices` names.
+ * SegmentMean of the rows of data at `indices`.
  * Inputs: data: T; indices: int32 or int64; segment_ids: int32; num_segments: int32 or int64.
  * Outputs: output: T.
  */
@@ -7960,7 +7961,7 @@ export function sparseSegmentMeanWithNumSegments(
 ): Output;
 
 /**
- * SegmentSqrtN of the rows of data that `indices` names.
+ * SegmentSqrtN of the rows of data at `indices`.
  * Inputs: data: T; indices: int32 or int64; segment_ids: int32.
  * Outputs: output: T.
  */
@@ -7985,7 +7986,7 @@ export function sparseSegmentSqrtNGrad(
 ): Output;
 
 /**
- * SegmentSqrtN of the rows of data that `indices` names.
+ * SegmentSqrtN of the rows of data at `indices`.
  * Inputs: data: T; indices: int32 or int64; segment_ids: int32; num_segments: int32 or int64.
  * Outputs: output: T.
  */
@@ -7998,7 +7999,7 @@ export function sparseSegmentSqrtNWithNumSegments(
 ): Output;
 
 /**
- * SegmentSum of the rows of data that `indices` names.
+ * SegmentSum of the rows of data at `indices`.
  * Inputs: data: T; indices: int32 or int64; segment_ids: int32.
  * Outputs: output: T.
  */
@@ -8010,7 +8011,7 @@ export function sparseSegmentSum(
 ): Output;
 
 /**
- * SegmentSum of the rows of data that `indices` names.
+ * SegmentSum of the rows of data at `indices`.
  * Inputs: data: T; indices: int32 or int64; segment_ids: int32; num_segments: int32 or int64.
  * Outputs: output: T.
  */
@@ -8221,14 +8222,14 @@ export function sqlDataset(
 ): Output;
 
 /**
- * The square root; NaN of a negative number.
+ * The square root; NaN for negative numbers.
  * Inputs: x: T.
  * Outputs: y: T.
  */
 export function sqrt(scope: Scope, x: Value): Output;
 
 /**
- * dy * 0.5 / y, for y = sqrt(x); 0 where dy is.
+ * dy * 0.5 / y with y = sqrt(x); 0 where dy is 0.
  * Inputs: y: T; dy: T.
  * Outputs: z: T.
  */
@@ -8386,7 +8387,7 @@ export function statefulStandardNormalV2(
 ): Output;
 
 /**
- * Standard normal numbers, those beyond 2 drawn again.
+ * Standard normal numbers, with those beyond 2 redrawn.
  * Inputs: resource: resource; algorithm: int64; shape: int32 or int64.
  * Outputs: output: dtype.
  */
@@ -8493,7 +8494,7 @@ export function statelessRandomGammaV2(
 ): Output;
 
 /**
- * Random numbers that depend on the seed alone.
+ * Random numbers that depend only on the seed.
  * Inputs: shape: int32 or int64; seed: int32 or int64.
  * Outputs: output: dtype.
  */
@@ -8519,7 +8520,7 @@ export function statelessRandomPoisson(
 ): Output;
 
 /**
- * Random numbers that depend on the seed alone.
+ * Random numbers that depend only on the seed.
  * Inputs: shape: int32 or int64; seed: int32 or int64.
  * Outputs: output: dtype.
  */
@@ -8531,7 +8532,7 @@ export function statelessRandomUniform(
 ): Output;
 
 /**
- * Uniform integers in [minval, maxval) that depend on the seed alone.
+ * Uniform integers in [minval, maxval) that depend only on the seed.
  * Inputs: shape: int32 or int64; seed: int32 or int64; minval: int32 or int64; maxval: int32 or int64.
  * Outputs: output: int32 or int64.
  */
@@ -8544,7 +8545,7 @@ export function statelessRandomUniformInt(
 ): Output;
 
 /**
- * Random numbers that depend on the seed alone.
+ * Random numbers that depend only on the seed.
  * Inputs: shape: int32 or int64; seed: int32 or int64.
  * Outputs: output: dtype.
  */
@@ -8580,7 +8581,7 @@ export function staticRegexReplace(
 ): Output;
 
 /**
- * The input; no gradient flows back.
+ * The input; gradients do not flow through it.
  * Inputs: input: T.
  * Outputs: output: T.
  */
@@ -8799,7 +8800,7 @@ export function substr(
 ): Output;
 
 /**
- * The sum; 0 of no elements.
+ * The sum; 0 for no elements.
  * Inputs: input: T; reduction_indices: int32 or int64.
  * Outputs: output: T.
  */
@@ -9260,7 +9261,7 @@ export function tridiagonalSolve(
 ): Output;
 
 /**
- * x / y rounded towards zero.
+ * x / y rounded toward zero.
  * Inputs: x: T; y: T.
  * Outputs: z: T.
  */
@@ -9274,7 +9275,7 @@ export function truncateDiv(scope: Scope, x: Value, y: Value): Output;
 export function truncateMod(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * Standard normal numbers, those beyond 2 drawn again.
+ * Standard normal numbers, with those beyond 2 redrawn.
  * Inputs: shape: int32 or int64.
  * Outputs: output: dtype.
  * dtype: One of bfloat16, float16, float32, float64.
@@ -9358,7 +9359,7 @@ export function unicodeTranscode(
 ): Output;
 
 /**
- * Every class is as likely.
+ * Classes sampled uniformly.
  * Inputs: true_classes: int64.
  * Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count: float32.
  */
@@ -9439,7 +9440,7 @@ export function unsortedSegmentJoin(
 ): Output;
 
 /**
- * The max of the elements of each segment; negative ids drop out.
+ * The max of each segment's elements; negative ids are ignored.
  * Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
  * Outputs: output: T.
  */
@@ -9451,7 +9452,7 @@ export function unsortedSegmentMax(
 ): Output;
 
 /**
- * The min of the elements of each segment; negative ids drop out.
+ * The min of each segment's elements; negative ids are ignored.
  * Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
  * Outputs: output: T.
  */
@@ -9463,7 +9464,7 @@ export function unsortedSegmentMin(
 ): Output;
 
 /**
- * The prod of the elements of each segment; negative ids drop out.
+ * The prod of each segment's elements; negative ids are ignored.
  * Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
  * Outputs: output: T.
  */
@@ -9475,7 +9476,7 @@ export function unsortedSegmentProd(
 ): Output;
 
 /**
- * The sum of the elements of each segment; negative ids drop out.
+ * The sum of each segment's elements; negative ids are ignored.
  * Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
  * Outputs: output: T.
  */

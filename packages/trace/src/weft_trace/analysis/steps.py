@@ -81,7 +81,8 @@ class StepIndex:
         events = self.events_of(step)
         kinds = self.kinds[events]
         is_estimate = (self.trace.events["flags"][events] & Flag.ESTIMATED) != 0
-        return events[~np.isin(kinds, _PARTS) & ~is_estimate]
+        whole: NDArray[np.intp] = events[~np.isin(kinds, _PARTS) & ~is_estimate]
+        return whole
 
     def occupies(self, event: int) -> bool:
         """Return True if an event keeps its thread busy."""

@@ -32,7 +32,7 @@ class AccumulateNV2 : public SingleOutput {
   }
 };
 
-/// x + y; strings are joined.
+/// x + y; strings are concatenated.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class Add : public SingleOutput {
@@ -85,7 +85,7 @@ class ClipByValue : public SingleOutput {
   }
 };
 
-/// The larger of x and y; NaN where either is.
+/// The larger of x and y; NaN if either is NaN.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class Maximum : public SingleOutput {
@@ -98,7 +98,7 @@ class Maximum : public SingleOutput {
   }
 };
 
-/// The smaller of x and y; NaN where either is.
+/// The smaller of x and y; NaN if either is NaN.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class Minimum : public SingleOutput {
@@ -124,7 +124,7 @@ class Mul : public SingleOutput {
   }
 };
 
-/// x * y, and 0 where y is 0, whatever x is.
+/// x * y, and 0 where y is 0, for any x.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class MulNoNan : public SingleOutput {
@@ -149,7 +149,7 @@ class Neg : public SingleOutput {
   }
 };
 
-/// -1, 0 or 1; x / |x| of a complex number.
+/// -1, 0 or 1; x / |x| for complex numbers.
 /// Inputs: x: T.
 /// Outputs: y: T.
 class Sign : public SingleOutput {

@@ -7,13 +7,12 @@
 namespace weft {
 namespace ops {
 
-/// Long short-term memory, all steps of a layer; what steps from `seq_len_max` on give is 0. [x,
-/// h_prev] @ w + b is i, ci, f, o side by side, and then
+/// LSTM, all steps of a layer; results of steps from `seq_len_max` on are 0. [x, h_prev] @ w + b is
+/// the concatenation of i, ci, f, o. Then
 ///     i = sigmoid(i + wci * cs_prev), f = sigmoid(f + forget_bias + wcf * cs_prev), ci = tanh(ci),
 ///     cs = ci * i + cs_prev * f, o = sigmoid(o + wco * cs), co = tanh(cs), h = co * o; without
-///     `use_peephole` the terms with cs and cs_prev are left out. A positive `cell_clip` bounds cs
-/// on
-///     both sides; to the gradient it is as if it did not.
+///     `use_peephole` the terms with cs and cs_prev are omitted. A positive `cell_clip` clips cs to
+///     [-cell_clip, cell_clip]; the gradient ignores the clipping.
 /// Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T.
 /// Outputs: i: T; cs: T; f: T; o: T; ci: T; co: T; h: T.
 class BlockLSTM : public OtherOutputs {
@@ -71,7 +70,7 @@ class BlockLSTM : public OtherOutputs {
   Output h;
 };
 
-/// The gradient of BlockLSTM, by what flows back to cs and h.
+/// The gradient of BlockLSTM, from those of cs and h.
 /// Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T; i:
 /// T; cs: T; f: T; o: T; ci: T; co: T; h: T; cs_grad: T; h_grad: T.
 /// Outputs: x_grad: T; cs_prev_grad: T; h_prev_grad: T; w_grad: T; wci_grad: T; wcf_grad: T;
@@ -123,7 +122,7 @@ class BlockLSTMGrad : public OtherOutputs {
   Output b_grad;
 };
 
-/// The gradient of BlockLSTMV2, by what flows back to cs and h.
+/// The gradient of BlockLSTMV2, from those of cs and h.
 /// Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T; i:
 /// T; cs: T; f: T; o: T; ci: T; co: T; h: T; cs_grad: T; h_grad: T.
 /// Outputs: x_grad: T; cs_prev_grad: T; h_prev_grad: T; w_grad: T; wci_grad: T; wcf_grad: T;
@@ -175,13 +174,12 @@ class BlockLSTMGradV2 : public OtherOutputs {
   Output b_grad;
 };
 
-/// Long short-term memory, all steps of a layer; what steps from `seq_len_max` on give is 0. [x,
-/// h_prev] @ w + b is i, f, ci, o side by side, and then
+/// LSTM, all steps of a layer; results of steps from `seq_len_max` on are 0. [x, h_prev] @ w + b is
+/// the concatenation of i, f, ci, o. Then
 ///     i = sigmoid(i + wci * cs_prev), f = sigmoid(f + wcf * cs_prev), ci = tanh(ci),
 ///     cs = ci * i + cs_prev * f, o = sigmoid(o + wco * cs), co = tanh(cs), h = co * o; without
-///     `use_peephole` the terms with cs and cs_prev are left out. A positive `cell_clip` bounds cs
-/// on
-///     both sides; to the gradient it is as if it did not.
+///     `use_peephole` the terms with cs and cs_prev are omitted. A positive `cell_clip` clips cs to
+///     [-cell_clip, cell_clip]; the gradient ignores the clipping.
 /// Inputs: seq_len_max: int64; x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T.
 /// Outputs: i: T; cs: T; f: T; o: T; ci: T; co: T; h: T.
 class BlockLSTMV2 : public OtherOutputs {
@@ -233,8 +231,8 @@ class BlockLSTMV2 : public OtherOutputs {
   Output h;
 };
 
-/// A step of a gated recurrent unit: r and u = sigmoid([x, h_prev] @ w_ru + b_ru) side by side,
-///     c = tanh([x, h_prev * r] @ w_c + b_c), h = (1 - u) * c + u * h_prev.
+/// A step of a gated recurrent unit: the concatenation of r and u is sigmoid([x, h_prev] @ w_ru +
+///     b_ru), c = tanh([x, h_prev * r] @ w_c + b_c), h = (1 - u) * c + u * h_prev.
 /// Inputs: x: T; h_prev: T; w_ru: T; w_c: T; b_ru: T; b_c: T.
 /// Outputs: r: T; u: T; c: T; h: T.
 class GRUBlockCell : public OtherOutputs {
@@ -291,12 +289,11 @@ class GRUBlockCellGrad : public OtherOutputs {
   Output d_r_bar_u_bar;
 };
 
-/// Long short-term memory, one step. [x, h_prev] @ w + b is i, ci, f, o side by side, and then
+/// LSTM, one step. [x, h_prev] @ w + b is the concatenation of i, ci, f, o. Then
 ///     i = sigmoid(i + wci * cs_prev), f = sigmoid(f + forget_bias + wcf * cs_prev), ci = tanh(ci),
 ///     cs = ci * i + cs_prev * f, o = sigmoid(o + wco * cs), co = tanh(cs), h = co * o; without
-///     `use_peephole` the terms with cs and cs_prev are left out. A positive `cell_clip` bounds cs
-/// on
-///     both sides; to the gradient it is as if it did not.
+///     `use_peephole` the terms with cs and cs_prev are omitted. A positive `cell_clip` clips cs to
+///     [-cell_clip, cell_clip]; the gradient ignores the clipping.
 /// Inputs: x: T; cs_prev: T; h_prev: T; w: T; wci: T; wcf: T; wco: T; b: T.
 /// Outputs: i: T; cs: T; f: T; o: T; ci: T; co: T; h: T.
 class LSTMBlockCell : public OtherOutputs {

@@ -83,7 +83,7 @@ class ComputeAccidentalHits : public OtherOutputs {
   Output weights;
 };
 
-/// Classes in proportion to given counts.
+/// Classes sampled in proportion to counts.
 /// Inputs: true_classes: int64.
 /// Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count:
 /// float32.
@@ -160,7 +160,7 @@ class FixedUnigramCandidateSampler : public OtherOutputs {
   Output sampled_expected_count;
 };
 
-/// Classes as often as they were true so far.
+/// Classes sampled by past frequency.
 /// Inputs: true_classes: int64.
 /// Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count:
 /// float32.
@@ -201,7 +201,7 @@ class LearnedUnigramCandidateSampler : public OtherOutputs {
   Output sampled_expected_count;
 };
 
-/// Class k has probability log((k + 2) / (k + 1)).
+/// Classes k sampled in proportion to log((k + 2) / (k + 1)).
 /// Inputs: true_classes: int64.
 /// Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count:
 /// float32.
@@ -242,7 +242,7 @@ class LogUniformCandidateSampler : public OtherOutputs {
   Output sampled_expected_count;
 };
 
-/// Every class is as likely.
+/// Classes sampled uniformly.
 /// Inputs: true_classes: int64.
 /// Outputs: sampled_candidates: int64; true_expected_count: float32; sampled_expected_count:
 /// float32.

@@ -56,7 +56,7 @@ class BitwiseOr : public SingleOutput {
   }
 };
 
-/// The bits set in one of x and y.
+/// The bits set in exactly one of x and y.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class BitwiseXor : public SingleOutput {
@@ -120,7 +120,7 @@ class Invert : public SingleOutput {
   }
 };
 
-/// The bits of x moved up by y places.
+/// x shifted left by y bits.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class LeftShift : public SingleOutput {
@@ -210,7 +210,7 @@ class NotEqual : public SingleOutput {
   }
 };
 
-/// How many bits of x are set.
+/// The number of set bits of x.
 /// Inputs: x: T.
 /// Outputs: y: uint8.
 class PopulationCount : public SingleOutput {
@@ -222,7 +222,7 @@ class PopulationCount : public SingleOutput {
   }
 };
 
-/// The bits of x moved down by y places, keeping the sign.
+/// x shifted right by y bits, keeping the sign.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class RightShift : public SingleOutput {

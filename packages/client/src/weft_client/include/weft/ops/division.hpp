@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// x / y; between integers rounded towards zero.
+/// x / y; integers round toward zero.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class Div : public SingleOutput {
@@ -71,7 +71,7 @@ class Inv : public SingleOutput {
   }
 };
 
-/// -dy * y * y, for y = 1 / x; 0 where dy is.
+/// -dy * y * y, for y = 1 / x; 0 where dy is 0.
 /// Inputs: y: T; dy: T.
 /// Outputs: z: T.
 class InvGrad : public SingleOutput {
@@ -97,7 +97,7 @@ class Mod : public SingleOutput {
   }
 };
 
-/// x / y; between integers rounded towards zero.
+/// x / y; integers round toward zero.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class RealDiv : public SingleOutput {
@@ -122,7 +122,7 @@ class Reciprocal : public SingleOutput {
   }
 };
 
-/// -dy * y * y, for y = 1 / x; 0 where dy is.
+/// -dy * y * y, for y = 1 / x; 0 where dy is 0.
 /// Inputs: y: T; dy: T.
 /// Outputs: z: T.
 class ReciprocalGrad : public SingleOutput {
@@ -135,7 +135,7 @@ class ReciprocalGrad : public SingleOutput {
   }
 };
 
-/// x / y rounded towards zero.
+/// x / y rounded toward zero.
 /// Inputs: x: T; y: T.
 /// Outputs: z: T.
 class TruncateDiv : public SingleOutput {

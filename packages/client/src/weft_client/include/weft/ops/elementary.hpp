@@ -31,7 +31,7 @@ class Expm1 : public SingleOutput {
   }
 };
 
-/// Whether x is neither infinite nor not a number.
+/// True if x is neither infinite nor NaN.
 /// Inputs: x: T.
 /// Outputs: y: bool.
 class IsFinite : public SingleOutput {
@@ -43,7 +43,7 @@ class IsFinite : public SingleOutput {
   }
 };
 
-/// Whether x is infinite, of either sign.
+/// True if x is infinite, of either sign.
 /// Inputs: x: T.
 /// Outputs: y: bool.
 class IsInf : public SingleOutput {
@@ -55,7 +55,7 @@ class IsInf : public SingleOutput {
   }
 };
 
-/// Whether x is not a number.
+/// True if x is NaN.
 /// Inputs: x: T.
 /// Outputs: y: bool.
 class IsNan : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Fourier transforms over the 1 innermost axes: transforms.
+/// Fourier transforms over the last 1 axes.
 /// Inputs: input: complex128 or complex64.
 /// Outputs: output: complex128 or complex64.
 class FFT : public SingleOutput {
@@ -19,7 +19,7 @@ class FFT : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 2 innermost axes: transforms.
+/// Fourier transforms over the last 2 axes.
 /// Inputs: input: complex128 or complex64.
 /// Outputs: output: complex128 or complex64.
 class FFT2D : public SingleOutput {
@@ -31,7 +31,7 @@ class FFT2D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 3 innermost axes: transforms.
+/// Fourier transforms over the last 3 axes.
 /// Inputs: input: complex128 or complex64.
 /// Outputs: output: complex128 or complex64.
 class FFT3D : public SingleOutput {
@@ -43,7 +43,7 @@ class FFT3D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over given axes: transforms.
+/// Fourier transforms over selected axes.
 /// Inputs: input: complex128 or complex64; fft_length: int32; axes: int32.
 /// Outputs: output: complex128 or complex64.
 class FFTND : public SingleOutput {
@@ -57,7 +57,7 @@ class FFTND : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 1 innermost axes: inverses.
+/// Inverse Fourier transforms over the last 1 axes.
 /// Inputs: input: complex128 or complex64.
 /// Outputs: output: complex128 or complex64.
 class IFFT : public SingleOutput {
@@ -69,7 +69,7 @@ class IFFT : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 2 innermost axes: inverses.
+/// Inverse Fourier transforms over the last 2 axes.
 /// Inputs: input: complex128 or complex64.
 /// Outputs: output: complex128 or complex64.
 class IFFT2D : public SingleOutput {
@@ -81,7 +81,7 @@ class IFFT2D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 3 innermost axes: inverses.
+/// Inverse Fourier transforms over the last 3 axes.
 /// Inputs: input: complex128 or complex64.
 /// Outputs: output: complex128 or complex64.
 class IFFT3D : public SingleOutput {
@@ -93,7 +93,7 @@ class IFFT3D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over given axes: inverses.
+/// Inverse Fourier transforms over selected axes.
 /// Inputs: input: complex128 or complex64; fft_length: int32; axes: int32.
 /// Outputs: output: complex128 or complex64.
 class IFFTND : public SingleOutput {
@@ -107,7 +107,7 @@ class IFFTND : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 1 innermost axes: back to real numbers.
+/// Inverse real Fourier transforms over the last 1 axes.
 /// Inputs: input: complex128 or complex64; fft_length: int32.
 /// Outputs: output: float32 or float64.
 class IRFFT : public SingleOutput {
@@ -131,7 +131,7 @@ class IRFFT : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 2 innermost axes: back to real numbers.
+/// Inverse real Fourier transforms over the last 2 axes.
 /// Inputs: input: complex128 or complex64; fft_length: int32.
 /// Outputs: output: float32 or float64.
 class IRFFT2D : public SingleOutput {
@@ -155,7 +155,7 @@ class IRFFT2D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 3 innermost axes: back to real numbers.
+/// Inverse real Fourier transforms over the last 3 axes.
 /// Inputs: input: complex128 or complex64; fft_length: int32.
 /// Outputs: output: float32 or float64.
 class IRFFT3D : public SingleOutput {
@@ -179,7 +179,7 @@ class IRFFT3D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over given axes: back to real numbers.
+/// Inverse real Fourier transforms over selected axes.
 /// Inputs: input: complex128 or complex64; fft_length: int32; axes: int32.
 /// Outputs: output: float32 or float64.
 class IRFFTND : public SingleOutput {
@@ -204,7 +204,7 @@ class IRFFTND : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 1 innermost axes: of real numbers.
+/// Real Fourier transforms over the last 1 axes.
 /// Inputs: input: float32 or float64; fft_length: int32.
 /// Outputs: output: complex128 or complex64.
 class RFFT : public SingleOutput {
@@ -228,7 +228,7 @@ class RFFT : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 2 innermost axes: of real numbers.
+/// Real Fourier transforms over the last 2 axes.
 /// Inputs: input: float32 or float64; fft_length: int32.
 /// Outputs: output: complex128 or complex64.
 class RFFT2D : public SingleOutput {
@@ -252,7 +252,7 @@ class RFFT2D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over the 3 innermost axes: of real numbers.
+/// Real Fourier transforms over the last 3 axes.
 /// Inputs: input: float32 or float64; fft_length: int32.
 /// Outputs: output: complex128 or complex64.
 class RFFT3D : public SingleOutput {
@@ -276,7 +276,7 @@ class RFFT3D : public SingleOutput {
   }
 };
 
-/// Fourier transforms over given axes: of real numbers.
+/// Real Fourier transforms over selected axes.
 /// Inputs: input: float32 or float64; fft_length: int32; axes: int32.
 /// Outputs: output: complex128 or complex64.
 class RFFTND : public SingleOutput {

@@ -106,7 +106,7 @@ class Snapshot : public SingleOutput {
   }
 };
 
-/// The input; no gradient flows back.
+/// The input; gradients do not flow through it.
 /// Inputs: input: T.
 /// Outputs: output: T.
 class StopGradient : public SingleOutput {

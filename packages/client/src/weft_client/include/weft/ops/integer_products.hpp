@@ -7,8 +7,8 @@
 namespace weft {
 namespace ops {
 
-/// Cross-correlation of `input` without its zero point with `filter`, both of 8 bits. What is
-///         around an image is the zero point, and counts nothing.
+/// Cross-correlation of `input`, minus its zero point, and `filter`, both of 8 bits. Images are
+///         padded with the zero point.
 /// Inputs: input: int8 or uint8; filter: int8 or uint8; input_zero: int32.
 /// Outputs: output: int32.
 /// padding: One of EXPLICIT, SAME, VALID.
@@ -49,8 +49,8 @@ class Conv2DInteger : public SingleOutput {
   }
 };
 
-/// Cross-correlation of `input` without its zero point with `filter`, both of 8 bits. What is
-///         around an image is the zero point, and counts nothing.
+/// Cross-correlation of `input`, minus its zero point, and `filter`, both of 8 bits. Images are
+///         padded with the zero point.
 /// Inputs: input: int8 or uint8; filter: int8 or uint8; input_zero: int32.
 /// Outputs: output: int32.
 /// padding: One of EXPLICIT, SAME, VALID.
@@ -91,9 +91,10 @@ class DepthwiseConv2dInteger : public SingleOutput {
   }
 };
 
-/// Products of matrices of 8 bits without their zero points; the leading axes broadcast. Zero
-///     points are one number, or of each row of `a` (..., M, 1), and of each column of `b` (..., 1,
-/// N).
+/// Products of 8-bit matrices after subtracting their zero points; the leading axes broadcast. A
+///     zero point is a scalar, or has one value per row of `a` (..., M, 1) or per column of `b`
+/// (...,
+///     1, N).
 /// Inputs: a: int8 or uint8; b: int8 or uint8; a_zero: int32; b_zero: int32.
 /// Outputs: product: int32.
 class MatMulInteger : public SingleOutput {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Products of matrices; the leading axes are equal.
+/// Matrix products; the leading axes must be equal.
 /// Inputs: x: T; y: T.
 /// Outputs: output: T.
 class BatchMatMul : public SingleOutput {
@@ -36,7 +36,7 @@ class BatchMatMul : public SingleOutput {
   }
 };
 
-/// Products; the leading axes broadcast.
+/// Matrix products; the leading axes broadcast.
 /// Inputs: x: T; y: T.
 /// Outputs: output: T.
 class BatchMatMulV2 : public SingleOutput {

@@ -32,7 +32,7 @@ class Rsqrt : public SingleOutput {
   }
 };
 
-/// dy * -0.5 * y ** 3, for y = rsqrt(x); 0 where dy is.
+/// dy * -0.5 * y ** 3, for y = rsqrt(x); 0 where dy is 0.
 /// Inputs: y: T; dy: T.
 /// Outputs: z: T.
 class RsqrtGrad : public SingleOutput {
@@ -45,7 +45,7 @@ class RsqrtGrad : public SingleOutput {
   }
 };
 
-/// The square root; NaN of a negative number.
+/// The square root; NaN for negative numbers.
 /// Inputs: x: T.
 /// Outputs: y: T.
 class Sqrt : public SingleOutput {
@@ -57,7 +57,7 @@ class Sqrt : public SingleOutput {
   }
 };
 
-/// dy * 0.5 / y, for y = sqrt(x); 0 where dy is.
+/// dy * 0.5 / y with y = sqrt(x); 0 where dy is 0.
 /// Inputs: y: T; dy: T.
 /// Outputs: z: T.
 class SqrtGrad : public SingleOutput {

@@ -255,7 +255,7 @@ class RandomUniformInt : public SingleOutput {
   }
 };
 
-/// Random numbers that depend on the seed alone.
+/// Random numbers that depend only on the seed.
 /// Inputs: shape: int32 or int64; seed: int32 or int64.
 /// Outputs: output: dtype.
 class StatelessRandomNormal : public SingleOutput {
@@ -278,7 +278,7 @@ class StatelessRandomNormal : public SingleOutput {
   }
 };
 
-/// Random numbers that depend on the seed alone.
+/// Random numbers that depend only on the seed.
 /// Inputs: shape: int32 or int64; seed: int32 or int64.
 /// Outputs: output: dtype.
 class StatelessRandomUniform : public SingleOutput {
@@ -301,7 +301,7 @@ class StatelessRandomUniform : public SingleOutput {
   }
 };
 
-/// Uniform integers in [minval, maxval) that depend on the seed alone.
+/// Uniform integers in [minval, maxval) that depend only on the seed.
 /// Inputs: shape: int32 or int64; seed: int32 or int64; minval: int32 or int64; maxval: int32 or
 /// int64.
 /// Outputs: output: int32 or int64.
@@ -318,7 +318,7 @@ class StatelessRandomUniformInt : public SingleOutput {
   }
 };
 
-/// Random numbers that depend on the seed alone.
+/// Random numbers that depend only on the seed.
 /// Inputs: shape: int32 or int64; seed: int32 or int64.
 /// Outputs: output: dtype.
 class StatelessTruncatedNormal : public SingleOutput {
@@ -341,7 +341,7 @@ class StatelessTruncatedNormal : public SingleOutput {
   }
 };
 
-/// Standard normal numbers, those beyond 2 drawn again.
+/// Standard normal numbers, with those beyond 2 redrawn.
 /// Inputs: shape: int32 or int64.
 /// Outputs: output: dtype.
 /// dtype: One of bfloat16, float16, float32, float64.

@@ -7,7 +7,7 @@
 namespace weft {
 namespace ops {
 
-/// Whether all are true.
+/// True if all elements are True.
 /// Inputs: input: bool; reduction_indices: int32 or int64.
 /// Outputs: output: bool.
 class All : public SingleOutput {
@@ -31,7 +31,7 @@ class All : public SingleOutput {
   }
 };
 
-/// Whether one is true.
+/// True if any element is True.
 /// Inputs: input: bool; reduction_indices: int32 or int64.
 /// Outputs: output: bool.
 class Any : public SingleOutput {
@@ -55,7 +55,7 @@ class Any : public SingleOutput {
   }
 };
 
-/// Where along an axis the largest element is, the first of several.
+/// The index of the largest element along an axis; the first one of ties.
 /// Inputs: input: T; dimension: int32 or int64.
 /// Outputs: output: int32 or int64.
 class ArgMax : public SingleOutput {
@@ -79,7 +79,7 @@ class ArgMax : public SingleOutput {
   }
 };
 
-/// Where along an axis the smallest element is, the first of several.
+/// The index of the smallest element along an axis; the first one of ties.
 /// Inputs: input: T; dimension: int32 or int64.
 /// Outputs: output: int32 or int64.
 class ArgMin : public SingleOutput {
@@ -103,7 +103,7 @@ class ArgMin : public SingleOutput {
   }
 };
 
-/// Running products along an axis.
+/// Cumulative products along an axis.
 /// Inputs: x: T; axis: int32 or int64.
 /// Outputs: out: T.
 class Cumprod : public SingleOutput {
@@ -132,7 +132,7 @@ class Cumprod : public SingleOutput {
   }
 };
 
-/// Running sums along an axis.
+/// Cumulative sums along an axis.
 /// Inputs: x: T; axis: int32 or int64.
 /// Outputs: out: T.
 class Cumsum : public SingleOutput {
@@ -161,7 +161,7 @@ class Cumsum : public SingleOutput {
   }
 };
 
-/// Logarithms of running sums of exponentials along an axis.
+/// Logarithms of cumulative sums of exponentials along an axis.
 /// Inputs: x: T; axis: int32 or int64.
 /// Outputs: out: T.
 class CumulativeLogsumexp : public SingleOutput {
@@ -214,7 +214,7 @@ class EuclideanNorm : public SingleOutput {
   }
 };
 
-/// The largest element; the type's lowest of none.
+/// The largest element; the lowest value of the type for no elements.
 /// Inputs: input: T; reduction_indices: int32 or int64.
 /// Outputs: output: T.
 class Max : public SingleOutput {
@@ -238,7 +238,7 @@ class Max : public SingleOutput {
   }
 };
 
-/// The mean; of integers rounded towards zero.
+/// The mean; integers round toward zero.
 /// Inputs: input: T; reduction_indices: int32 or int64.
 /// Outputs: output: T.
 class Mean : public SingleOutput {
@@ -262,7 +262,7 @@ class Mean : public SingleOutput {
   }
 };
 
-/// The smallest element; the type's highest of none.
+/// The smallest element; the highest value of the type for no elements.
 /// Inputs: input: T; reduction_indices: int32 or int64.
 /// Outputs: output: T.
 class Min : public SingleOutput {
@@ -286,7 +286,7 @@ class Min : public SingleOutput {
   }
 };
 
-/// The product; 1 of no elements.
+/// The product; 1 for no elements.
 /// Inputs: input: T; reduction_indices: int32 or int64.
 /// Outputs: output: T.
 class Prod : public SingleOutput {
@@ -310,7 +310,7 @@ class Prod : public SingleOutput {
   }
 };
 
-/// The sum; 0 of no elements.
+/// The sum; 0 for no elements.
 /// Inputs: input: T; reduction_indices: int32 or int64.
 /// Outputs: output: T.
 class Sum : public SingleOutput {

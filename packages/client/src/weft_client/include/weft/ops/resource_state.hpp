@@ -233,7 +233,7 @@ class ResourceInitializedValue : public SingleOutput {
   }
 };
 
-/// Adds to rows of the variable; equal indices add up.
+/// Adds to rows of the variable; repeated indices accumulate.
 /// Inputs: resource: resource; indices: int32 or int64; updates: dtype.
 class ResourceScatterAdd : public OtherOutputs {
  public:
@@ -246,7 +246,7 @@ class ResourceScatterAdd : public OtherOutputs {
   }
 };
 
-/// Divides rows of the variable; equal indices divide in turn.
+/// Divides rows of the variable; repeated indices divide repeatedly.
 /// Inputs: resource: resource; indices: int32 or int64; updates: dtype.
 class ResourceScatterDiv : public OtherOutputs {
  public:
@@ -259,7 +259,7 @@ class ResourceScatterDiv : public OtherOutputs {
   }
 };
 
-/// Raises rows of the variable to the maximum with the updates.
+/// Replaces rows of the variable by their maximum with the updates.
 /// Inputs: resource: resource; indices: int32 or int64; updates: dtype.
 class ResourceScatterMax : public OtherOutputs {
  public:
@@ -272,7 +272,7 @@ class ResourceScatterMax : public OtherOutputs {
   }
 };
 
-/// Lowers rows of the variable to the minimum with the updates.
+/// Replaces rows of the variable by their minimum with the updates.
 /// Inputs: resource: resource; indices: int32 or int64; updates: dtype.
 class ResourceScatterMin : public OtherOutputs {
  public:
@@ -285,7 +285,7 @@ class ResourceScatterMin : public OtherOutputs {
   }
 };
 
-/// Multiplies rows of the variable; equal indices multiply up.
+/// Multiplies rows of the variable; repeated indices multiply repeatedly.
 /// Inputs: resource: resource; indices: int32 or int64; updates: dtype.
 class ResourceScatterMul : public OtherOutputs {
  public:
@@ -298,7 +298,7 @@ class ResourceScatterMul : public OtherOutputs {
   }
 };
 
-/// Adds to slices of the variable; equal indices add up.
+/// Adds to slices of the variable; repeated indices accumulate.
 /// Inputs: ref: resource; indices: int32 or int64; updates: T.
 class ResourceScatterNdAdd : public OtherOutputs {
  public:
@@ -322,7 +322,7 @@ class ResourceScatterNdAdd : public OtherOutputs {
   }
 };
 
-/// Subtracts from slices of the variable; equal indices add up.
+/// Subtracts from slices of the variable; repeated indices accumulate.
 /// Inputs: ref: resource; indices: int32 or int64; updates: T.
 class ResourceScatterNdSub : public OtherOutputs {
  public:
@@ -346,7 +346,7 @@ class ResourceScatterNdSub : public OtherOutputs {
   }
 };
 
-/// Replaces slices of the variable; of equal indices the last one counts.
+/// Replaces slices of the variable; for repeated indices the last update wins.
 /// Inputs: ref: resource; indices: int32 or int64; updates: T.
 class ResourceScatterNdUpdate : public OtherOutputs {
  public:
@@ -370,7 +370,7 @@ class ResourceScatterNdUpdate : public OtherOutputs {
   }
 };
 
-/// Subtracts from rows of the variable; equal indices add up.
+/// Subtracts from rows of the variable; repeated indices accumulate.
 /// Inputs: resource: resource; indices: int32 or int64; updates: dtype.
 class ResourceScatterSub : public OtherOutputs {
  public:
@@ -383,7 +383,7 @@ class ResourceScatterSub : public OtherOutputs {
   }
 };
 
-/// Replaces rows of the variable; of equal indices the last one counts.
+/// Replaces rows of the variable; for repeated indices the last update wins.
 /// Inputs: resource: resource; indices: int32 or int64; updates: dtype.
 class ResourceScatterUpdate : public OtherOutputs {
  public:

@@ -31,7 +31,7 @@ class Floor : public SingleOutput {
   }
 };
 
-/// The nearest integer, the even one of two.
+/// The nearest integer, ties to even.
 /// Inputs: x: T.
 /// Outputs: y: T.
 class Rint : public SingleOutput {
@@ -43,7 +43,7 @@ class Rint : public SingleOutput {
   }
 };
 
-/// The nearest integer, the even one of two.
+/// The nearest integer, ties to even.
 /// Inputs: x: T.
 /// Outputs: y: T.
 class Round : public SingleOutput {

@@ -72,7 +72,7 @@ class SegmentSum : public SingleOutput {
   }
 };
 
-/// SegmentMean of the rows of data that `indices` names.
+/// SegmentMean of the rows of data at `indices`.
 /// Inputs: data: T; indices: int32 or int64; segment_ids: int32.
 /// Outputs: output: T.
 class SparseSegmentMean : public SingleOutput {
@@ -102,7 +102,7 @@ class SparseSegmentMeanGrad : public SingleOutput {
   }
 };
 
-/// SegmentMean of the rows of data that `indices` names.
+/// SegmentMean of the rows of data at `indices`.
 /// Inputs: data: T; indices: int32 or int64; segment_ids: int32; num_segments: int32 or int64.
 /// Outputs: output: T.
 class SparseSegmentMeanWithNumSegments : public SingleOutput {
@@ -118,7 +118,7 @@ class SparseSegmentMeanWithNumSegments : public SingleOutput {
   }
 };
 
-/// SegmentSqrtN of the rows of data that `indices` names.
+/// SegmentSqrtN of the rows of data at `indices`.
 /// Inputs: data: T; indices: int32 or int64; segment_ids: int32.
 /// Outputs: output: T.
 class SparseSegmentSqrtN : public SingleOutput {
@@ -148,7 +148,7 @@ class SparseSegmentSqrtNGrad : public SingleOutput {
   }
 };
 
-/// SegmentSqrtN of the rows of data that `indices` names.
+/// SegmentSqrtN of the rows of data at `indices`.
 /// Inputs: data: T; indices: int32 or int64; segment_ids: int32; num_segments: int32 or int64.
 /// Outputs: output: T.
 class SparseSegmentSqrtNWithNumSegments : public SingleOutput {
@@ -164,7 +164,7 @@ class SparseSegmentSqrtNWithNumSegments : public SingleOutput {
   }
 };
 
-/// SegmentSum of the rows of data that `indices` names.
+/// SegmentSum of the rows of data at `indices`.
 /// Inputs: data: T; indices: int32 or int64; segment_ids: int32.
 /// Outputs: output: T.
 class SparseSegmentSum : public SingleOutput {
@@ -178,7 +178,7 @@ class SparseSegmentSum : public SingleOutput {
   }
 };
 
-/// SegmentSum of the rows of data that `indices` names.
+/// SegmentSum of the rows of data at `indices`.
 /// Inputs: data: T; indices: int32 or int64; segment_ids: int32; num_segments: int32 or int64.
 /// Outputs: output: T.
 class SparseSegmentSumWithNumSegments : public SingleOutput {
@@ -194,7 +194,7 @@ class SparseSegmentSumWithNumSegments : public SingleOutput {
   }
 };
 
-/// The max of the elements of each segment; negative ids drop out.
+/// The max of each segment's elements; negative ids are ignored.
 /// Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
 /// Outputs: output: T.
 class UnsortedSegmentMax : public SingleOutput {
@@ -208,7 +208,7 @@ class UnsortedSegmentMax : public SingleOutput {
   }
 };
 
-/// The min of the elements of each segment; negative ids drop out.
+/// The min of each segment's elements; negative ids are ignored.
 /// Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
 /// Outputs: output: T.
 class UnsortedSegmentMin : public SingleOutput {
@@ -222,7 +222,7 @@ class UnsortedSegmentMin : public SingleOutput {
   }
 };
 
-/// The prod of the elements of each segment; negative ids drop out.
+/// The prod of each segment's elements; negative ids are ignored.
 /// Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
 /// Outputs: output: T.
 class UnsortedSegmentProd : public SingleOutput {
@@ -236,7 +236,7 @@ class UnsortedSegmentProd : public SingleOutput {
   }
 };
 
-/// The sum of the elements of each segment; negative ids drop out.
+/// The sum of each segment's elements; negative ids are ignored.
 /// Inputs: data: T; segment_ids: int32 or int64; num_segments: int32 or int64.
 /// Outputs: output: T.
 class UnsortedSegmentSum : public SingleOutput {

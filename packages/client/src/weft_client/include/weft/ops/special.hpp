@@ -69,7 +69,7 @@ class Erfinv : public SingleOutput {
   }
 };
 
-/// The regularised lower incomplete gamma function P(a, x).
+/// The regularized lower incomplete gamma function P(a, x).
 /// Inputs: a: float32 or float64; x: float32 or float64.
 /// Outputs: z: float32 or float64.
 class Igamma : public SingleOutput {
@@ -82,7 +82,7 @@ class Igamma : public SingleOutput {
   }
 };
 
-/// The derivative of Igamma for a.
+/// The derivative of Igamma with respect to a.
 /// Inputs: a: float32 or float64; x: float32 or float64.
 /// Outputs: z: float32 or float64.
 class IgammaGradA : public SingleOutput {
@@ -95,7 +95,7 @@ class IgammaGradA : public SingleOutput {
   }
 };
 
-/// The regularised upper incomplete gamma function Q(a, x).
+/// The regularized upper incomplete gamma function Q(a, x).
 /// Inputs: a: float32 or float64; x: float32 or float64.
 /// Outputs: z: float32 or float64.
 class Igammac : public SingleOutput {
@@ -120,7 +120,7 @@ class Lgamma : public SingleOutput {
   }
 };
 
-/// The quantiles of the normal distribution.
+/// The quantiles of the standard normal distribution.
 /// Inputs: x: T.
 /// Outputs: y: T.
 class Ndtri : public SingleOutput {

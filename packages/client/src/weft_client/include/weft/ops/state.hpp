@@ -120,7 +120,7 @@ class IsVariableInitialized : public SingleOutput {
   }
 };
 
-/// Adds to rows of the variable; equal indices add up.
+/// Adds to rows of the variable; repeated indices accumulate.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterAdd : public SingleOutput {
@@ -145,7 +145,7 @@ class ScatterAdd : public SingleOutput {
   }
 };
 
-/// Divides rows of the variable; equal indices divide in turn.
+/// Divides rows of the variable; repeated indices divide repeatedly.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterDiv : public SingleOutput {
@@ -170,7 +170,7 @@ class ScatterDiv : public SingleOutput {
   }
 };
 
-/// Raises rows of the variable to the maximum with the updates.
+/// Replaces rows of the variable by their maximum with the updates.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterMax : public SingleOutput {
@@ -195,7 +195,7 @@ class ScatterMax : public SingleOutput {
   }
 };
 
-/// Lowers rows of the variable to the minimum with the updates.
+/// Replaces rows of the variable by their minimum with the updates.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterMin : public SingleOutput {
@@ -220,7 +220,7 @@ class ScatterMin : public SingleOutput {
   }
 };
 
-/// Multiplies rows of the variable; equal indices multiply up.
+/// Multiplies rows of the variable; repeated indices multiply repeatedly.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterMul : public SingleOutput {
@@ -245,7 +245,7 @@ class ScatterMul : public SingleOutput {
   }
 };
 
-/// Adds to slices of the variable; equal indices add up.
+/// Adds to slices of the variable; repeated indices accumulate.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterNdAdd : public SingleOutput {
@@ -270,7 +270,7 @@ class ScatterNdAdd : public SingleOutput {
   }
 };
 
-/// Subtracts from slices of the variable; equal indices add up.
+/// Subtracts from slices of the variable; repeated indices accumulate.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterNdSub : public SingleOutput {
@@ -295,7 +295,7 @@ class ScatterNdSub : public SingleOutput {
   }
 };
 
-/// Replaces slices of the variable; of equal indices the last one counts.
+/// Replaces slices of the variable; for repeated indices the last update wins.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterNdUpdate : public SingleOutput {
@@ -320,7 +320,7 @@ class ScatterNdUpdate : public SingleOutput {
   }
 };
 
-/// Subtracts from rows of the variable; equal indices add up.
+/// Subtracts from rows of the variable; repeated indices accumulate.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterSub : public SingleOutput {
@@ -345,7 +345,7 @@ class ScatterSub : public SingleOutput {
   }
 };
 
-/// Replaces rows of the variable; of equal indices the last one counts.
+/// Replaces rows of the variable; for repeated indices the last update wins.
 /// Inputs: ref: variable of T; indices: int32 or int64; updates: T.
 /// Outputs: output_ref: variable of T.
 class ScatterUpdate : public SingleOutput {

@@ -133,7 +133,7 @@ class StatefulStandardNormalV2 : public SingleOutput {
   }
 };
 
-/// Standard normal numbers, those beyond 2 drawn again.
+/// Standard normal numbers, with those beyond 2 redrawn.
 /// Inputs: resource: resource; algorithm: int64; shape: int32 or int64.
 /// Outputs: output: dtype.
 class StatefulTruncatedNormal : public SingleOutput {
