@@ -142,7 +142,7 @@ class TestRefusals:
             ("already fetched from this partial run", first, {b: 1.0}),
             ("not among the fetches", other, {}),
             ("not among the feeds", second, {other: 1.0}),
-            ("fed to this partial run before", [], {a: 1.0}),
+            ("already fed to this partial run", [], {a: 1.0}),
             ("requires shape", second, {c: [1.0, 2.0]}),
             ("has no value", first.op, {}),
         ]
