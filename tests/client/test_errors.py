@@ -125,15 +125,16 @@ def test_frozen_and_killed_servers(request: pytest.FixtureRequest) -> None:
         lines = [stack.enter_context(closing(Program(program, target))) for program in programs]
         assert responses(lines, "run patient") == {"3\n"}
         assert responses(lines, "large patient") == {LARGE}
-        server.stop()
-        # A step, a message that is cut while it is sent, new nodes, and gradients.
-        for line in ("run", "large", "grow", "gradients"):
-            for frozen in map(Failure.parse, responses(lines, line)):
-                assert frozen.code == "DEADLINE_EXCEEDED", line
-                assert TIMEOUT_MS <= frozen.milliseconds < TIMEOUT_MS + GRACE_MS
-        server.go_on()
-        # The connection and the session are as if nothing had happened.
-        assert responses(lines, "run patient") == {"4\n"}
+        # A step and a message that is cut while it is sent; then new nodes, and gradients.
+        for frozen, value in (("run", "large"), "3\n"), (("grow", "gradients"), "4\n"):
+            server.stop()
+            for line in frozen:
+                for failure in map(Failure.parse, responses(lines, line)):
+                    assert failure.code == "DEADLINE_EXCEEDED", line
+                    assert TIMEOUT_MS <= failure.milliseconds < TIMEOUT_MS + GRACE_MS
+            server.go_on()
+            # The connection and the session are as if nothing had happened.
+            assert responses(lines, "run patient") == {value}
         assert responses(lines, "gradients patient") == {"4\n"}
         assert responses(lines, "grow patient") == {"5\n"}
         assert responses(lines, "second patient") == {"5\n"}

@@ -23,9 +23,10 @@ def test_a_server_ends_with_its_program(
     tmp_path: Path,
 ) -> None:
     server = {"WEFT_COMMAND": str(PROGRAMS / "server.sh"), "WEFT_TARGET": target}
+    ended = tmp_path / "ended"
     process = subprocess.Popen(
         [*command(request, language, "lines"), "launch"],
-        env=os.environ | server | {"WEFT_ENDED": str(tmp_path / "ended")},
+        env=os.environ | server | {"WEFT_ENDED": str(ended)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -33,10 +34,11 @@ def test_a_server_ends_with_its_program(
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "launched\n"
+        assert not ended.exists()
         process.send_signal(number)
         assert process.wait(30) == -number
+        wait_until(ended.exists)
     finally:
         process.kill()
         process.communicate()
-    wait_until(lambda: (tmp_path / "ended").exists())
-    assert (tmp_path / "ended").read_text() == "server --stop-at-eof\n"
+    assert ended.read_text() == "server --stop-at-eof\n"

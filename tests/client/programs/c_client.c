@@ -1,5 +1,6 @@
 /* The C interface against one server: each check that fails says where and ends the program. */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -377,6 +378,53 @@ static void test_threads(weft_session *session, weft_graph *graph) {
   CHECK(!none);
 }
 
+/* Threads of one session feed a tensor of several chunks, often with a deadline that cuts it. */
+typedef struct feeder {
+  weft_session *session;
+  const char *fed, *size;
+  weft_tensor *value;
+  int errors;
+} feeder;
+
+static void *feed_often(void *argument) {
+  enum { COUNT = 12, PATIENT_MS = 60000 };
+  feeder *self = argument;
+  for (int i = 0; i < COUNT; i++) {
+    weft_tensor *result = NULL;
+    int64_t timeout = i % 2 ? PATIENT_MS : 1 + i;
+    weft_code code = weft_session_run(self->session, &self->fed, &self->value, 1, &self->size,
+                                      &result, 1, NULL, 0, timeout, NULL);
+    bool is_late = code == WEFT_DEADLINE_EXCEEDED && timeout != PATIENT_MS;
+    self->errors += code != WEFT_OK && !is_late;
+    weft_tensor_free(result);
+  }
+  return NULL;
+}
+
+static void test_cut_messages(weft_session *session, weft_graph *graph) {
+  enum { COUNT = 3 };
+  const int64_t dims[] = {3 << 20};
+  weft_tensor *value = weft_tensor_new(WEFT_UINT8, dims, 1, status);
+  memset(weft_tensor_data(value), 0, weft_tensor_size_bytes(value));
+  weft_node *node = weft_node_new(graph, "Placeholder", "cut");
+  weft_node_attr_type(node, "dtype", WEFT_UINT8);
+  const char *fed = finish(node);
+  node = weft_node_new(graph, "Size", NULL);
+  weft_node_input(node, fed);
+  const char *size = finish(node);
+  feeder feeders[COUNT];
+  pthread_t threads[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    feeders[i] = (feeder){session, fed, size, value, 0};
+    CHECK(!pthread_create(&threads[i], NULL, feed_often, &feeders[i]));
+  }
+  for (int i = 0; i < COUNT; i++) {
+    pthread_join(threads[i], NULL);
+    CHECK(!feeders[i].errors);
+  }
+  weft_tensor_free(value);
+}
+
 /* The session repeats the error of a node that the server refuses. */
 static void test_unknown_op(weft_session *session, weft_graph *graph) {
   finish(weft_node_new(graph, "Nonsense", "bad"));
@@ -436,7 +484,7 @@ int main(int argc, char **argv) {
   void (*tests[])(weft_session *, weft_graph *) = {
       test_nodes,     test_types,            test_strings,      test_sizes,   test_attributes,
       test_functions, test_sparse_gradients, test_local_errors, test_nothing, test_imports,
-      test_threads,   test_unknown_op};
+      test_threads,   test_cut_messages,     test_unknown_op};
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i](session, graph);
   weft_session_close(session);
   weft_graph_free(graph);

@@ -11,7 +11,9 @@
  *
  * Time: `timeout_ms` is the deadline of a call in milliseconds; 0 is the default of the client, and
  * WEFT_NO_TIMEOUT is none. A step may take half a second longer, in which the server reports what
- * it waited for.
+ * it waited for. After WEFT_DEADLINE_EXCEEDED the session, and others of the client, can be used
+ * further: what was added to the graph is sent by the next call. After WEFT_UNAVAILABLE the sessions
+ * of the client are lost.
  */
 #ifndef WEFT_CLIENT_H
 #define WEFT_CLIENT_H
@@ -126,6 +128,7 @@ weft_tensor *weft_tensor_strings(const char *const *items, const size_t *sizes,
 weft_tensor *weft_tensor_retain(weft_tensor *);
 void weft_tensor_free(weft_tensor *); /* drops one reference */
 
+/* A tensor that is NULL has the type 0, a rank of -1, and no elements. */
 weft_dtype weft_tensor_dtype(const weft_tensor *);
 int weft_tensor_rank(const weft_tensor *);
 int64_t weft_tensor_dim(const weft_tensor *, int axis);
@@ -138,7 +141,8 @@ const char *weft_tensor_string(const weft_tensor *, int64_t index, size_t *size)
 
 /* ------------------------------------------------------------------------------- graphs */
 
-/* Nodes and functions, in the order in which they are added. Sessions send what is new. */
+/* Nodes and functions, in the order in which they are added. Sessions send what is new; several may
+ * have the same graph. Names that differ only in the case of letters are equal. */
 typedef struct weft_graph weft_graph;
 
 weft_graph *weft_graph_new(void);
@@ -198,7 +202,8 @@ weft_code weft_graph_function(weft_graph *, const char *name, weft_graph *body,
                               const char *const *inputs, size_t num_inputs,
                               const char *const *outputs, size_t num_outputs,
                               const char *const *results, weft_status *);
-/* Add the nodes and functions of a serialized GraphDef, such as a file that Python has written. */
+/* Add the nodes and functions of a serialized GraphDef, such as a file that Python has written.
+ * WEFT_ALREADY_EXISTS if a node of the graph has the name of one of them. */
 weft_code weft_graph_import(weft_graph *, const void *graph_def, size_t size, weft_status *);
 
 /* ------------------------------------------------------------------------------ clients */
@@ -272,14 +277,15 @@ void weft_names_free(weft_names *);
 
 /* Add gradients of the sum of `ys` with respect to each of `xs`. Returns one name for each x, ""
  * if no y depends on it. `grad_ys`, the gradients to start from, may be NULL for ones. Gradients are
- * dense if `indices` is NULL; otherwise `*indices` receives a name for each sparse one, or "". */
+ * dense if `indices` is NULL; otherwise `*indices` receives a name for each sparse one, or "". The
+ * gradients belong to the graph: its other sessions have them, too. */
 weft_names *weft_session_gradients(weft_session *, const char *const *ys, size_t num_ys,
                                    const char *const *xs, size_t num_xs,
                                    const char *const *grad_ys, weft_names **indices,
                                    int64_t timeout_ms, weft_status *);
 
 /* The element type and static shape of an output; a rank or size of -1 is unknown. `dims` has room
- * for WEFT_MAX_RANK sizes. */
+ * for WEFT_MAX_RANK sizes. Each of `dtype`, `rank` and `dims` may be NULL. */
 weft_code weft_session_shape(weft_session *, const char *output, weft_dtype *dtype, int *rank,
                              int64_t *dims, int64_t timeout_ms, weft_status *);
 
