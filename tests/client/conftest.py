@@ -17,7 +17,7 @@ from weft_testing.workspace import ROOT
 import weft as wf
 
 PROGRAMS = Path(__file__).parent / "programs"
-TOOLS = ("cmake", "gcc", "g++")
+TOOLS = ("cmake", "gcc", "g++", "pkg-config")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
 NODE = shutil.which("node")
 
@@ -59,13 +59,18 @@ def _build(folder: Path) -> None:
 
 
 def write_page_programs(folder: Path) -> None:
-    """Write the programs of the page: each begins with its name in a comment."""
+    """Write the page's programs, each of which begins with its name, and its CMakeLists.txt."""
     folder.mkdir(parents=True)
-    text = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
-    for block in re.findall(r"^```(?:c|cpp)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+    for language, block in page_blocks("c|cpp|cmake"):
         name = re.match(r"/[/*] ([\w.]+):", block)
-        assert name is not None, block
-        (folder / name[1]).write_text(block, encoding="utf-8")
+        assert name is not None or language == "cmake", block
+        (folder / (name[1] if name else "CMakeLists.txt")).write_text(block, encoding="utf-8")
+
+
+def page_blocks(languages: str) -> list[tuple[str, str]]:
+    """Return the languages and the texts of blocks of the page."""
+    text = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```({languages})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def call(*command: str | Path) -> str:

@@ -43,4 +43,7 @@ def test_the_installed_library_can_be_moved(build: Path, tmp_path: Path) -> None
     library = next(Path(word[2:]) for word in words if word.startswith("-L"))
     assert include.resolve().is_relative_to(moved) and (include / "weft_client.h").is_file()
     assert library.resolve().is_relative_to(moved) and (library / "libweft_client.a").is_file()
+    static = call("pkg-config", "--static", *flags).split()
+    sanitizers = ["-fsanitize=address,undefined"]  # with which the library was built
+    call("gcc", build / "pages" / "product.c", *static, *sanitizers, "-o", tmp_path / "product")
     assert "-lweft_client" in words

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from weft_testing.workspace import ROOT
 
-from tests.client.conftest import PROGRAMS, call, command, run
+from tests.client.conftest import PROGRAMS, call, command, page_blocks, run
 
 TSC = shutil.which("tsc")
 PACKAGE = ROOT / "packages" / "client" / "js"
@@ -28,5 +28,7 @@ def test_the_declarations_for_typescript(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": options}))
     shutil.copy(PROGRAMS / "typed.mts", tmp_path)
+    ((_, program),) = page_blocks("js")
+    (tmp_path / "line.mts").write_text(program, encoding="utf-8")
     assert TSC is not None
     call(TSC, "--project", tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from weft_testing.workspace import ROOT
 
-from tests.client.conftest import NODE, call, run
+from tests.client.conftest import NODE, call, page_blocks, run
 
 COMPILE_SECONDS = 10
 
@@ -19,18 +19,23 @@ def children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def test_the_programs_of_the_page(build: Path) -> None:
-    line = re.fullmatch(r"y = (\S+) x \+ (\S+)\n", run(build / "train"))
+def build_with_installed_library(build: Path, source: Path, folder: Path) -> None:
+    installed = f"-DCMAKE_PREFIX_PATH={build}/installed"
+    call("cmake", "-S", source, "-B", folder, installed)
+    call("cmake", "--build", folder)
+
+
+def test_the_programs_of_the_page(build: Path, tmp_path: Path) -> None:
+    build_with_installed_library(build, build / "pages", tmp_path)
+    line = re.fullmatch(r"y = (\S+) x \+ (\S+)\n", run(tmp_path / "train"))
     assert line is not None
     assert [float(number) for number in line.groups()] == pytest.approx([2.0, 1.0], abs=1e-2)
     assert run(build / "product") == "25\n"
 
 
 def test_the_example_finds_the_installed_package(build: Path, tmp_path: Path) -> None:
-    installed = f"-DCMAKE_PREFIX_PATH={build}/installed"
-    call("cmake", "-S", ROOT / "examples" / "cpp", "-B", tmp_path, installed)
     before = children_seconds()
-    call("cmake", "--build", tmp_path)
+    build_with_installed_library(build, ROOT / "examples" / "cpp", tmp_path)
     assert children_seconds() - before < COMPILE_SECONDS  # it includes all ops
     assert "10 steps on /job:local/" in run(tmp_path / "figure1")
 
@@ -42,8 +47,7 @@ def test_a_launch_that_fails_says_why(build: Path) -> None:
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_program_for_node(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```js\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    ((_, block),) = page_blocks("js")
     (tmp_path / "line.mjs").write_text(block, encoding="utf-8")
     modules = tmp_path / "node_modules"
     modules.mkdir()
