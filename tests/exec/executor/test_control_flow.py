@@ -139,7 +139,7 @@ def test_a_merge_without_a_live_input_has_no_value(session: wf.Session) -> None:
     pred = wf.placeholder(wf.bool, [])
     lower, _ = Switch(data=wf.constant(1.0), pred=pred)
     merged = Merge(inputs=[lower, lower + 1.0])[0]
-    with pytest.raises(errors.InvalidArgumentError, match="no input of its Merge was alive"):
+    with pytest.raises(errors.InvalidArgumentError, match="all inputs of its Merge were dead"):
         session.run(merged, {pred: True})
 
 

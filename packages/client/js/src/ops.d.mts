@@ -3975,7 +3975,7 @@ export function matrixTriangularSolve(
 ): Output;
 
 /**
- * The largest element; the lowest value of the type for no elements.
+ * The largest element; the type's lowest for no elements.
  * Inputs: input: T; reduction_indices: int32 or int64.
  * Outputs: output: T.
  */
@@ -4226,7 +4226,7 @@ export function mfcc(
 ): Output;
 
 /**
- * The smallest element; the highest value of the type for no elements.
+ * The smallest element; the type's highest for no elements.
  * Inputs: input: T; reduction_indices: int32 or int64.
  * Outputs: output: T.
  */

@@ -77,18 +77,8 @@ def _declare() -> None:
         ("Sum", 1, "{inexact, integral}", "The sum; 0 for no elements."),
         ("Mean", 1, "{inexact, integral}", "The mean; integers round toward zero."),
         ("Prod", 1, "{inexact, integral}", "The product; 1 for no elements."),
-        (
-            "Max",
-            1,
-            "{realnumbertype}",
-            "The largest element; the lowest value of the type for no elements.",
-        ),
-        (
-            "Min",
-            1,
-            "{realnumbertype}",
-            "The smallest element; the highest value of the type for no elements.",
-        ),
+        ("Max", 1, "{realnumbertype}", "The largest element; the type's lowest for no elements."),
+        ("Min", 1, "{realnumbertype}", "The smallest element; the type's highest for no elements."),
         ("EuclideanNorm", 2, "{inexact, integral}", "sqrt(sum(x * conj(x)))."),
     ):
         register_op(

@@ -214,7 +214,7 @@ class EuclideanNorm : public SingleOutput {
   }
 };
 
-/// The largest element; the lowest value of the type for no elements.
+/// The largest element; the type's lowest for no elements.
 /// Inputs: input: T; reduction_indices: int32 or int64.
 /// Outputs: output: T.
 class Max : public SingleOutput {
@@ -262,7 +262,7 @@ class Mean : public SingleOutput {
   }
 };
 
-/// The smallest element; the highest value of the type for no elements.
+/// The smallest element; the type's highest for no elements.
 /// Inputs: input: T; reduction_indices: int32 or int64.
 /// Outputs: output: T.
 class Min : public SingleOutput {
