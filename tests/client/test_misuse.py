@@ -16,7 +16,7 @@ GRAPHS = (  # of both languages, in their order
     ("NOT_FOUND", "nothing"),
     ("INVALID_ARGUMENT", "port of 1 to 65535"),
     ("INVALID_ARGUMENT", "port of 1 to 65535"),
-    ("ALREADY_EXISTS", "a function named 'same'"),
+    ("ALREADY_EXISTS", "a function named 'Same'"),
     ("DATA_LOSS", "GraphDef"),
     ("ALREADY_EXISTS", "a node named 'y'"),
 )
@@ -51,7 +51,12 @@ EXPECTED = {
         ("INVALID_ARGUMENT", "a positive number of milliseconds, or Infinity, got 0"),
         ("INVALID_ARGUMENT", "got NaN"),
         ("INVALID_ARGUMENT", "got 1000"),
-        *GRAPHS[1:],
+        *GRAPHS[1:7],
+        ("INVALID_ARGUMENT", "'shape' of type shape cannot have the value 5"),
+        ("INVALID_ARGUMENT", "'num' of type int cannot have the value 1.5"),
+        ("INVALID_ARGUMENT", "'num' of type int cannot have the value 9223372036854775808"),
+        ("INVALID_ARGUMENT", "'alpha' of type float cannot have the value steep"),
+        *GRAPHS[7:],
     ),
 }
 

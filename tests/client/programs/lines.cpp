@@ -136,7 +136,8 @@ int misuse(const std::string& target, const std::string& theirs) {
   NodeBuilder builder(root.WithOpName("finished"), "NoOp");
   builder.Finish();
   const auto same = [](const Scope&, const std::vector<Output>& arguments) { return arguments; };
-  DefineFunction(root, "Same", {{"a", WEFT_FLOAT32, {}}}, same);
+  for (const char* name : {"Same", "same"})  // names of functions have case
+    DefineFunction(root, name, {{"a", WEFT_FLOAT32, {}}}, same);
   refuse({
       [] { Tensor().dtype(); },
       [] { Tensor().shape(); },
@@ -152,7 +153,7 @@ int misuse(const std::string& target, const std::string& theirs) {
       [&] { session.AddGradients({y}, {Output("nothing")}); },
       [] { Client::Connect("weft://localhost:99999"); },
       [] { Client::Connect("weft://localhost:0"); },
-      [&] { DefineFunction(root, "same", {{"a", WEFT_FLOAT32, {}}}, same); },
+      [&] { DefineFunction(root, "Same", {{"a", WEFT_FLOAT32, {}}}, same); },
       [&] { ImportGraphDef(root, "nonsense"); },
       [&] { ImportFile(root, theirs); },  // it has a node "y"
   });

@@ -373,7 +373,7 @@ async function misuse(target, theirs) {
   const client = await Client.connect(target);
   const session = await client.session(root);
   const same = (name) => defineFunction(root, name, [{ name: "a", dtype: "float32" }], (_, a) => a);
-  same("Same");
+  for (const name of ["Same", "same"]) same(name); // names of functions have case
   const step = (options) => session.run([y], { feeds: [[x, 1]], ...options });
   const uses = [
     () => new Tensor("float32", [2], new Float64Array(2)), // of another size than its type
@@ -399,7 +399,11 @@ async function misuse(target, theirs) {
     () => session.gradients([y], [new Operation("nothing").output(0)]),
     () => Client.connect("weft://localhost:99999"),
     () => Client.connect("weft://localhost:0"),
-    () => same("same"),
+    () => same("Same"),
+    () => ops.placeholder(root, "float32", { shape: 5 }),
+    () => ops.unpack(root, x, 1.5),
+    () => ops.unpack(root, x, 2n ** 63n),
+    () => ops.leakyRelu(root, x, { alpha: "steep" }),
     () => importGraphDef(root, Buffer.from("nonsense")),
     () => importGraphDef(root, fs.readFileSync(theirs)), // it has a node "y"
   ];

@@ -27,6 +27,7 @@ export function bytes(field, data) {
 }
 
 function float(field, value) {
+  if (typeof value !== "number") throw new TypeError("a number is needed");
   const content = Buffer.alloc(4);
   content.writeFloatLE(value);
   return Buffer.concat([varint((field << 3) | 5), content]);
@@ -44,10 +45,18 @@ function tensor(field, value) {
   return bytes(field, Buffer.concat(parts));
 }
 
+function integer(field, value) {
+  const isInteger = typeof value === "bigint" || Number.isSafeInteger(value);
+  if (!isInteger || BigInt.asIntN(64, BigInt(value)) !== BigInt(value)) {
+    throw new RangeError("an integer of 64 bits is needed");
+  }
+  return number(field, value);
+}
+
 /** For each kind of attribute, its field in an AttrValue and in a list, and its writer. */
 const KINDS = {
   string: [2, 2, bytes],
-  int: [3, 3, number],
+  int: [3, 3, integer],
   float: [4, 4, float],
   bool: [5, 5, (field, value) => number(field, value ? 1 : 0)],
   type: [6, 6, (field, value) => number(field, numberOf(value))],
@@ -60,10 +69,17 @@ const KINDS = {
 export function attribute(name, kind, value) {
   const inner = kind.startsWith("list(") ? kind.slice(5, -1) : null;
   const [single, several, write] = KINDS[inner ?? kind];
-  const content = inner
-    ? bytes(1, Buffer.concat(Array.from(value, (item) => write(several, item))))
-    : write(single, value);
-  return bytes(5, Buffer.concat([bytes(1, name), bytes(2, content)]));
+  try {
+    const content = inner
+      ? bytes(1, Buffer.concat(Array.from(value, (item) => write(several, item))))
+      : write(single, value);
+    return bytes(5, Buffer.concat([bytes(1, name), bytes(2, content)]));
+  } catch (error) {
+    if (!(error instanceof TypeError || error instanceof RangeError)) throw error;
+    throw new WeftError(
+      "INVALID_ARGUMENT",
+      `the attribute '${name}' of type ${kind} cannot have the value ${String(value)}`);
+  }
 }
 
 /** The fields of a message that have bytes: pairs of a number and the bytes. */

@@ -43,12 +43,7 @@ export function nameIn(graph, item) {
   return item.name;
 }
 
-function alreadyExists(kind, name) {
-  return new WeftError(
-    "ALREADY_EXISTS",
-    `the graph already has a ${kind} named '${name}'; names that differ only in case are equal`,
-    { node: name });
-}
+const CASE = "names that differ only in case are equal";
 
 /** The nodes and functions of a graph, in parts; sessions send those that are new. */
 class GraphState {
@@ -76,8 +71,10 @@ class GraphState {
   }
 
   addFunction(name) {
-    if (this.#functions.has(name.toLowerCase())) throw alreadyExists("function", name);
-    this.#functions.add(name.toLowerCase());
+    if (this.#functions.has(name)) {
+      throw new WeftError("ALREADY_EXISTS", `the graph already has a function named '${name}'`);
+    }
+    this.#functions.add(name);
   }
 
   /** Add the nodes and functions of a GraphDef, unless a node has one of their names. */
@@ -85,14 +82,18 @@ class GraphState {
     const { nodes, functions } = namesInGraphDef(graphDef);
     const taken = new Set();
     for (const name of nodes) {
-      if (this.#suffixes.has(name.toLowerCase())) throw alreadyExists("node", name);
+      if (this.#suffixes.has(name.toLowerCase())) {
+        throw new WeftError(
+          "ALREADY_EXISTS", `the graph already has a node named '${name}'; ${CASE}`, { node: name });
+      }
       if (taken.has(name.toLowerCase())) {
-        throw new WeftError("INVALID_ARGUMENT", `the name '${name}' is not unique in the GraphDef`);
+        throw new WeftError(
+          "INVALID_ARGUMENT", `the name '${name}' is not unique in the GraphDef; ${CASE}`);
       }
       taken.add(name.toLowerCase());
     }
     this.reserve(nodes);
-    for (const name of functions) this.#functions.add(name.toLowerCase());
+    for (const name of functions) this.#functions.add(name);
     this.parts.push({ kind: "import", isSealed: true, nodes: [graphDef], constants: [] });
   }
 

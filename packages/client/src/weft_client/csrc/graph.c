@@ -11,7 +11,9 @@ enum { GRAPH_DEF_VERSION = 134 };
 
 weft_graph *weft_graph_new(void) {
   weft_graph *graph = calloc(1, sizeof *graph);
-  if (graph) pthread_mutex_init(&graph->lock, NULL);
+  if (!graph) return NULL;
+  graph->functions.has_case = true;
+  pthread_mutex_init(&graph->lock, NULL);
   return graph;
 }
 
@@ -218,10 +220,9 @@ static bool has_other_parts(const weft_graph *body) {
   return false;
 }
 
-static weft_code already_exists(weft_status *status, const char *kind, const char *name) {
+static weft_code node_exists(weft_status *status, const char *name) {
   wc_fail(status, WEFT_ALREADY_EXISTS,
-          "the graph already has a %s named '%s'; names that differ only in case are equal", kind,
-          name);
+          "the graph already has a node named '%s'; names that differ only in case are equal", name);
   if (status) status->node = wc_copy_string(name, strlen(name));
   return WEFT_ALREADY_EXISTS;
 }
@@ -265,7 +266,7 @@ weft_code weft_graph_function(weft_graph *graph, const char *name, weft_graph *b
   pthread_mutex_unlock(&graph->lock);
   weft_code code = WEFT_OK;
   if (is_taken)
-    code = already_exists(status, "function", name);
+    code = wc_fail(status, WEFT_ALREADY_EXISTS, "the graph already has a function named '%s'", name);
   else if (!is_named || !wc_graph_add_part(graph, &part))
     code = wc_no_memory(status);
   wc_part_clear(&part);
@@ -298,8 +299,8 @@ static weft_code collect_name(wc_name_set *set, const wc_message_field *message,
   if (!name || (!wc_name_set_add(set, name, &is_taken) && !is_taken))
     code = wc_no_memory(status);
   else if (is_taken)
-    code = wc_fail(status, WEFT_INVALID_ARGUMENT, "the name '%s' is not unique in the GraphDef",
-                   name);
+    code = wc_fail(status, WEFT_INVALID_ARGUMENT, "the name '%s' is not unique in the GraphDef%s",
+                   name, set->has_case ? "" : "; names that differ only in case are equal");
   free(name);
   return code;
 }
@@ -350,7 +351,7 @@ static weft_code take_names(weft_graph *graph, const wc_name_set *nodes,
   pthread_mutex_lock(&graph->lock);
   for (size_t i = 0; !code && i < nodes->capacity; i++)
     if (nodes->slots[i].text && wc_name_set_has(&graph->names, nodes->slots[i].text))
-      code = already_exists(status, "node", nodes->slots[i].text);
+      code = node_exists(status, nodes->slots[i].text);
   if (!code && !(join_names(&graph->names, nodes) && join_names(&graph->functions, functions)))
     code = wc_no_memory(status);
   pthread_mutex_unlock(&graph->lock);
@@ -359,7 +360,7 @@ static weft_code take_names(weft_graph *graph, const wc_name_set *nodes,
 
 weft_code weft_graph_import(weft_graph *graph, const void *graph_def, size_t size,
                             weft_status *status) {
-  wc_name_set nodes = {0}, functions = {0};
+  wc_name_set nodes = {0}, functions = {.has_case = true};
   wc_part part = {.kind = WC_IMPORT};
   weft_code code = collect_names(graph_def, size, &nodes, &functions, status);
   wc_put(&part.graph_def, graph_def, size);

@@ -155,8 +155,10 @@ typedef struct wc_name {
   uint64_t next;
 } wc_name;
 
-/* A set of names, whose letters are equal in both cases; a hash table. */
+/* A set of names; a hash table. Names of nodes are equal if they differ only in case, those of
+ * functions are not. */
 typedef struct wc_name_set {
+  bool has_case;
   wc_name *slots;
   size_t count, capacity;
 } wc_name_set;

@@ -1,4 +1,4 @@
-/* Sets of the names of a graph. Names are unique without regard to case, as in Python. */
+/* Sets of the names of a graph. Those of nodes are unique without regard to case, as in Python. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -7,30 +7,32 @@
 
 enum { FIRST_CAPACITY = 64, SUFFIX_BYTES = 24 };
 
-static uint8_t lower(char letter) {
-  return (uint8_t)(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
+/* A letter as it is compared. */
+static uint8_t key(const wc_name_set *set, char letter) {
+  bool is_upper = letter >= 'A' && letter <= 'Z';
+  return (uint8_t)(is_upper && !set->has_case ? letter - 'A' + 'a' : letter);
 }
 
-static size_t hash(const char *text) { /* FNV-1a */
+static size_t hash(const wc_name_set *set, const char *text) { /* FNV-1a */
   uint64_t value = 14695981039346656037u;
-  for (; *text; text++) value = (value ^ lower(*text)) * 1099511628211u;
+  for (; *text; text++) value = (value ^ key(set, *text)) * 1099511628211u;
   return (size_t)value;
 }
 
-static bool is_same(const char *a, const char *b) {
-  for (; *a && lower(*a) == lower(*b); a++) b++;
-  return lower(*a) == lower(*b);
+static bool is_same(const wc_name_set *set, const char *a, const char *b) {
+  for (; *a && key(set, *a) == key(set, *b); a++) b++;
+  return key(set, *a) == key(set, *b);
 }
 
 static wc_name *slot_of(const wc_name_set *set, const char *name) {
-  size_t index = hash(name) & (set->capacity - 1);
-  while (set->slots[index].text && !is_same(set->slots[index].text, name))
+  size_t index = hash(set, name) & (set->capacity - 1);
+  while (set->slots[index].text && !is_same(set, set->slots[index].text, name))
     index = (index + 1) & (set->capacity - 1);
   return &set->slots[index];
 }
 
 static bool grow(wc_name_set *set) {
-  wc_name_set larger = {.count = set->count};
+  wc_name_set larger = {.has_case = set->has_case, .count = set->count};
   larger.capacity = set->capacity ? 2 * set->capacity : FIRST_CAPACITY;
   larger.slots = calloc(larger.capacity, sizeof *larger.slots);
   if (!larger.slots) return false;
@@ -44,7 +46,7 @@ static bool grow(wc_name_set *set) {
 void wc_name_set_free(wc_name_set *set) {
   for (size_t i = 0; i < set->capacity; i++) free(set->slots[i].text);
   free(set->slots);
-  *set = (wc_name_set){0};
+  *set = (wc_name_set){.has_case = set->has_case};
 }
 
 bool wc_name_set_has(const wc_name_set *set, const char *name) {
