@@ -35,10 +35,10 @@ def recorded(**arguments):
         return {name: values[name] for name in kept}
 
 
-def compare(theirs, names=None, **arguments):
+def compare(theirs, names=None, layout="NHWC", **arguments):
     with wf.Graph().as_default(), wf.Session() as session:
         network(**arguments)
-        return compare_activations(session, theirs, names)
+        return compare_activations(session, theirs, names, layout=layout)
 
 
 def test_equal_networks_agree():
@@ -64,11 +64,14 @@ def test_only_the_node_with_the_fault_is_named(fault, node):
 
 def test_recorded_values_in_another_layout_are_transposed():
     theirs = recorded()
-    for name in ("conv:0", "normal:0", "active:0"):
+    for name in ("x:0", "conv:0", "normal:0", "active:0"):
         theirs[name] = theirs[name].transpose(0, 3, 1, 2)
-    result = compare(theirs)
+    result = compare(theirs, layout="NCHW")
     assert result.agrees, str(result)
     assert {m.axes for m in result.matches if m.tensor.name == "conv:0"} == {(0, 2, 3, 1)}
+    assert not compare(theirs).agrees
+    with pytest.raises(wf.errors.InvalidArgumentError, match="'CHW'"):
+        compare(theirs, layout="CHW")
 
 
 def test_unrecorded_nodes_are_computed_between():

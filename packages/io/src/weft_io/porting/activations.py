@@ -5,8 +5,7 @@ from __future__ import annotations
 __all__ = ["compare_activations", "record_activations"]
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,11 +17,10 @@ from weft_io.porting.parameter_files import Array, read_parameters
 from weft_io.porting.tables import format_table
 from weft_io.porting.tolerances import Difference, compare_arrays, rounding_tolerance
 from weft_tensor import errors
+from weft_tensor.shape import Dims, compatible_dims
 
 _DEPTH: Final = 8.0
 """Factor of the tolerance of values that were computed through unrecorded nodes."""
-
-_MAX_RANK: Final = 5
 
 
 class ActivationMatch(NamedTuple):
@@ -31,7 +29,7 @@ class ActivationMatch(NamedTuple):
     Attributes:
       tensor: the tensor of our graph.
       recorded: the name of the recorded value.
-      difference: None if the shapes are not permutations of each other.
+      difference: None if the shapes differ.
       shape: the recorded shape.
       axes: `np.transpose(recorded, axes)` has the axes of ours; () if the order is the same.
       tolerance: accepted relative difference.
@@ -118,6 +116,7 @@ def compare_activations(
     recorded: Mapping[str, Any] | str | os.PathLike[str],
     names: Mapping[str, str] | None = None,
     tolerance: float | None = None,
+    layout: str = "NHWC",
 ) -> ActivationComparison:
     """Compare nodes with values that another system recorded for the same inputs.
 
@@ -133,8 +132,11 @@ def compare_activations(
         compared with a recorded `scope/op:0` or `scope/op`.
       tolerance: accepted relative difference; by default what rounding explains for the node's type
         and number of added terms.
+      layout: "NCHW" if the other system has the channels before the spatial axes, and our graph
+        behind them: recorded values are transposed where that gives our shape.
     Raises:
-      InvalidArgumentError: no recorded value belongs to a tensor of the graph.
+      InvalidArgumentError: no recorded value belongs to a tensor of the graph, or the layout is
+        unknown.
       NotFoundError: `names` has an unknown name.
 
     Examples:
@@ -145,10 +147,12 @@ def compare_activations(
       >>> [match.tensor.name for match in result.differing]
       ['sum:0']
     """
+    if layout not in ("NHWC", "NCHW"):
+        raise errors.InvalidArgumentError(f'layout must be "NHWC" or "NCHW", got {layout!r}')
     values = {name: p.read() for name, p in read_parameters(recorded).items() if p.read}
     graph = session.graph
     known = _known(graph, values, names or {})
-    feeds = _Feeds(session, known)
+    feeds = _Feeds(session, known, layout)
     matches = [
         match for tensor in list(known) if (match := feeds.compare(tensor, tolerance)) is not None
     ]
@@ -193,8 +197,9 @@ def _known(
 class _Feeds:
     """Computes tensors from recorded values, in the axes' order of our graph."""
 
-    def __init__(self, session: Any, known: Mapping[Output, _Recorded]) -> None:
+    def __init__(self, session: Any, known: Mapping[Output, _Recorded], layout: str) -> None:
         self._session = session
+        self._layout = layout
         self._known = known
         self._values: dict[Output, Array] = {}
 
@@ -206,8 +211,9 @@ class _Feeds:
         name, theirs = self._known[tensor]
         cut, is_direct = _cut(tensor, self._known)
         if not tensor.node.inputs or not all(feed in self._values for feed in cut):
-            if tensor.shape.is_compatible_with(theirs.shape):
-                self._values[tensor] = theirs
+            value = theirs.transpose(_to_our_layout(theirs, tensor.dims, self._layout))
+            if tensor.shape.is_compatible_with(value.shape):
+                self._values[tensor] = value
             return None
         ours = np.asarray(self._session.run(tensor, {feed: self._values[feed] for feed in cut}))
         accepted = tolerance
@@ -216,9 +222,12 @@ class _Feeds:
             accepted = _tolerance(tensor.node, ours, shapes)
             if not is_direct:
                 accepted *= _DEPTH
-        axes, difference = _best(ours, theirs)
-        if difference is not None:
-            self._values[tensor] = theirs.transpose(axes)
+        axes = _to_our_layout(theirs, ours.shape, self._layout)
+        value = theirs.transpose(axes)
+        difference = None
+        if value.shape == ours.shape:
+            difference = compare_arrays(ours, value)
+            self._values[tensor] = value
         order = () if axes == tuple(range(theirs.ndim)) else axes
         inputs = [self._known[feed].name for feed in cut]
         return ActivationMatch(tensor, name, difference, theirs.shape, order, accepted, inputs)
@@ -253,21 +262,16 @@ def _tolerance(node: Node, value: Array, shapes: Sequence[tuple[int, ...]]) -> f
     return rounding_tolerance(value.dtype, terms)
 
 
-def _best(ours: Array, theirs: Array) -> tuple[tuple[int, ...], Difference | None]:
-    """Return the order of axes in which their value is nearest to ours, and the difference."""
+def _to_our_layout(theirs: Array, dims: Dims, layout: str) -> tuple[int, ...]:
+    """Return the order of axes in which a recorded value has our layout.
+
+    Args:
+      dims: the shape of our value, as far as it is known.
+    """
     identity = tuple(range(theirs.ndim))
-    if sorted(ours.shape) != sorted(theirs.shape):
-        return identity, None
-    orders: Iterator[tuple[int, ...]] = iter([identity])
-    if theirs.ndim <= _MAX_RANK:
-        orders = permutations(identity)
-    best: tuple[tuple[int, ...], Difference] | None = None
-    for axes in orders:
-        if tuple(theirs.shape[i] for i in axes) == ours.shape:
-            difference = compare_arrays(ours, theirs.transpose(axes))
-            if best is None or difference.absolute < best[1].absolute / 2:
-                best = axes, difference
-    return best if best is not None else (identity, None)
+    channels_last = (*identity[:1], *identity[2:], *identity[1:2])
+    shape = tuple([theirs.shape[i] for i in channels_last])
+    return channels_last if layout == "NCHW" and compatible_dims(dims, shape) else identity
 
 
 def _upstream(outputs: Sequence[Output]) -> list[Output]:

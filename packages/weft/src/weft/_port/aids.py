@@ -41,6 +41,12 @@ def add_actions(actions: Any) -> None:
     result.add_argument("recorded", metavar="FILE.npz", help="recorded inputs and activations")
     result.add_argument("--names", metavar="FILE.json", help="recorded names by tensors' names")
     result.add_argument("--tolerance", type=float, help="accepted relative difference")
+    result.add_argument(
+        "--layout",
+        choices=["NHWC", "NCHW"],
+        default="NHWC",
+        help="layout of recorded images (default: NHWC)",
+    )
     result.set_defaults(run=_activations)
 
     result = actions.add_parser(
@@ -98,7 +104,11 @@ def _activations(arguments: argparse.Namespace) -> int:
     graph = _import(arguments.model)
     with Session(graph=graph) as session:
         names = _read_names(arguments.names)
-        return _report(compare_activations(session, arguments.recorded, names, arguments.tolerance))
+        return _report(
+            compare_activations(
+                session, arguments.recorded, names, arguments.tolerance, arguments.layout
+            )
+        )
 
 
 def _runs(arguments: argparse.Namespace) -> int:
