@@ -341,14 +341,19 @@ class Cluster:
         receive.ends_after = [transfer]
         return receive
 
+    def scales_of(self, node: int) -> list[float]:
+        """Return the factor of a node's duration; of a region, those of its members."""
+        members = self.nodes[node].members or (node,)
+        return [self.settings.scales.get(self.nodes[m].op, 1.0) for m in members]
+
     def _add(
         self, node: int, iteration: int, task: int, kind: Kind, mean: float,
         inputs: list[_Event], group: tuple[str, int] | None,
     ) -> _Event:  # fmt: skip
         slow = self.settings.straggler if task == self.straggler and group is not None else 1.0
-        slow *= self.settings.scales.get(self.nodes[node].op, 1.0)
+        slow *= np.mean(self.scales_of(node))
         weight = 0.5 + self._choose(self.nodes[node].name, 100) / 50
-        duration = int(mean * slow * weight * self._durations.uniform(0.9, 1.1)) + 100
+        duration = round(mean * slow * weight * self._durations.uniform(0.9, 1.1))
         event = _Event(node, iteration, task, kind, duration, inputs, group)
         self._events.append(event)
         return event
@@ -550,7 +555,8 @@ def _rows(
 
 def _generated(cluster: Cluster, event: _Event, step: int) -> Iterator[tuple[Any, ...]]:
     members = cluster.nodes[event.node].members
-    edges = np.linspace(event.start, event.end, len(members) + 1).astype(int)
+    shares = np.cumsum([0.0, *cluster.scales_of(event.node)])
+    edges = event.start + np.round(shares / shares[-1] * event.duration).astype(int)
     for member, first, last in zip(members, edges[:-1], edges[1:], strict=True):
         node = cluster.nodes[member]
         flags = Flag.ESTIMATED if cluster._choose(node.name, 2) else 0

@@ -70,8 +70,7 @@ class StepIndex:
     def events_of(self, step: int) -> NDArray[np.intp]:
         """Return the indices of the events of a step, sorted by start."""
         first, last = np.searchsorted(self._sorted, [step, step + 1])
-        events: NDArray[np.intp] = self._by_step[first:last]
-        return events
+        return self._by_step[first:last]
 
     def executions_of(self, step: int) -> NDArray[np.intp]:
         """Return the events of a step that are not parts of others, sorted by start.
@@ -81,12 +80,20 @@ class StepIndex:
         events = self.events_of(step)
         kinds = self.kinds[events]
         is_estimate = (self.trace.events["flags"][events] & Flag.ESTIMATED) != 0
-        whole: NDArray[np.intp] = events[~np.isin(kinds, _PARTS) & ~is_estimate]
-        return whole
+        executions = events.compress(~np.isin(kinds, _PARTS) & ~is_estimate)
+        return executions.compress(~self._contain_others(executions))
 
-    def occupies(self, event: int) -> bool:
-        """Return True if an event keeps its thread busy."""
-        return int(self.kinds[event]) in OCCUPYING
+    def _contain_others(self, events: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which events are phases or checkpoints around other events of their thread."""
+        kinds, lanes = self.kinds[events], self.lanes[events]
+        starts, ends = self.starts[events], self.ends[events]
+        result = np.zeros(len(events), bool)
+        is_busy = np.isin(kinds, list(OCCUPYING))
+        for i in np.flatnonzero((kinds == Kind.PHASE) | (kinds == Kind.CHECKPOINT)):
+            inside = is_busy & (lanes == lanes[i]) & (starts >= starts[i]) & (ends <= ends[i])
+            inside[i] = False
+            result[i] = inside.any()
+        return result
 
     def lane_predecessors(self) -> NDArray[np.intp]:
         """Return, for each event, the last one that kept its thread busy before it, or -1."""
