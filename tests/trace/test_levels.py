@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from weft_testing.synthetic_trace import Cluster, random_settings, write_cluster
 
-from weft_trace import EVENT, load
+from weft_trace import EVENT, Kind, load
+from weft_trace.chunks import ChunkType
 from weft_trace.levels import compute_levels
 from weft_trace.reader import TraceFile
 
@@ -18,9 +19,10 @@ def path(tmp_path_factory):
 
 def test_a_large_file_has_levels_that_account_for_all_events(path):
     with TraceFile(path) as file:
-        levels = file.levels()
+        levels, steps = file.overview()
         events = file.events()
         assert not file.warnings
+    np.testing.assert_array_equal(steps, events[events["kind"] == Kind.STEP])
     duration = (events["end"] - events["start"]).sum()
     assert len(levels) < len(events) / 8
     for level in np.unique(levels["level"]):
@@ -35,7 +37,7 @@ def test_a_large_file_has_levels_that_account_for_all_events(path):
 
 def test_levels_of_the_file_are_those_computed_from_its_events(path):
     with TraceFile(path) as file:
-        stored, events = file.levels(), file.events()
+        stored, events = file.overview().levels, file.events()
     computed = compute_levels([events])
     for name in ("count", "busy"):
         assert stored[name].sum() == computed[name].sum()
@@ -61,3 +63,15 @@ def test_events_in_an_interval_are_those_that_overlap_it(path):
         read = file.events(first, last)
     np.testing.assert_array_equal(read["start"], overlapping["start"])
     assert len(read) < len(events) / 20
+
+
+def test_a_file_without_levels_has_the_same_overview(path, tmp_path):
+    data = path.read_bytes()
+    with TraceFile(path) as file:
+        stored = file.overview()
+        end = min(h.offset for h in file._headers if h.type == ChunkType.STEPS)
+    (tmp_path / "killed").write_bytes(data[:end])
+    with TraceFile(tmp_path / "killed") as file:
+        computed = file.overview()
+    np.testing.assert_array_equal(stored.steps, computed.steps)
+    np.testing.assert_array_equal(stored.levels, computed.levels)

@@ -17,7 +17,8 @@ lists of rows. The payload of an EVENTS or SAMPLES chunk is a table of packed co
 Each value of a packed column is the base plus an unsigned number. Rows are sorted by time. The
 columns of times are stored as differences, which need fewer bytes: `start` and a sample's `time`
 from the row before (from 0 in the first row), `end` from `start`, and `ready` backwards from
-`start`. A chunk has at most `MAX_ROWS` rows. LEVELS chunks are tables of `schema.LEVEL`.
+`start`. A chunk has at most `MAX_ROWS` rows. LEVELS chunks are tables of `schema.LEVEL`,
+STEPS chunks of `schema.EVENT`.
 
 Files are untrusted. Columns without width and compressed payloads let few bytes claim much memory,
 so a reader stops where a file claims more rows or bytes than `_check_claims` allows for its size.
@@ -63,6 +64,8 @@ class ChunkType(IntEnum):
     EVENTS = 2
     SAMPLES = 3
     LEVELS = 4
+    STEPS = 5
+    """Copies of the events of the kind STEP, so that a reader of parts finds them."""
 
 
 class Chunk(NamedTuple):

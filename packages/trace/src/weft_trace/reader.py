@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -31,6 +31,7 @@ from weft_trace.schema import (
     NO_STEP,
     SAMPLE,
     Iteration,
+    Kind,
     Lane,
     Node,
     Process,
@@ -43,7 +44,12 @@ if TYPE_CHECKING:
 
 _THREADS: Final = min(4, os.cpu_count() or 1)
 _BLOCK: Final = 1 << 14
-_DTYPES: Final = {ChunkType.EVENTS: EVENT, ChunkType.SAMPLES: SAMPLE, ChunkType.LEVELS: LEVEL}
+_DTYPES: Final = {
+    ChunkType.EVENTS: EVENT,
+    ChunkType.SAMPLES: SAMPLE,
+    ChunkType.LEVELS: LEVEL,
+    ChunkType.STEPS: EVENT,
+}
 
 
 class Trace(NamedTuple):
@@ -82,6 +88,18 @@ class Trace(NamedTuple):
         from weft_trace.tables import to_arrow
 
         return to_arrow(self)
+
+
+class Overview(NamedTuple):
+    """What shows a long trace without reading all of its events.
+
+    Attributes:
+      levels: array of `LEVEL`, sorted by level, and by start in each level.
+      steps: the events of the kind STEP, sorted by start.
+    """
+
+    levels: NDArray[Any]
+    steps: NDArray[Any]
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
@@ -171,17 +189,24 @@ class TraceFile:
         """Return all counter samples, sorted by time."""
         return _sort(self._table(ChunkType.SAMPLES, self._of_type(ChunkType.SAMPLES)), "time")
 
-    def levels(self) -> NDArray[Any]:
-        """Return the levels of detail: those of the file, or computed if it has none.
-
-        Returns: array of `LEVEL`, sorted by level, and by start in each level.
-        """
+    def overview(self) -> Overview:
+        """Return what shows a long trace: from the file, or computed in a pass over all events."""
         headers = self._of_type(ChunkType.LEVELS)
         if headers:
             levels = self._table(ChunkType.LEVELS, headers)
-            return levels.take(np.lexsort((levels["start"], levels["level"])))
-        chunks = self._of_type(ChunkType.EVENTS)
-        return compute_levels(self._table(ChunkType.EVENTS, [header]) for header in chunks)
+            levels = levels.take(np.lexsort((levels["start"], levels["level"])))
+            steps = self._table(ChunkType.STEPS, self._of_type(ChunkType.STEPS))
+            return Overview(levels, _sort(steps, "start"))
+        step_events = [np.zeros(0, EVENT)]
+
+        def read_chunks() -> Iterator[NDArray[Any]]:
+            for header in self._of_type(ChunkType.EVENTS):
+                events = self._table(ChunkType.EVENTS, [header])
+                step_events.append(events.compress(events["kind"] == Kind.STEP))
+                yield events
+
+        levels = compute_levels(read_chunks())
+        return Overview(levels, _sort(np.concatenate(step_events), "start"))
 
     def _of_type(self, kind: ChunkType) -> list[ChunkHeader]:
         return [header for header in self._headers if header.type == kind]
@@ -307,7 +332,7 @@ def _validator(kind: ChunkType, records: Records) -> Callable[[NDArray[Any]], ND
 
     def is_valid(rows: NDArray[Any]) -> NDArray[np.bool_]:
         valid: NDArray[np.bool_] = rows["lane"] < lanes
-        if kind is ChunkType.EVENTS:
+        if kind in (ChunkType.EVENTS, ChunkType.STEPS):
             step = rows["step"]
             valid &= (rows["node"] < nodes) & (rows["iteration"] < iterations)
             valid &= (step < steps) | (step == NO_STEP)

@@ -112,7 +112,7 @@ class Writer:
             try:
                 self._flush_all()
                 if self._num_events >= MIN_EVENTS:
-                    self._write_levels()
+                    self._write_overview()
             finally:
                 os.close(self._file)
                 self._file = -1
@@ -166,10 +166,11 @@ class Writer:
         time, end = ("start", "end") if is_events else ("time", "time")
         self._write_rows(kind, rows.take(np.argsort(rows[time], kind="stable")), time, end)
 
-    def _write_levels(self) -> None:
+    def _write_overview(self) -> None:
         with TraceFile(self._path) as file:
-            levels = file.levels()
-        self._write_rows(ChunkType.LEVELS, levels, "start", "start")
+            overview = file.overview()
+        self._write_rows(ChunkType.STEPS, overview.steps, "start", "end")
+        self._write_rows(ChunkType.LEVELS, overview.levels, "start", "start")
 
     def _write_rows(self, kind: ChunkType, rows: NDArray[Any], time: str, end: str) -> None:
         for i in range(0, len(rows), _ROWS):
