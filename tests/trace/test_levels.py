@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from weft_testing.synthetic_trace import Cluster, random_settings, write_cluster
 
-from weft_trace import EVENT, Kind, load
+from weft_trace import EVENT, Kind, load, writer
 from weft_trace.chunks import ChunkType
 from weft_trace.levels import compute_levels
 from weft_trace.reader import TraceFile
@@ -13,7 +13,9 @@ from weft_trace.reader import TraceFile
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("trace") / "run.weft-trace"
-    write_cluster(path, Cluster(random_settings(1), 1), events=200_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "MIN_EVENTS", 1000)
+        write_cluster(path, Cluster(random_settings(1), 1), events=200_000)
     return path
 
 
@@ -24,7 +26,7 @@ def test_a_large_file_has_levels_that_account_for_all_events(path):
         assert not file.warnings
     np.testing.assert_array_equal(steps, events[events["kind"] == Kind.STEP])
     duration = (events["end"] - events["start"]).sum()
-    assert len(levels) < len(events) / 8
+    assert len(levels) < len(events) / 3
     for level in np.unique(levels["level"]):
         rows = levels[levels["level"] == level]
         assert rows["count"].sum() == len(events)

@@ -12,12 +12,12 @@ from weft_trace.schema import EVENT, LEVEL
 
 _FINEST: Final = 10  # 1 microsecond
 _STEP: Final = 2
-_SHARE: Final = 16
+_SHARE: Final = 8
 """The finest level has at most one row for so many events."""
-_COARSEST_ROWS: Final = 2_000
+_COARSEST_ROWS: Final = 20_000
 _PENDING_ROWS: Final = 1 << 18
 
-MIN_EVENTS: Final = 1 << 17
+MIN_EVENTS: Final = 1 << 20
 """Number of events below which a file needs no levels of detail."""
 
 
@@ -25,7 +25,7 @@ def compute_levels(chunks: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """Return the levels of detail of events.
 
     Each level has buckets of 4 times the width of the level before. The finest one is the first
-    that has at most one row for 16 events.
+    that has at most one row for 8 events.
 
     Args:
       chunks: arrays of `EVENT`, each sorted by start.
