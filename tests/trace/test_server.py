@@ -24,12 +24,12 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(path):
-    server = TraceServer([path], b"<p>page</p>")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.close()
-    thread.join()
+    with TraceServer([path], b"<p>page</p>") as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.stop()
+        thread.join()
 
 
 def get(server, path, host=None, whole=False):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -181,12 +181,21 @@ class TraceServer:
         self.url = f"http://{self._host}/{self._token}/"
 
     def serve_forever(self) -> None:
-        """Answer requests until `close` is called."""
+        """Answer requests until `stop` is called."""
         self._server.serve_forever()
 
-    def close(self) -> None:
-        """Stop, and close the files."""
+    def stop(self) -> None:
+        """End `serve_forever`, which another thread runs."""
         self._server.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the port and the files."""
         self._server.server_close()
         for trace in self._traces:
             trace.close()

@@ -15,6 +15,8 @@ from weft_trace.schema import Kind, LaneKind
 
 _CANDIDATES: Final = 12
 """Changes of each target that are tried: those with the most time on the critical path."""
+_EVENTS: Final = 500_000
+"""Events that are replayed for all changes together, which bounds the time."""
 _MIN_SHARE: Final = 0.002
 """Smallest gain that is reported, as a share of the step."""
 
@@ -46,7 +48,8 @@ def rank_gains(
     phases on it without duration, stragglers at the speed of other tasks, and twice the threads.
     """
     gains = []
-    for text, change in _candidates(index, path, speeds):
+    most_tried = max(5, _EVENTS // max(1, replay.num_events))
+    for text, change in _candidates(index, path, speeds)[:most_tried]:
         prediction = replay.predict([change])
         gains.append(Gain(text, str(change), prediction.recorded - prediction.predicted))
     threads = 2 * _pool_size(index)
@@ -79,18 +82,19 @@ def _candidates(
             for op in set(members):
                 times["op"][op] += duration // len(set(members))
     result = []
-    for target, totals in times.items():
-        factor = 0.0 if target in ("wait", "phase") else 0.5
-        suffix = "without duration" if factor == 0.0 else "twice as fast"
-        for name, _ in totals.most_common(_CANDIDATES):
-            change = Change(target, escape_pattern(name), factor)
-            result.append((f"{target} {name} {suffix}", change))
     for speed in speeds:
         if speed.is_straggler:
             name = short_task(index.trace.processes[speed.process].name)
             change = Change("task", escape_pattern(name), round(1 / speed.ratio, 3))
-            result.append((f"task {name} as fast as its peers", change))
-    return result
+            result.append((speed.duration, f"task {name} as fast as its peers", change))
+    for target, totals in times.items():
+        factor = 0.0 if target in ("wait", "phase") else 0.5
+        suffix = "without duration" if factor == 0.0 else "twice as fast"
+        for name, time in totals.most_common(_CANDIDATES):
+            change = Change(target, escape_pattern(name), factor)
+            result.append((time, f"{target} {name} {suffix}", change))
+    result.sort(key=lambda row: -row[0])
+    return [(text, change) for _, text, change in result]
 
 
 def escape_pattern(name: str) -> str:

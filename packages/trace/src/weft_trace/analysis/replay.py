@@ -81,6 +81,11 @@ class Replay:
         if self._replayed != span.duration:
             self._try_recorded_order()
 
+    @property
+    def num_events(self) -> int:
+        """Number of events of the step."""
+        return len(self._events)
+
     def predict(self, changes: Sequence[Change], threads: int | None = None) -> Prediction:
         """Predict the duration of the step after some changes.
 

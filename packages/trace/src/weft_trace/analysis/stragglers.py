@@ -115,6 +115,7 @@ def _varying_ops(index: StepIndex, spans: Sequence[StepSpan]) -> list[tuple[str,
     rows = []
     for span in spans:
         events = index.executions_of(span.step)
+        events = events.compress(index.kinds[events] != Kind.RECEIVE)  # they wait for others
         durations = index.ends[events] - index.starts[events]
         rows.append(np.bincount(op_of[index.nodes[events]], durations, len(ops)))
     deviations = np.std(rows, axis=0)
