@@ -13,24 +13,32 @@ import weft as wf
 from tests.client.conftest import command, run
 
 
-def write_decay(path: Path) -> None:
-    """Write a function of Python: x * exp(-rate * x)."""
+def decay(x: Any, rate: Any) -> Any:
+    return x * wf.exp(-rate * x)
+
+
+def write_defun(path: Path) -> None:
+    """Write the function as one of `wf.Defun`."""
     with wf.Graph().as_default() as graph:
-
-        @wf.Defun(wf.float32, wf.float32, func_name="Decay")
-        def decay(x: Any, rate: Any) -> Any:
-            return x * wf.exp(-rate * x)
-
-        decay.add_to_graph(graph)
+        wf.Defun(wf.float32, wf.float32, func_name="decay")(decay).add_to_graph(graph)
         path.write_bytes(graph.as_graph_def().SerializeToString())
 
 
+def write_traced(path: Path) -> None:
+    """Write the function as `wf.function` traces it."""
+    with wf.Graph().as_default() as graph:
+        scalar = wf.placeholder(wf.float32, [])
+        wf.function(decay)(scalar, scalar)
+        path.write_bytes(wf.GraphDef(library=graph.as_graph_def().library).SerializeToString())
+
+
+@pytest.mark.parametrize("write", [write_defun, write_traced])
 @pytest.mark.parametrize("language", ["cpp", "js"])
 def test_functions_are_shared_with_python(
-    request: pytest.FixtureRequest, language: str, target: str, tmp_path: Path
+    request: pytest.FixtureRequest, language: str, write: Any, target: str, tmp_path: Path
 ) -> None:
     program = command(request, language, "suite")
-    write_decay(tmp_path / "theirs")
+    write(tmp_path / "theirs")
     printed = run(*program, "functions", target, tmp_path / "theirs", tmp_path / "own")
     twice, is_trained, chosen = printed.split()
     once = 2 * np.exp(-6.0)

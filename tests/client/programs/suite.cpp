@@ -297,8 +297,8 @@ int functions(const std::string& target, const std::string& theirs, const std::s
   const Scope root = Scope::NewRoot();
   ImportFile(root, theirs);
   Variable rate(root.WithOpName("rate"), {}, WEFT_FLOAT32, 3.0f);
-  auto once = CallFunction(root, {"Decay"}, {2.0f, rate.ref()})[0];
-  auto twice = CallFunction(root, {"Decay"}, {once, rate.ref()})[0];
+  auto once = CallFunction(root, {"decay"}, {2.0f, rate.ref()})[0];
+  auto twice = CallFunction(root, {"decay"}, {once, rate.ref()})[0];
   const Session session(Client::Connect(target), root);
   GradientDescent optimizer(0.1);
   auto loss = ops::Square(root, twice);

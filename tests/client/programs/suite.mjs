@@ -460,8 +460,8 @@ async function functions(target, theirs, own) {
   const root = Scope.root();
   importGraphDef(root, fs.readFileSync(theirs));
   const rate = new Variable(root.withName("rate"), [], "float32", 3);
-  const [once] = callFunction(root, "Decay", [2, rate]);
-  const [twice] = callFunction(root, "Decay", [once, rate]);
+  const [once] = callFunction(root, "decay", [2, rate]);
+  const [twice] = callFunction(root, "decay", [once, rate]);
   const client = await Client.connect(target);
   const session = await client.session(root);
   const loss = ops.square(root, twice);
