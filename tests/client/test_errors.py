@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -53,8 +54,10 @@ def program(request: pytest.FixtureRequest, language: str) -> Command:
     return command(request, language, "lines")
 
 
-def connect(program: Command, target: str, files: dict[str, str] | None = None) -> str:
-    return run(*program, "connect", target, "5000", env=without_credentials(files))
+def connect(
+    program: Command, target: str, files: dict[str, str] | None = None, milliseconds: int = 5000
+) -> str:
+    return run(*program, "connect", target, str(milliseconds), env=without_credentials(files))
 
 
 class Program:
@@ -152,6 +155,11 @@ def test_no_server(program: Command) -> None:
     failure = Failure.parse(connect(program, f"weft://localhost:{port}"))
     assert failure.code == "UNAVAILABLE" and f"localhost:{port}" in failure.message
     assert Failure.parse(connect(program, "grpc://localhost:1")).code == "INVALID_ARGUMENT"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        target = f"weft://localhost:{silent.getsockname()[1]}"
+        failure = Failure.parse(connect(program, target, milliseconds=TIMEOUT_MS))
+    assert failure.code == "DEADLINE_EXCEEDED" and target in failure.message
+    assert TIMEOUT_MS <= failure.milliseconds < TIMEOUT_MS + GRACE_MS
 
 
 # -------------------------------------------------------------------------------- refusals

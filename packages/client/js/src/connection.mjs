@@ -284,13 +284,11 @@ function connect(host, port, credentials, deadline) {
       : net.connect(address);
     const stop = callAt(deadline, () => {
       socket.destroy();
-      reject(new WeftError("DEADLINE_EXCEEDED", `${host}:${port} did not answer in time`));
+      reject(new WeftError("DEADLINE_EXCEEDED", "the server did not answer in time"));
     });
     const fail = (error) => {
       stop();
-      const known = refusal(error);
-      known.message = `weft://${host}:${port}: ${known.message}`;
-      reject(known);
+      reject(refusal(error));
     };
     socket.once("error", fail);
     socket.once(isSecure ? "secureConnect" : "connect", () => {

@@ -41,7 +41,14 @@ export class Client {
     const host = match[1] ?? match[2], timeout = options.timeout ?? DEFAULT_TIMEOUT_MS;
     const deadline = deadlineAfter(timeout);
     const credentials = loadCredentials(options, host, port);
-    return new Client(await Connection.open(host, port, credentials, deadline), target, timeout);
+    try {
+      const connection = await Connection.open(host, port, credentials, deadline);
+      return new Client(connection, target, timeout);
+    } catch (error) {
+      const isSilent = error.code === "UNAVAILABLE" || error.code === "DEADLINE_EXCEEDED";
+      if (isSilent) error.message = `${target}: ${error.message}`;
+      throw error;
+    }
   }
 
   /**
