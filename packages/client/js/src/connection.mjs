@@ -229,8 +229,10 @@ export class Connection {
   }
 
   #handle(kind, isReply, number, payload) {
-    if (kind === PING) this.#socket.write(frame(PONG, 0, number));
-    else if (kind === PONG || kind === CANCEL) return;
+    if (kind === PING) {
+      // What is not sent yet is a sign of life, too, and does not grow with pings.
+      if (!this.#socket.writableLength) this.#socket.write(frame(PONG, 0, number));
+    } else if (kind === PONG || kind === CANCEL) return;
     else if (kind === HEAD && isReply === 1) {
       if (number === 0n || number >= this.#next || this.#incoming.has(number)) {
         throw damaged(`a reply to the call ${number}, which was not made or has one`);

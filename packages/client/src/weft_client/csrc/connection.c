@@ -262,12 +262,14 @@ static weft_code send_message(wc_connection *connection, uint64_t number, const 
   return code;
 }
 
-/* Queue a frame without payload, and send it if the connection accepts it now. */
+/* Queue a frame without payload, and send it if the connection accepts it now. A backlog is a sign of
+ * life as well as a pong, and does not grow with the pings of a server that does not read. */
 static void send_small(wc_connection *connection, int kind, uint64_t number) {
   uint8_t frame[FRAME_BYTES];
   put_frame(frame, kind, 0, number);
   pthread_mutex_lock(&connection->lock);
-  wc_put(&connection->backlog, frame, sizeof frame);
+  if (kind != PONG || !connection->backlog.size)
+    wc_put(&connection->backlog, frame, sizeof frame);
   bool is_free = !connection->is_sending && !connection->is_lost;
   if (is_free) connection->is_sending = true;
   pthread_mutex_unlock(&connection->lock);
