@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft_exec.executor.native.idle_cores import IdleCores
@@ -25,6 +26,7 @@ from weft_exec.executor.native.tiering import (
     read_history,
     write_history,
 )
+from weft_graph.ir.compile_pauses import may_pause
 
 STARTUP = 0.5
 """Processor seconds of a process before its first step."""
@@ -187,6 +189,42 @@ def test_code_that_was_slower_is_not_compiled_again() -> None:
     assert ends[-1] - ends[-2] == pytest.approx(0.02)
 
 
+def test_a_region_whose_sizes_vary_waits_for_a_second_one() -> None:
+    """So its first compile serves all sizes, as those of earlier processes did not."""
+    account = Compilation(TierUpPolicy())
+    node = wf.exp(wf.placeholder(wf.float32, [None])).op
+    first = RegionProfile(account, [node])
+    first.measurements.history = History(1, 100, 10.0, varies=True)
+    assert account.policy.choose([first], 100.0, has_idle_core=True) == []
+    RegionProfile(account, [node], measurements=first.measurements)
+    assert account.policy.choose([first], 100.0, has_idle_core=True) == [first]
+    assert first.measurements.measured().varies
+
+
+def test_a_step_does_not_wait_for_a_paused_compilation() -> None:
+    """Compiling continues when the program has run; if both waited, neither would end."""
+    now = [0.0]
+    account = Compilation(TierUpPolicy(), lambda: False, lambda: now[0])
+    profile = RegionProfile(account, [wf.exp(wf.placeholder(wf.float32, [4])).op])
+    profile.looked = True
+
+    class Candidate:
+        def waiting(self) -> list[RegionProfile]:
+            return [] if profile.is_compiled else [profile]
+
+        def compile(self, profile: RegionProfile) -> None:
+            profile.measurements.history = History()  # it does not pay any more
+            may_pause()
+
+    candidate: Any = Candidate()
+    account.add(candidate)
+    profile.measurements.history = History(1, 100, 1000.0)
+    account.ran_by_kernels(1.0)
+    assert not profile.is_compiled
+    now[0] = 1000.0
+    wait_until(lambda: profile.is_compiled)
+
+
 def test_repeated_nodes_cost_less_to_compile_than_different_ones() -> None:
     x = wf.placeholder(wf.float32, [4])
     y, repeated = x, []
@@ -202,7 +240,7 @@ def test_repeated_nodes_cost_less_to_compile_than_different_ones() -> None:
 
 
 def test_a_history_is_read_as_it_was_written() -> None:
-    history = History(3, 120, 2.5, 0.75, is_slower=True, abandoned=2)
+    history = History(3, 120, 2.5, 0.75, is_slower=True, abandoned=2, varies=True)
     content = write_history(history, "step", 40)
     assert read_history(content) == history
     assert json.loads(content)["name"] == "step"

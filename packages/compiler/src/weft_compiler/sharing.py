@@ -111,7 +111,7 @@ class Shared:
             return
         least, most = self.family.limits
         low, high = self.code.limits
-        for size in (most, 1 << high.bit_length()):
+        for size in (most, most // 2, most // 4):
             if high < size <= most and self._verify_size(size, request, lower):
                 break
         for size in (least | 1, low // 2 | 1):

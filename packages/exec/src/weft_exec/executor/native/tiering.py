@@ -82,6 +82,8 @@ _MAX_LOOKED: Final = 1024
 """Maximum number of regions whose measurements are held until the process ends."""
 _NOTICEABLE: Final = 0.1
 """Fraction of the time of all kernels above which an uncompiled region delays full speed."""
+_FEW_CHOICES: Final = 2
+"""Choices of shapes of a region whose sizes vary little: one of them may be the last batch."""
 _POLL_SECONDS: Final = 0.02
 
 _clock: Final = time.thread_time
@@ -99,6 +101,7 @@ class History(NamedTuple):
       compile_seconds: the measured price, or None if it was never compiled.
       is_slower: True if compiled code was slower than the kernels.
       abandoned: processes that ended while they compiled it.
+      varies: True if a process ran it for several choices of shapes.
     """
 
     processes: int = 0
@@ -107,6 +110,7 @@ class History(NamedTuple):
     compile_seconds: float | None = None
     is_slower: bool = False
     abandoned: int = 0
+    varies: bool = False
 
 
 def read_history(content: bytes | None) -> History:
@@ -121,6 +125,7 @@ def read_history(content: bytes | None) -> History:
             None if price is None else float(price),
             bool(fields.get("is_slower", False)),
             int(fields.get("abandoned", 0)),
+            bool(fields.get("varies", False)),
         )
     except (ValueError, TypeError, AttributeError):  # not written by `write_history`
         return History()
@@ -164,6 +169,7 @@ class Measurements:
             processes=history.processes + 1,
             runs=history.runs + self.runs,
             kernel_seconds=history.kernel_seconds + self.seconds,
+            varies=history.varies or self.num_choices > _FEW_CHOICES,
         )
 
 
@@ -239,6 +245,12 @@ class RegionProfile(ByKernels):
     def rent(self) -> float:
         """Seconds of kernels for all shapes that compiling may serve, in all processes."""
         return self.seconds_here + self.history.kernel_seconds
+
+    @property
+    def waits_for_sizes(self) -> bool:
+        """True if it is better compiled when a second choice of shapes is known."""
+        total = self.measurements
+        return total.num_choices == 1 and total.history.varies
 
     @property
     def expected_seconds(self) -> float:
@@ -377,6 +389,7 @@ class TierUpPolicy:
             profile
             for profile in profiles
             if not profile.history.is_slower
+            and not profile.waits_for_sizes
             and profile.rent >= fraction * profile.price(self.scale)
         ]
         pays.sort(key=lambda profile: profile.rent / profile.price(self.scale), reverse=True)
@@ -522,7 +535,7 @@ class Compilation:
         self._next_look = _DECISION_INTERVAL
         self.seen = 0.0
         self._lock = threading.Lock()
-        self._busy = False
+        self._busy = self._is_paused = False
         self._candidates: weakref.WeakSet[Candidate] = weakref.WeakSet()
         self._looked: dict[str, tuple[ProfileStore, RegionProfile]] = {}
         self._is_announced = self._is_complete = self._has_looked = False
@@ -579,7 +592,7 @@ class Compilation:
             self._next_look = max(self._next_look, self.seen + rest)
             if thread is None:
                 self._busy = False
-        while waits and thread is not None and thread.is_alive():
+        while waits and thread is not None and thread.is_alive() and not self._is_paused:
             thread.join(_POLL_SECONDS)
             raise_if_ended()
 
@@ -705,7 +718,9 @@ class Compilation:
             with self._lock:
                 is_affordable = policy.is_affordable(0.0, self._process_clock(), profile, spent)
             if is_affordable or policy.pays_in_this_process(profile) or self._has_idle_core():
+                self._is_paused = False
                 return
+            self._is_paused = True  # the program has to run, also if it was waiting
             threading.main_thread().join(_POLL_SECONDS)
         raise CompilationAbandoned
 
