@@ -12,6 +12,7 @@ from weft_compiler.codegen.targets import assembly, target_of
 from weft_compiler.gpu.code import PtxCode, code_of, module_for
 from weft_compiler.gpu.pipeline import optimize_for_gpu
 from weft_compiler.ir.nests import bytes_moved, defined_names, flops, nests_of
+from weft_compiler.ir.pieces import bodies_of
 from weft_compiler.ir.program import Allocate, Body, Program, walk
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower
@@ -69,6 +70,22 @@ def explain(
         lambda: assembly(module_of(program, options).text, code.target),
         _remarks(optimized),
     )
+
+
+def kernel_nodes(request: RegionRequest, options: Options) -> list[list[Node]]:
+    """Return the nodes that each separately compiled part of a region computes, in order.
+
+    Args:
+      request: as in `CodeGenerator.generate`.
+      options: the compiler options of steps.
+    Raises: Unsupported: the nodes cannot be compiled for these.
+    """
+    fused: dict[str, list[Node]] = {}
+    lowered = lower(request, fused=fused)
+    vector_bytes = target_of(options).vector_bytes
+    program = optimize(lowered, check=False, vector_bytes=vector_bytes).program
+    position = {node: at for at, node in enumerate(request.members)}
+    return [_computed(body, fused, position) for body in bodies_of(program)]
 
 
 def explain_for_gpu(
@@ -138,6 +155,15 @@ def _fastest(
     return least, [] if of_parts is None else [float(each) for each in of_parts]
 
 
+def _computed(
+    nest: Body, fused: Mapping[str, Sequence[Node]], position: Mapping[Node, int]
+) -> list[Node]:
+    """Return the nodes that some statements compute, by position."""
+    names = defined_names(nest) & fused.keys()
+    nodes = {node for name in names for node in fused[name] if node in position}
+    return sorted(nodes, key=position.__getitem__)
+
+
 def _kernels(
     program: Program,
     nests: Iterable[Body],
@@ -150,13 +176,12 @@ def _kernels(
     found = []
     for at, nest in enumerate(nests):
         names = defined_names(nest) & fused.keys()
-        nodes = {node for name in names for node in fused[name] if node in position}
         filled = [name for name in fused if name in names]
         outside = [name for name in filled if name in buffers and name not in own]
         found.append(
             FusedKernel(
                 (outside or filled or [f"nest {at + 1}"])[-1],
-                sorted(nodes, key=position.__getitem__),
+                _computed(nest, fused, position),
                 _text(nest),
                 buffers[outside[-1]].dtype if outside else dtypes.float32,
                 flops(nest),

@@ -111,6 +111,7 @@ class Compiled:
         self.long = program.work.statements >= _LONG and not updates
         self.bounded = program.work.bounded
         self.shares = size is not None
+        self._receive: Callable[[list[int]], None] | None = None
         self.enter: Callable[..., Any] = self._sized(program.enter)
         given = len(program.program.inputs) - len(program.program.constants)
         self._count = given - len(self._first)
@@ -161,7 +162,7 @@ class Compiled:
     @threads.setter
     def threads(self, count: int) -> None:
         self.program.threads = count if self.program.work.statements >= _WORTH_HELPERS else 1
-        self.enter = self._sized(self.program.enter)
+        self._set_enter()
 
     def interrupt(self) -> None:
         """Interrupt running calls; see `Generated`."""
@@ -174,7 +175,7 @@ class Compiled:
 
     def copy(self) -> Compiled:
         """Return the same program with a separate interrupt flag; see `Generated`."""
-        return Compiled(
+        copy = Compiled(
             self.program.copy(),
             self.takes,
             self.origin,
@@ -184,6 +185,23 @@ class Compiled:
             self.tells,
             self.polymorphic,
         )
+        copy._receive = self._receive
+        copy._set_enter()
+        return copy
+
+    def traced(self, receive: Callable[[list[int]], None]) -> Compiled | None:
+        """Return the same function with readings of the clock; see `Generated`."""
+        if self.program.traced(receive) is None:
+            return None
+        traced = self.copy()
+        traced._receive = receive
+        traced._set_enter()
+        return traced
+
+    def _set_enter(self) -> None:
+        """Set `enter` for the current program, number of threads and receiver of readings."""
+        traced = None if self._receive is None else self.program.traced(self._receive)
+        self.enter = self._sized(traced or self.program.enter)
 
 
 class _Lowering:
@@ -472,6 +490,12 @@ class LlvmGenerator(_Lowering):
         if isinstance(request, LoopRequest):
             return self._loops.generate(request, like, others)
         return self._regions.generate(_region(request), like, others)
+
+    def kernels(self, request: Request) -> Sequence[Sequence[Node]]:
+        """Return the members that each kernel of a function computes; see `CodeGenerator`."""
+        from weft_compiler.explain import kernel_nodes
+
+        return kernel_nodes(_region(request), options_of_regions())
 
     def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
         """Explain the code of a region; see `CodeGenerator`."""

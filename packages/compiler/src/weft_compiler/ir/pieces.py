@@ -66,11 +66,8 @@ def pieces_of(program: Program) -> list[Piece]:
     again in each piece. A buffer that only one piece uses is allocated there.
     """
     lets = _known_from_inputs(program)
-    known = set(lets.values())
-    rest = tuple([each for each in program.body if each not in known])
-    nests, scalars = _pass_scalars(nests_of(replace(program, body=rest)))
-    bodies = _closed(nests)
-    allocated = {each.buffer.name: each for each in rest if isinstance(each, Allocate)}
+    bodies, scalars = _bodies(program, lets)
+    allocated = {each.buffer.name: each for each in program.body if isinstance(each, Allocate)}
     allocated |= {each.name: Allocate(each) for each in scalars}
     whole = [(*_needed(body, lets), *body) for body in bodies]
     touched = [_touched(body) for body in whole]
@@ -90,6 +87,23 @@ def pieces_of(program: Program) -> list[Piece]:
             pieces, outline_constants([piece.program for piece in pieces]), strict=True
         )
     ]
+
+
+def bodies_of(program: Program) -> list[Body]:
+    """Return the statements of each piece of a program, with the names of the program."""
+    return _bodies(program, _known_from_inputs(program))[0]
+
+
+def _bodies(program: Program, lets: Mapping[str, Let]) -> tuple[list[Body], list[Buffer]]:
+    """Return the statements of each piece, and the buffers of scalars that are passed on.
+
+    Args:
+      lets: definitions that each piece computes itself.
+    """
+    known = set(lets.values())
+    rest = tuple([each for each in program.body if each not in known])
+    nests, scalars = _pass_scalars(nests_of(replace(program, body=rest)))
+    return _closed(nests), scalars
 
 
 def _piece(

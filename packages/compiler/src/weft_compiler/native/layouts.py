@@ -87,6 +87,12 @@ class ProgramState(ctypes.Structure):
     )
 
 
+class Times(ctypes.Structure):
+    """`weft_times`: readings of the clock between the nests of a program; they follow."""
+
+    _fields_ = (("capacity", ctypes.c_int64), ("num_times", ctypes.c_int64))
+
+
 _SHARED: Final[tuple[tuple[type[ctypes.Structure], str], ...]] = (
     (ArenaSlot, "sizeof in_use memory size"),
     (ArrayHeader, "sizeof type data rank sizes dtype flags"),

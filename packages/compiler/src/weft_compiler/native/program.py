@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import sys
 import threading
 import time
 import warnings
@@ -32,6 +33,7 @@ from weft_compiler.ir.program import FOR_KERNELS, Check, Program, walk
 from weft_compiler.native import cache, runtime
 from weft_compiler.native.arena import ARENA, address_of, aligned
 from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
+from weft_compiler.native.layouts import Times
 from weft_compiler.native.linking import Library
 from weft_compiler.native.shared_objects import load_shared, name_of
 from weft_compiler.routines.registry import library_of, library_routines
@@ -46,6 +48,10 @@ _SMALL: Final = 20_000
 
 _INTERRUPTED: Final = np.ones(1, np.int32)
 """An interrupt flag that is always set."""
+
+
+_FIRST_TIMES: Final = 256
+"""Number of readings of the clock that a traced call has room for at first."""
 
 
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)
@@ -204,6 +210,41 @@ class NativeProgram:
         copy.threads = self._threads
         return copy
 
+    def traced(self, receive: Callable[[list[int]], None]) -> Callable[..., Any] | None:
+        """Return a function like `enter` that records when the code of each nest ended.
+
+        The code of the nests is the same. Several threads may call the function.
+
+        Args:
+          receive: called after each successful call, in its thread, with readings of
+            CLOCK_MONOTONIC in nanoseconds: before the first nest, and after each.
+        Returns: None if the nests are not compiled separately, or there is no such clock.
+        """
+        if not (self.code.nests and self._readable and sys.platform == "linux"):
+            return None
+        free: list[tuple[Any, Any]] = []
+        capacity = _FIRST_TIMES
+
+        def enter(*arrays: Any) -> Any:
+            nonlocal capacity
+            try:
+                call, times = free.pop()
+            except IndexError:  # the first call, or all are in use
+                times = np.zeros(ctypes.sizeof(Times) // 8 + capacity, np.int64)
+                times[0] = capacity
+                call = self._entry(times=times)
+            result = call(*arrays)
+            num_times = int(times[1])
+            if num_times > times[0]:
+                capacity = num_times
+                return result
+            if result is None:
+                receive(times[2 : 2 + num_times].tolist())
+            free.append((call, times))
+            return result
+
+        return enter
+
     def times(self) -> Any:
         """Return the nanoseconds of each loop nest in the last call: int64, shape (nests,).
 
@@ -255,7 +296,7 @@ class NativeProgram:
     def _run(self, arrays: Sequence[Any]) -> int | None:
         """Run on one thread, with separate memory."""
         arena, times = aligned(self._memory(1)), aligned(self.code.module.times)
-        given = map(address_of, (arena, self._interrupt, times))
+        given = address_of(arena), address_of(self._interrupt), _address_of_times(times)
         return self._function(self._pointers(arrays), *given, 1) or None
 
     def _pointers(self, arrays: Sequence[Any]) -> Any:
@@ -295,11 +336,12 @@ class NativeProgram:
     def _enter_slowly(self, *arrays: Any) -> Any:
         return self._slowly(arrays[: len(self._given)], arrays[len(self._given) :])
 
-    def _entry(self, interrupt: Any = None) -> Any:
+    def _entry(self, interrupt: Any = None, times: Any = None) -> Any:
         """Return the function that enters the program; it is in C if headers can be read.
 
         Args:
           interrupt: the interrupt flag; by default that of this program.
+          times: memory for readings of the clock; by default that of this program.
         """
         if not self._readable:
             return self._enter_slowly
@@ -314,6 +356,7 @@ class NativeProgram:
             for b in (*self.program.inputs, *self.program.outputs)
         ]
         interrupt = self._interrupt if interrupt is None else interrupt
+        times = self._times if times is None else times
         state = state_of(rows)
         fields = state.fields
         fields.run = self.code.address
@@ -322,9 +365,14 @@ class NativeProgram:
         fields.arena_size = self._memory(self._threads)
         fields.releases_gil = self.work.statements >= _SMALL
         fields.interrupt = address_of(interrupt)
-        fields.times = address_of(self._times)
-        owners = (self.code, self._constants, self._lease, interrupt, self._times)
+        fields.times = _address_of_times(times)
+        owners = (self.code, self._constants, self._lease, interrupt, times)
         return entry(state.memory, owners)
+
+
+def _address_of_times(times: Any) -> int | None:
+    """Return the address of memory for readings of the clock; None for no memory."""
+    return address_of(times) if times.size else None
 
 
 def _busy(*arrays: Any) -> int:

@@ -116,6 +116,13 @@ typedef struct weft_sequence {
   int64_t max_arguments; /* of a call */
 } weft_sequence;
 
+/* Readings of CLOCK_MONOTONIC in nanoseconds: before the first call of a nest, and after each. */
+typedef struct weft_times {
+  int64_t capacity;
+  int64_t num_times; /* may exceed the capacity */
+  int64_t times[];
+} weft_times;
+
 int32_t weft_run_sequence(const weft_sequence *sequence, void **buffers, char *arena, int32_t *interrupt,
                           void *times, int64_t num_threads);
 

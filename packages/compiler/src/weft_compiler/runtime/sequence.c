@@ -1,10 +1,26 @@
 /* Programs whose nests are compiled separately: calls them in order. */
 #include "runtime.h"
 
+#ifdef __linux__
+#include <time.h>
+#endif
+
+/* Appends a reading of the clock if there is room; counts it in any case. */
+static inline void add_time(weft_times *times) {
+#ifdef __linux__
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (times->num_times < times->capacity)
+    times->times[times->num_times] = (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
+#endif
+  times->num_times++;
+}
+
 /* Stops at the first call that fails. The checks of all nests are numbered together; other errors are
  * negative. */
-int32_t weft_run_sequence(const weft_sequence *sequence, void **buffers, char *arena, int32_t *interrupt,
-                          void *times, int64_t num_threads) {
+static inline __attribute__((always_inline)) int32_t run_all(const weft_sequence *sequence, void **buffers,
+                                                             char *arena, int32_t *interrupt, weft_times *times,
+                                                             int64_t num_threads) {
   void **arguments = __builtin_alloca_with_align((size_t)sequence->max_arguments * sizeof *arguments, 128);
   const int64_t *end = sequence->calls + sequence->num_words;
   for (const int64_t *next = sequence->calls; next < end;) {
@@ -16,9 +32,20 @@ int32_t weft_run_sequence(const weft_sequence *sequence, void **buffers, char *a
                                                       : sequence->constants[number - sequence->num_buffers];
     }
     weft_program *nest = sequence->nests[call->nest];
-    int32_t error = nest(arguments, arena + call->arena_offset, interrupt, times, num_threads);
+    int32_t error = nest(arguments, arena + call->arena_offset, interrupt, NULL, num_threads);
+    if (times) add_time(times);
     if (error) return error > 0 ? error + (int32_t)call->num_checks : error;
     next = call->arguments + call->num_arguments;
   }
   return 0;
+}
+
+/* A traced call, which has room for times, runs a loop of its own. */
+int32_t weft_run_sequence(const weft_sequence *sequence, void **buffers, char *arena, int32_t *interrupt,
+                          void *times, int64_t num_threads) {
+  if (!times) return run_all(sequence, buffers, arena, interrupt, NULL, num_threads);
+  weft_times *readings = times;
+  readings->num_times = 0;
+  add_time(readings);
+  return run_all(sequence, buffers, arena, interrupt, readings, num_threads);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from traceback import clear_frames
 from typing import Any
@@ -27,7 +28,7 @@ from weft_exec.executor.linear import (
 )
 from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.executor.step_check import raise_if_ended
-from weft_exec.tracing.programs import SharedProgram, region_event
+from weft_exec.tracing.programs import SharedProgram, region_event, take_readings
 from weft_exec.tracing.step_trace import ThreadLog, clock
 from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Path, SettingError
 from weft_graph.ir.node import Node, Output
@@ -118,6 +119,7 @@ class RegionCall(Compound):
         self._inputs: Sequence[int] = ()
         self._members = Segment([], [], [])
         self._program: SharedProgram | None = None
+        self._traced_call: RegionCall | None = None
         self._skips = 0
 
     def lay(self, inputs: Sequence[int], results: Sequence[int], new: Callable[[], int]) -> bool:
@@ -272,15 +274,31 @@ class RegionCall(Compound):
         """Run and record each kernel; members of a function share its time."""
         (slots,) = inputs
         device_clock = self._device.clock()
+        call = self._traced_call or self._prepare_call()
         started = clock()
-        if self(slots, lambda slots: self._members.run_traced(slots, log, check)):
+        if call(slots, lambda slots: self._members.run_traced(slots, log, check)):
             ended = clock()
+            kernels = take_readings()
+            if kernels is not None:
+                generated, readings = kernels
+                run = (generated, log.iteration, 0, [started, *readings, ended])
+                log.runs.append(run)
+                return
             if device_clock is not None:  # ends when earlier work in the stream has ended
                 nanoseconds = device_clock.nanoseconds()
                 ended = clock()
                 started = ended - nanoseconds
             program = self._program or self._prepare()
             log.runs.append((program, log.iteration, 0, [started, ended]))
+
+    def _prepare_call(self) -> RegionCall:
+        """Return the same call of a function that records the times of its kernels, if it can."""
+        call = copy(self)
+        traced = getattr(self._function, "traced", None)
+        if traced is not None:
+            call._function = traced()
+        self._traced_call = call
+        return call
 
     def _prepare(self) -> SharedProgram:
         from weft_exec.costs.shares import parts_of

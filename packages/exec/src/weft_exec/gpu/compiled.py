@@ -33,6 +33,7 @@ from weft_graph.ir.code_generators import (
     Request,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
+from weft_graph.ir.node import Node
 from weft_tensor import errors
 
 _GRAPHS: Final = 4
@@ -187,6 +188,9 @@ class GpuFunction:
         """Return the function itself, because calls are serialized and never interrupted."""
         return self
 
+    def traced(self, receive: Callable[[list[int]], None]) -> None:
+        """Return None: kernels are launched together, and their times measured as a whole."""
+
 
 class Graphs:
     """Launches as CUDA graphs, for arrays whose addresses were seen before.
@@ -280,6 +284,10 @@ class GpuGenerator:
     def generate(self, request: Request, like: Any = (), others: Any = ()) -> GpuFunction:
         """Return a function that computes some nodes; see `CodeGenerator`."""
         return GpuFunction(self._inner.generate(_region(request), *self._ways()), self._device)
+
+    def kernels(self, request: Request) -> Sequence[Sequence[Node]]:
+        """Raise NotGenerated, because `GpuFunction.traced` records no kernels."""
+        raise NotGenerated("the kernels of a region on a GPU are not recorded")
 
     def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
         """Explain the kernels of some nodes, with the time of each by the GPU's clock."""

@@ -7,8 +7,11 @@ array.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,6 +110,10 @@ class Program(ABC):
     def buffers(self, readings: Readings, decoded: Decoded) -> Buffers | None:
         """Return the buffers of the results, or None if they are unknown."""
         return None
+
+    def member_times(self, readings: Readings) -> list[tuple[Node, int, int]]:
+        """Return estimated times of nodes without events of their own, in one execution."""
+        return []
 
     def sizes(self, readings: Readings, position: int) -> tuple[int, ...]:
         """Return the bytes of each output of an event of one execution; empty if unknown."""
@@ -339,8 +346,111 @@ class SharedProgram(Program):
         return tuple(map(static_bytes, node.outputs))
 
 
+class GeneratedProgram(Program):
+    """A region whose generated kernels were recorded.
+
+    Its readings are one before the region, one before the first kernel, one after each kernel, and
+    one after the region.
+
+    Args:
+      whole: the event of the region.
+      num_kernels: number of its generated kernels.
+      kernels: returns the nodes of each; called when they are first needed, since that may take
+        long. If it returns another number of kernels, the kernels have no members.
+      shares: returns the estimated fraction of the time of each of some nodes, 1 in total.
+    """
+
+    def __init__(
+        self,
+        whole: Event,
+        num_kernels: int,
+        kernels: Callable[[], Sequence[Sequence[Node]]],
+        shares: Callable[[Sequence[Node]], Mapping[Node, float]],
+    ) -> None:
+        self.width = num_kernels + 3
+        self._whole = whole
+        self._num_kernels = num_kernels
+        self._kernels = kernels
+        self._shares = shares
+
+    @cached_property
+    def events(self) -> Sequence[Event]:  # type: ignore[override]
+        """See the base class."""
+        kernels = self._kernels()
+        if len(kernels) != self._num_kernels:
+            kernels = [()] * self._num_kernels
+        name, device = self._whole.members[-1].name, self._whole.device
+        return (
+            self._whole,
+            *[
+                Event(
+                    _GENERATED, None, device, tuple(nodes),
+                    f"{nodes[-1].name if nodes else name}/kernel{index}", "_Generated",
+                )
+                for index, nodes in enumerate(kernels)
+            ],
+        )  # fmt: skip
+
+    def decode(self, readings: Readings, ready: Readings) -> Decoded:
+        """See the base class."""
+        start = np.concatenate([readings[:, :1], readings[:, 1:-2]], axis=1)
+        end = np.concatenate([readings[:, -1:], readings[:, 2:-1]], axis=1)
+        first = start.copy()
+        first[:, 0] = np.minimum(ready, start[:, 0])
+        unknown = np.full(start.shape, -1, np.int64)
+        return Decoded(start, end, first, unknown, unknown)
+
+    def member_times(self, readings: Readings) -> list[tuple[Node, int, int]]:
+        """See the base class."""
+        seconds = dict.fromkeys(self._whole.members, 0.0)
+        kernels = zip(self.events[1:], np.diff(readings[0, 1:-1]).tolist(), strict=True)
+        for event, duration in kernels:
+            for node, share in self._shares(event.members or self._whole.members).items():
+                seconds[node] += share * duration
+        total = sum(seconds.values()) or 1.0
+        duration = int(readings[0, -1] - readings[0, 0])
+        shares = [second / total for second in seconds.values()]
+        return laid_out(self._whole.members, shares, int(readings[0, 0]), duration)
+
+
+def laid_out(
+    nodes: Sequence[Node], shares: Iterable[float], start: int, duration: int
+) -> list[tuple[Node, int, int]]:
+    """Return the start and the end of each node, one after the other, by its share of a time."""
+    bounds = [start + round(share * duration) for share in accumulate(shares, initial=0.0)]
+    return list(zip(nodes, bounds, bounds[1:], strict=False))
+
+
+class _Recorded(threading.local):
+    """The readings of the last traced call of the current thread.
+
+    Attributes:
+      program: their meaning; None if there are none.
+    """
+
+    program: GeneratedProgram | None = None
+    readings: Sequence[int] = ()
+
+
+_recorded = _Recorded()
+
+
+def note_readings(program: GeneratedProgram, readings: Sequence[int]) -> None:
+    """Record the readings of a traced call in this thread, without those around the region."""
+    _recorded.program, _recorded.readings = program, readings
+
+
+def take_readings() -> tuple[GeneratedProgram, Sequence[int]] | None:
+    """Return the readings of the last traced call in this thread, once."""
+    program = _recorded.program
+    if program is None:
+        return None
+    _recorded.program = None
+    return program, _recorded.readings
+
+
 # Values of `weft_trace.schema.Kind`, which is imported with the first trace.
-_KERNEL, _REGION = 2, 3
+_KERNEL, _REGION, _GENERATED = 2, 3, 4
 
 
 def region_event(node: Node, members: Sequence[Node], device: str) -> Event:

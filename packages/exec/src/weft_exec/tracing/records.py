@@ -71,6 +71,11 @@ def _run_records(run: Run, log: ThreadLog) -> Iterator[NodeRecord]:
     row, num_events, _ = program.row(np.array(run.readings, np.int64))
     decoded = program.decode(row, row[:, 0])
     tag = 0 if run.iteration is None else run.iteration.tag
+    for node, begin, finish in program.member_times(row):
+        yield NodeRecord(
+            node, program.events[0].device, begin + EPOCH, finish + EPOCH, log.ident, 0,
+            iteration=tag, estimated=True,
+        )  # fmt: skip
     times = zip((decoded.start[0] + EPOCH).tolist(), (decoded.end[0] + EPOCH).tolist(), strict=True)
     for position, (event, (start, end)) in enumerate(zip(program.events, times, strict=True)):
         if position >= num_events:

@@ -211,6 +211,16 @@ class Generated(Protocol):
         """Return the same function with a separate interrupt flag."""
         ...
 
+    def traced(self, receive: Callable[[list[int]], None]) -> Generated | None:
+        """Return the same function with readings of the clock between its kernels.
+
+        Args:
+          receive: called after each successful call, in its thread, with readings of the clock of
+            `time.perf_counter_ns`: before the first kernel, and after each.
+        Returns: None if the times of its kernels cannot be recorded.
+        """
+        ...
+
 
 class ProfileStore(Protocol):
     """Store of small values by fingerprint, persistent if a cache directory exists."""
@@ -333,6 +343,16 @@ class CodeGenerator(Choosing, Protocol):
           like: functions of the same nodes for other shapes, whose code may be shared.
           others: requests for other shapes, which the code should serve as well if possible.
         Raises: NotGenerated: the nodes cannot be compiled for these shapes and values.
+        """
+        ...
+
+    def kernels(self, request: Request) -> Sequence[Sequence[Node]]:
+        """Return the nodes that each kernel of the function of a request computes, in order.
+
+        They are the kernels that `Generated.traced` records. The request is lowered again, which
+        may take as long as compiling it.
+
+        Raises: NotGenerated: the nodes cannot be compiled, or their kernels are unknown.
         """
         ...
 

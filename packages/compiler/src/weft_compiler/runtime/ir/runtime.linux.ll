@@ -1,8 +1,9 @@
-; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources cbfac75fb2d51a53
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources e2d1e5f1d3e35c2e
 
 %struct.weft_loop = type { i64, [56 x i8], i32, ptr, ptr, i64, i64, i64, i64, i64, i32, [60 x i8], [64 x %struct.weft_part] }
 %struct.weft_part = type { i64, i64, [48 x i8] }
 %struct.weft_helper = type { i64, ptr, i64 }
+%struct.timespec = type { i64, i64 }
 %struct.__sigset_t = type { [16 x i64] }
 %struct.cpu_set_t = type { [16 x i64] }
 
@@ -641,105 +642,249 @@ define ptr @weft_enter(ptr %0, ptr %1, i64 %2) nounwind {
 declare ptr @PyLong_FromLongLong(i64)
 
 define i32 @weft_run_sequence(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5) nounwind {
-  %7 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %8 = load i64, ptr %7, align 8
-  %9 = shl i64 %8, 3
-  %10 = alloca i8, i64 %9, align 16
-  %11 = load ptr, ptr %0, align 8
-  %12 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %13 = load i64, ptr %12, align 8
-  %14 = shl nsw i64 %13, 3
-  %15 = getelementptr inbounds i8, ptr %11, i64 %14
-  %16 = icmp sgt i64 %13, 0
-  br i1 %16, label %17, label %74
+  %7 = alloca %struct.timespec, align 8
+  %8 = alloca %struct.timespec, align 8
+  %9 = icmp eq ptr %4, null
+  br i1 %9, label %10, label %73
 
-17:
-  %18 = getelementptr inbounds nuw i8, ptr %0, i64 32
-  %19 = getelementptr inbounds nuw i8, ptr %0, i64 24
-  %20 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  br label %21
+10:
+  %11 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %12 = load i64, ptr %11, align 8
+  %13 = shl i64 %12, 3
+  %14 = alloca i8, i64 %13, align 16
+  %15 = load ptr, ptr %0, align 8
+  %16 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %17 = load i64, ptr %16, align 8
+  %18 = shl nsw i64 %17, 3
+  %19 = getelementptr inbounds i8, ptr %15, i64 %18
+  %20 = icmp sgt i64 %17, 0
+  br i1 %20, label %21, label %176
 
 21:
-  %22 = phi ptr [ %11, %17 ], [ %72, %69 ]
-  %23 = getelementptr inbounds nuw i8, ptr %22, i64 24
-  %24 = load i64, ptr %23, align 8
-  %25 = icmp sgt i64 %24, 0
-  br i1 %25, label %26, label %28
+  %22 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %23 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %24 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  br label %25
 
-26:
-  %27 = getelementptr inbounds nuw i8, ptr %22, i64 32
-  br label %38
+25:
+  %26 = phi ptr [ %15, %21 ], [ %71, %68 ]
+  %27 = getelementptr inbounds nuw i8, ptr %26, i64 24
+  %28 = load i64, ptr %27, align 8
+  %29 = icmp sgt i64 %28, 0
+  br i1 %29, label %30, label %32
 
-28:
-  %29 = load ptr, ptr %20, align 8
-  %30 = load i64, ptr %22, align 8
-  %31 = getelementptr inbounds ptr, ptr %29, i64 %30
-  %32 = load ptr, ptr %31, align 8
-  %33 = getelementptr inbounds nuw i8, ptr %22, i64 16
-  %34 = load i64, ptr %33, align 8
-  %35 = getelementptr inbounds i8, ptr %2, i64 %34
-  %36 = call i32 %32(ptr %10, ptr %35, ptr %3, ptr %4, i64 %5) nounwind
-  %37 = icmp eq i32 %36, 0
-  br i1 %37, label %69, label %62
+30:
+  %31 = getelementptr inbounds nuw i8, ptr %26, i64 32
+  br label %42
 
-38:
-  %39 = phi i64 [ 0, %26 ], [ %60, %57 ]
-  %40 = getelementptr inbounds nuw i64, ptr %27, i64 %39
-  %41 = load i64, ptr %40, align 8
-  %42 = xor i64 %41, -1
-  %43 = icmp sgt i64 %41, -1
-  br i1 %43, label %44, label %46
+32:
+  %33 = load ptr, ptr %24, align 8
+  %34 = load i64, ptr %26, align 8
+  %35 = getelementptr inbounds ptr, ptr %33, i64 %34
+  %36 = load ptr, ptr %35, align 8
+  %37 = getelementptr inbounds nuw i8, ptr %26, i64 16
+  %38 = load i64, ptr %37, align 8
+  %39 = getelementptr inbounds i8, ptr %2, i64 %38
+  %40 = call i32 %36(ptr %14, ptr %39, ptr %3, ptr null, i64 %5) nounwind
+  %41 = icmp eq i32 %40, 0
+  br i1 %41, label %68, label %66
 
-44:
-  %45 = getelementptr inbounds nuw i8, ptr %2, i64 %41
-  br label %57
+42:
+  %43 = phi i64 [ 0, %30 ], [ %64, %61 ]
+  %44 = getelementptr inbounds nuw i64, ptr %31, i64 %43
+  %45 = load i64, ptr %44, align 8
+  %46 = xor i64 %45, -1
+  %47 = icmp sgt i64 %45, -1
+  br i1 %47, label %48, label %50
 
-46:
-  %47 = load i64, ptr %18, align 8
-  %48 = icmp sgt i64 %47, %42
-  br i1 %48, label %49, label %52
+48:
+  %49 = getelementptr inbounds nuw i8, ptr %2, i64 %45
+  br label %61
 
-49:
-  %50 = getelementptr inbounds nuw ptr, ptr %1, i64 %42
-  %51 = load ptr, ptr %50, align 8
-  br label %57
+50:
+  %51 = load i64, ptr %22, align 8
+  %52 = icmp sgt i64 %51, %46
+  br i1 %52, label %53, label %56
 
-52:
-  %53 = load ptr, ptr %19, align 8
-  %54 = sub nsw i64 %42, %47
-  %55 = getelementptr inbounds nuw ptr, ptr %53, i64 %54
-  %56 = load ptr, ptr %55, align 8
-  br label %57
+53:
+  %54 = getelementptr inbounds nuw ptr, ptr %1, i64 %46
+  %55 = load ptr, ptr %54, align 8
+  br label %61
 
-57:
-  %58 = phi ptr [ %45, %44 ], [ %51, %49 ], [ %56, %52 ]
-  %59 = getelementptr inbounds nuw ptr, ptr %10, i64 %39
-  store ptr %58, ptr %59, align 8
-  %60 = add nuw nsw i64 %39, 1
-  %61 = icmp slt i64 %60, %24
-  br i1 %61, label %38, label %28
+56:
+  %57 = load ptr, ptr %23, align 8
+  %58 = sub nsw i64 %46, %51
+  %59 = getelementptr inbounds nuw ptr, ptr %57, i64 %58
+  %60 = load ptr, ptr %59, align 8
+  br label %61
 
-62:
-  %63 = icmp sgt i32 %36, 0
-  br i1 %63, label %64, label %74
+61:
+  %62 = phi ptr [ %49, %48 ], [ %55, %53 ], [ %60, %56 ]
+  %63 = getelementptr inbounds nuw ptr, ptr %14, i64 %43
+  store ptr %62, ptr %63, align 8
+  %64 = add nuw nsw i64 %43, 1
+  %65 = icmp slt i64 %64, %28
+  br i1 %65, label %42, label %32
 
-64:
-  %65 = getelementptr inbounds nuw i8, ptr %22, i64 8
-  %66 = load i64, ptr %65, align 8
-  %67 = trunc i64 %66 to i32
-  %68 = add nsw i32 %36, %67
-  br label %74
+66:
+  %67 = icmp sgt i32 %40, 0
+  br i1 %67, label %169, label %176
 
-69:
-  %70 = getelementptr inbounds nuw i8, ptr %22, i64 32
-  %71 = load i64, ptr %23, align 8
-  %72 = getelementptr inbounds i64, ptr %70, i64 %71
-  %73 = icmp ult ptr %72, %15
-  br i1 %73, label %21, label %74
+68:
+  %69 = getelementptr inbounds nuw i8, ptr %26, i64 32
+  %70 = load i64, ptr %27, align 8
+  %71 = getelementptr inbounds i64, ptr %69, i64 %70
+  %72 = icmp ult ptr %71, %19
+  br i1 %72, label %25, label %176
 
-74:
-  %75 = phi i32 [ %68, %64 ], [ %36, %62 ], [ 0, %6 ], [ 0, %69 ]
-  ret i32 %75
+73:
+  %74 = getelementptr inbounds nuw i8, ptr %4, i64 8
+  store i64 0, ptr %74, align 8
+  %75 = call i32 @clock_gettime(i32 1, ptr %8) nounwind
+  %76 = load i64, ptr %74, align 8
+  %77 = load i64, ptr %4, align 8
+  %78 = icmp slt i64 %76, %77
+  br i1 %78, label %79, label %88
+
+79:
+  %80 = load i64, ptr %8, align 8
+  %81 = mul nsw i64 %80, 1000000000
+  %82 = getelementptr inbounds nuw i8, ptr %8, i64 8
+  %83 = load i64, ptr %82, align 8
+  %84 = add nsw i64 %81, %83
+  %85 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  %86 = getelementptr inbounds i64, ptr %85, i64 %76
+  store i64 %84, ptr %86, align 8
+  %87 = load i64, ptr %74, align 8
+  br label %88
+
+88:
+  %89 = phi i64 [ %87, %79 ], [ %76, %73 ]
+  %90 = add nsw i64 %89, 1
+  store i64 %90, ptr %74, align 8
+  %91 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %92 = load i64, ptr %91, align 8
+  %93 = shl i64 %92, 3
+  %94 = alloca i8, i64 %93, align 16
+  %95 = load ptr, ptr %0, align 8
+  %96 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %97 = load i64, ptr %96, align 8
+  %98 = shl nsw i64 %97, 3
+  %99 = getelementptr inbounds i8, ptr %95, i64 %98
+  %100 = icmp sgt i64 %97, 0
+  br i1 %100, label %101, label %176
+
+101:
+  %102 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %103 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %104 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %105 = getelementptr inbounds nuw i8, ptr %7, i64 8
+  %106 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  br label %107
+
+107:
+  %108 = phi ptr [ %95, %101 ], [ %167, %164 ]
+  %109 = getelementptr inbounds nuw i8, ptr %108, i64 24
+  %110 = load i64, ptr %109, align 8
+  %111 = icmp sgt i64 %110, 0
+  br i1 %111, label %112, label %138
+
+112:
+  %113 = getelementptr inbounds nuw i8, ptr %108, i64 32
+  br label %114
+
+114:
+  %115 = phi i64 [ 0, %112 ], [ %136, %133 ]
+  %116 = getelementptr inbounds nuw i64, ptr %113, i64 %115
+  %117 = load i64, ptr %116, align 8
+  %118 = xor i64 %117, -1
+  %119 = icmp sgt i64 %117, -1
+  br i1 %119, label %120, label %122
+
+120:
+  %121 = getelementptr inbounds nuw i8, ptr %2, i64 %117
+  br label %133
+
+122:
+  %123 = load i64, ptr %102, align 8
+  %124 = icmp sgt i64 %123, %118
+  br i1 %124, label %125, label %128
+
+125:
+  %126 = getelementptr inbounds nuw ptr, ptr %1, i64 %118
+  %127 = load ptr, ptr %126, align 8
+  br label %133
+
+128:
+  %129 = load ptr, ptr %103, align 8
+  %130 = sub nsw i64 %118, %123
+  %131 = getelementptr inbounds nuw ptr, ptr %129, i64 %130
+  %132 = load ptr, ptr %131, align 8
+  br label %133
+
+133:
+  %134 = phi ptr [ %121, %120 ], [ %127, %125 ], [ %132, %128 ]
+  %135 = getelementptr inbounds nuw ptr, ptr %94, i64 %115
+  store ptr %134, ptr %135, align 8
+  %136 = add nuw nsw i64 %115, 1
+  %137 = icmp slt i64 %136, %110
+  br i1 %137, label %114, label %138
+
+138:
+  %139 = load ptr, ptr %104, align 8
+  %140 = load i64, ptr %108, align 8
+  %141 = getelementptr inbounds ptr, ptr %139, i64 %140
+  %142 = load ptr, ptr %141, align 8
+  %143 = getelementptr inbounds nuw i8, ptr %108, i64 16
+  %144 = load i64, ptr %143, align 8
+  %145 = getelementptr inbounds i8, ptr %2, i64 %144
+  %146 = call i32 %142(ptr %94, ptr %145, ptr %3, ptr null, i64 %5) nounwind
+  %147 = call i32 @clock_gettime(i32 1, ptr %7) nounwind
+  %148 = load i64, ptr %74, align 8
+  %149 = load i64, ptr %4, align 8
+  %150 = icmp slt i64 %148, %149
+  br i1 %150, label %151, label %158
+
+151:
+  %152 = load i64, ptr %7, align 8
+  %153 = mul nsw i64 %152, 1000000000
+  %154 = load i64, ptr %105, align 8
+  %155 = add nsw i64 %153, %154
+  %156 = getelementptr inbounds i64, ptr %106, i64 %148
+  store i64 %155, ptr %156, align 8
+  %157 = load i64, ptr %74, align 8
+  br label %158
+
+158:
+  %159 = phi i64 [ %157, %151 ], [ %148, %138 ]
+  %160 = add nsw i64 %159, 1
+  store i64 %160, ptr %74, align 8
+  %161 = icmp eq i32 %146, 0
+  br i1 %161, label %164, label %162
+
+162:
+  %163 = icmp sgt i32 %146, 0
+  br i1 %163, label %169, label %176
+
+164:
+  %165 = getelementptr inbounds nuw i8, ptr %108, i64 32
+  %166 = load i64, ptr %109, align 8
+  %167 = getelementptr inbounds i64, ptr %165, i64 %166
+  %168 = icmp ult ptr %167, %99
+  br i1 %168, label %107, label %176
+
+169:
+  %170 = phi ptr [ %26, %66 ], [ %108, %162 ]
+  %171 = phi i32 [ %40, %66 ], [ %146, %162 ]
+  %172 = getelementptr inbounds nuw i8, ptr %170, i64 8
+  %173 = load i64, ptr %172, align 8
+  %174 = trunc i64 %173 to i32
+  %175 = add nsw i32 %171, %174
+  br label %176
+
+176:
+  %177 = phi i32 [ %146, %162 ], [ %175, %169 ], [ 0, %10 ], [ %40, %66 ], [ 0, %68 ], [ 0, %88 ], [ 0, %164 ]
+  ret i32 %177
 }
 
 define internal fastcc void @weft_run_chunks(ptr %0, i64 %1, i64 %2) noinline nounwind {
@@ -1131,6 +1276,8 @@ declare void @Py_IncRef(ptr)
 declare ptr @PyEval_SaveThread()
 
 declare void @PyEval_RestoreThread(ptr)
+
+declare i32 @clock_gettime(i32, ptr) nounwind
 
 declare i64 @llvm.smin.i64(i64, i64) nounwind
 

@@ -1,4 +1,4 @@
-; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources cbfac75fb2d51a53
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources e2d1e5f1d3e35c2e
 
 %struct.weft_loop = type { i64, [56 x i8], i32, ptr, ptr, i64, i64, i64, i64, i64, i32, [60 x i8], [64 x %struct.weft_part] }
 %struct.weft_part = type { i64, i64, [48 x i8] }
@@ -639,105 +639,206 @@ define ptr @weft_enter(ptr %0, ptr %1, i64 %2) nounwind {
 declare ptr @PyLong_FromLongLong(i64)
 
 define i32 @weft_run_sequence(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5) nounwind {
-  %7 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %8 = load i64, ptr %7, align 8
-  %9 = shl i64 %8, 3
-  %10 = alloca i8, i64 %9, align 16
-  %11 = load ptr, ptr %0, align 8
-  %12 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %13 = load i64, ptr %12, align 8
-  %14 = shl nsw i64 %13, 3
-  %15 = getelementptr inbounds i8, ptr %11, i64 %14
-  %16 = icmp sgt i64 %13, 0
-  br i1 %16, label %17, label %74
+  %7 = icmp eq ptr %4, null
+  br i1 %7, label %8, label %71
 
-17:
-  %18 = getelementptr inbounds nuw i8, ptr %0, i64 32
-  %19 = getelementptr inbounds nuw i8, ptr %0, i64 24
-  %20 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  br label %21
+8:
+  %9 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %10 = load i64, ptr %9, align 8
+  %11 = shl i64 %10, 3
+  %12 = alloca i8, i64 %11, align 16
+  %13 = load ptr, ptr %0, align 8
+  %14 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %15 = load i64, ptr %14, align 8
+  %16 = shl nsw i64 %15, 3
+  %17 = getelementptr inbounds i8, ptr %13, i64 %16
+  %18 = icmp sgt i64 %15, 0
+  br i1 %18, label %19, label %144
 
-21:
-  %22 = phi ptr [ %11, %17 ], [ %72, %69 ]
-  %23 = getelementptr inbounds nuw i8, ptr %22, i64 24
-  %24 = load i64, ptr %23, align 8
-  %25 = icmp sgt i64 %24, 0
-  br i1 %25, label %26, label %28
+19:
+  %20 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %21 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %22 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  br label %23
 
-26:
-  %27 = getelementptr inbounds nuw i8, ptr %22, i64 32
-  br label %38
+23:
+  %24 = phi ptr [ %13, %19 ], [ %69, %66 ]
+  %25 = getelementptr inbounds nuw i8, ptr %24, i64 24
+  %26 = load i64, ptr %25, align 8
+  %27 = icmp sgt i64 %26, 0
+  br i1 %27, label %28, label %30
 
 28:
-  %29 = load ptr, ptr %20, align 8
-  %30 = load i64, ptr %22, align 8
-  %31 = getelementptr inbounds ptr, ptr %29, i64 %30
-  %32 = load ptr, ptr %31, align 8
-  %33 = getelementptr inbounds nuw i8, ptr %22, i64 16
-  %34 = load i64, ptr %33, align 8
-  %35 = getelementptr inbounds i8, ptr %2, i64 %34
-  %36 = call i32 %32(ptr %10, ptr %35, ptr %3, ptr %4, i64 %5) nounwind
-  %37 = icmp eq i32 %36, 0
-  br i1 %37, label %69, label %62
+  %29 = getelementptr inbounds nuw i8, ptr %24, i64 32
+  br label %40
 
-38:
-  %39 = phi i64 [ 0, %26 ], [ %60, %57 ]
-  %40 = getelementptr inbounds nuw i64, ptr %27, i64 %39
-  %41 = load i64, ptr %40, align 8
-  %42 = xor i64 %41, -1
-  %43 = icmp sgt i64 %41, -1
-  br i1 %43, label %44, label %46
+30:
+  %31 = load ptr, ptr %22, align 8
+  %32 = load i64, ptr %24, align 8
+  %33 = getelementptr inbounds ptr, ptr %31, i64 %32
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr inbounds nuw i8, ptr %24, i64 16
+  %36 = load i64, ptr %35, align 8
+  %37 = getelementptr inbounds i8, ptr %2, i64 %36
+  %38 = call i32 %34(ptr %12, ptr %37, ptr %3, ptr null, i64 %5) nounwind
+  %39 = icmp eq i32 %38, 0
+  br i1 %39, label %66, label %64
 
-44:
-  %45 = getelementptr inbounds nuw i8, ptr %2, i64 %41
-  br label %57
+40:
+  %41 = phi i64 [ 0, %28 ], [ %62, %59 ]
+  %42 = getelementptr inbounds nuw i64, ptr %29, i64 %41
+  %43 = load i64, ptr %42, align 8
+  %44 = xor i64 %43, -1
+  %45 = icmp sgt i64 %43, -1
+  br i1 %45, label %46, label %48
 
 46:
-  %47 = load i64, ptr %18, align 8
-  %48 = icmp sgt i64 %47, %42
-  br i1 %48, label %49, label %52
+  %47 = getelementptr inbounds nuw i8, ptr %2, i64 %43
+  br label %59
 
-49:
-  %50 = getelementptr inbounds nuw ptr, ptr %1, i64 %42
-  %51 = load ptr, ptr %50, align 8
-  br label %57
+48:
+  %49 = load i64, ptr %20, align 8
+  %50 = icmp sgt i64 %49, %44
+  br i1 %50, label %51, label %54
 
-52:
-  %53 = load ptr, ptr %19, align 8
-  %54 = sub nsw i64 %42, %47
-  %55 = getelementptr inbounds nuw ptr, ptr %53, i64 %54
-  %56 = load ptr, ptr %55, align 8
-  br label %57
+51:
+  %52 = getelementptr inbounds nuw ptr, ptr %1, i64 %44
+  %53 = load ptr, ptr %52, align 8
+  br label %59
 
-57:
-  %58 = phi ptr [ %45, %44 ], [ %51, %49 ], [ %56, %52 ]
-  %59 = getelementptr inbounds nuw ptr, ptr %10, i64 %39
-  store ptr %58, ptr %59, align 8
-  %60 = add nuw nsw i64 %39, 1
-  %61 = icmp slt i64 %60, %24
-  br i1 %61, label %38, label %28
+54:
+  %55 = load ptr, ptr %21, align 8
+  %56 = sub nsw i64 %44, %49
+  %57 = getelementptr inbounds nuw ptr, ptr %55, i64 %56
+  %58 = load ptr, ptr %57, align 8
+  br label %59
 
-62:
-  %63 = icmp sgt i32 %36, 0
-  br i1 %63, label %64, label %74
+59:
+  %60 = phi ptr [ %47, %46 ], [ %53, %51 ], [ %58, %54 ]
+  %61 = getelementptr inbounds nuw ptr, ptr %12, i64 %41
+  store ptr %60, ptr %61, align 8
+  %62 = add nuw nsw i64 %41, 1
+  %63 = icmp slt i64 %62, %26
+  br i1 %63, label %40, label %30
 
 64:
-  %65 = getelementptr inbounds nuw i8, ptr %22, i64 8
-  %66 = load i64, ptr %65, align 8
-  %67 = trunc i64 %66 to i32
-  %68 = add nsw i32 %36, %67
-  br label %74
+  %65 = icmp sgt i32 %38, 0
+  br i1 %65, label %137, label %144
 
-69:
-  %70 = getelementptr inbounds nuw i8, ptr %22, i64 32
-  %71 = load i64, ptr %23, align 8
-  %72 = getelementptr inbounds i64, ptr %70, i64 %71
-  %73 = icmp ult ptr %72, %15
-  br i1 %73, label %21, label %74
+66:
+  %67 = getelementptr inbounds nuw i8, ptr %24, i64 32
+  %68 = load i64, ptr %25, align 8
+  %69 = getelementptr inbounds i64, ptr %67, i64 %68
+  %70 = icmp ult ptr %69, %17
+  br i1 %70, label %23, label %144
 
-74:
-  %75 = phi i32 [ %68, %64 ], [ %36, %62 ], [ 0, %6 ], [ 0, %69 ]
-  ret i32 %75
+71:
+  %72 = getelementptr inbounds nuw i8, ptr %4, i64 8
+  store i64 1, ptr %72, align 8
+  %73 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %74 = load i64, ptr %73, align 8
+  %75 = shl i64 %74, 3
+  %76 = alloca i8, i64 %75, align 16
+  %77 = load ptr, ptr %0, align 8
+  %78 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %79 = load i64, ptr %78, align 8
+  %80 = shl nsw i64 %79, 3
+  %81 = getelementptr inbounds i8, ptr %77, i64 %80
+  %82 = icmp sgt i64 %79, 0
+  br i1 %82, label %83, label %144
+
+83:
+  %84 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %85 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %86 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  br label %87
+
+87:
+  %88 = phi ptr [ %77, %83 ], [ %135, %132 ]
+  %89 = getelementptr inbounds nuw i8, ptr %88, i64 24
+  %90 = load i64, ptr %89, align 8
+  %91 = icmp sgt i64 %90, 0
+  br i1 %91, label %92, label %118
+
+92:
+  %93 = getelementptr inbounds nuw i8, ptr %88, i64 32
+  br label %94
+
+94:
+  %95 = phi i64 [ 0, %92 ], [ %116, %113 ]
+  %96 = getelementptr inbounds nuw i64, ptr %93, i64 %95
+  %97 = load i64, ptr %96, align 8
+  %98 = xor i64 %97, -1
+  %99 = icmp sgt i64 %97, -1
+  br i1 %99, label %100, label %102
+
+100:
+  %101 = getelementptr inbounds nuw i8, ptr %2, i64 %97
+  br label %113
+
+102:
+  %103 = load i64, ptr %84, align 8
+  %104 = icmp sgt i64 %103, %98
+  br i1 %104, label %105, label %108
+
+105:
+  %106 = getelementptr inbounds nuw ptr, ptr %1, i64 %98
+  %107 = load ptr, ptr %106, align 8
+  br label %113
+
+108:
+  %109 = load ptr, ptr %85, align 8
+  %110 = sub nsw i64 %98, %103
+  %111 = getelementptr inbounds nuw ptr, ptr %109, i64 %110
+  %112 = load ptr, ptr %111, align 8
+  br label %113
+
+113:
+  %114 = phi ptr [ %101, %100 ], [ %107, %105 ], [ %112, %108 ]
+  %115 = getelementptr inbounds nuw ptr, ptr %76, i64 %95
+  store ptr %114, ptr %115, align 8
+  %116 = add nuw nsw i64 %95, 1
+  %117 = icmp slt i64 %116, %90
+  br i1 %117, label %94, label %118
+
+118:
+  %119 = load ptr, ptr %86, align 8
+  %120 = load i64, ptr %88, align 8
+  %121 = getelementptr inbounds ptr, ptr %119, i64 %120
+  %122 = load ptr, ptr %121, align 8
+  %123 = getelementptr inbounds nuw i8, ptr %88, i64 16
+  %124 = load i64, ptr %123, align 8
+  %125 = getelementptr inbounds i8, ptr %2, i64 %124
+  %126 = call i32 %122(ptr %76, ptr %125, ptr %3, ptr null, i64 %5) nounwind
+  %127 = load i64, ptr %72, align 8
+  %128 = add nsw i64 %127, 1
+  store i64 %128, ptr %72, align 8
+  %129 = icmp eq i32 %126, 0
+  br i1 %129, label %132, label %130
+
+130:
+  %131 = icmp sgt i32 %126, 0
+  br i1 %131, label %137, label %144
+
+132:
+  %133 = getelementptr inbounds nuw i8, ptr %88, i64 32
+  %134 = load i64, ptr %89, align 8
+  %135 = getelementptr inbounds i64, ptr %133, i64 %134
+  %136 = icmp ult ptr %135, %81
+  br i1 %136, label %87, label %144
+
+137:
+  %138 = phi ptr [ %24, %64 ], [ %88, %130 ]
+  %139 = phi i32 [ %38, %64 ], [ %126, %130 ]
+  %140 = getelementptr inbounds nuw i8, ptr %138, i64 8
+  %141 = load i64, ptr %140, align 8
+  %142 = trunc i64 %141 to i32
+  %143 = add nsw i32 %139, %142
+  br label %144
+
+144:
+  %145 = phi i32 [ %126, %130 ], [ %143, %137 ], [ 0, %8 ], [ %38, %64 ], [ 0, %66 ], [ 0, %71 ], [ 0, %132 ]
+  ret i32 %145
 }
 
 define internal fastcc void @weft_run_chunks(ptr %0, i64 %1, i64 %2) noinline nounwind {

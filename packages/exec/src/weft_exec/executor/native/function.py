@@ -8,6 +8,7 @@ the region begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +21,11 @@ from weft_exec.executor.native.clustering import deciding_inputs
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
 from weft_exec.executor.native.streams import Executions
 from weft_exec.executor.native.tiering import Function
+from weft_exec.executor.native.traced_function import TracedFunctions, traced_lookup
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
+from weft_exec.tracing.programs import region_event
 from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
@@ -88,6 +91,8 @@ class CompiledRegion:
             if source.dtype is dtypes.resource and at not in self._updates
         ]
         self._checked = Checked(region, device) if checked else None
+        whole = region_event(region.node, region.members, device.name)
+        self._traced = TracedFunctions(generator, whole, self._calling)
         self.cache = SpecializationCache[Key, Choice](self, generator, device, mode, checked)
         self._lookup = self.cache.lookup
         self._memo: dict[str, Any] = {}
@@ -125,6 +130,12 @@ class CompiledRegion:
             if self._fits(inputs):
                 raise
             return NotImplemented
+
+    def traced(self) -> CompiledRegion:
+        """Return the same function, which records the times of the generated kernels."""
+        traced = copy(self)
+        traced._lookup = traced_lookup(self.cache.lookup, self._traced)
+        return traced
 
     @property
     def deciding(self) -> Sequence[int]:
@@ -172,7 +183,10 @@ class CompiledRegion:
         """Return a function that runs code, and compares its results if it is to be checked."""
         if self._checked is not None:
             return self._checking(self._checked, generated, choice)
-        return self._calling(generated, choice.shapes)
+        request = self.request(choice)
+        function = self._calling(generated, request)
+        self._traced.note(function, generated, request)
+        return function
 
     def _request_for(self, outputs: Sequence[Output], choice: Choice) -> RegionRequest:
         region = self._region
@@ -196,12 +210,12 @@ class CompiledRegion:
 
         return call
 
-    def _calling(self, generated: Generated, shapes: Sequence[Shape]) -> Function:
+    def _calling(self, generated: Generated, request: RegionRequest) -> Function:
         """Return a function that allocates results and calls compiled code."""
         run, updates = self._filling(generated), tuple(generated.updates)
         if not updates:
             return run
-        wanted = [shapes[at] for at in updates]
+        wanted = [request.shapes[at] for at in updates]
 
         def call(inputs: Sequence[Any]) -> Any:
             results: Any = NotImplemented
