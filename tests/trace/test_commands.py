@@ -106,7 +106,7 @@ def test_wrong_options_are_reported(traces, capsys, options, message):
 
 
 def test_diff_names_what_became_slower(traces, capsys):
-    before, after, a, b = traces
+    before, after, a, _ = traces
     difference = run_json(capsys, "diff", before, after)
     (step,) = difference["steps"]
     assert step["before"] == sorted(a.step_ns[1:])[1] or step["before"] in range(*minmax(a))
