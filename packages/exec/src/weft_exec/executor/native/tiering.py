@@ -531,7 +531,7 @@ class Compilation:
         self._has_idle_core = idle_cores or IdleCores()
         self._process_clock = process_clock
         self._num_compiled = 0
-        self._look_seconds = 0.0
+        self._other_seconds = -WarmUp.chosen_seconds  # counts from now on
         self._next_look = _DECISION_INTERVAL
         self.seen = 0.0
         self._lock = threading.Lock()
@@ -644,7 +644,7 @@ class Compilation:
                     total.history = read_history(candidate.store.read(key))
                     self._remember(key, candidate.store, profile)
         finally:
-            self._look_seconds += time.thread_time() - started
+            self._other_seconds += time.thread_time() - started
             self._next_look = self.seen  # so that compiles are decided at the next run
             self._busy = False
 
@@ -679,7 +679,7 @@ class Compilation:
         waiting = {id(profile): (c, profile) for c, profile in self._waiting() if profile.looked}
         with self._lock:
             profiles = [profile for _, profile in waiting.values()]
-            self.policy.other_seconds = WarmUp.chosen_seconds + self._look_seconds
+            self.policy.other_seconds = WarmUp.chosen_seconds + self._other_seconds
             chosen = self.policy.choose(profiles, self._process_clock(), has_idle_core)
         return [waiting[id(profile)] for profile in chosen]
 
