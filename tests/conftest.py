@@ -36,7 +36,7 @@ os.environ.setdefault("WEFT_JIT", "asked")
 
 
 def seed(name: str) -> None:
-    """What has no seed draws from now on as it does each time after this."""
+    """Seed all random numbers without an explicit seed."""
     draws = random.Random(name)
     philox.entropy = lambda: (draws.getrandbits(64), draws.getrandbits(64))
     random.seed(name)
@@ -45,13 +45,13 @@ def seed(name: str) -> None:
 
 @pytest.fixture(autouse=True)
 def entropy(request: pytest.FixtureRequest) -> None:
-    """A test draws the same in every run: a failure in one fails in the next."""
+    """Make each test draw the same random numbers in every run."""
     seed(request.node.nodeid)
 
 
 @pytest.fixture(autouse=True)
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What kernels alone promise, `WEFT_JIT=on` and `now` do not apply to.
+    """Disable WEFT_JIT settings for tests of what only kernels guarantee.
 
     Steps by kernels give equal bits whoever runs their nodes, in whatever order or graph, and take
     the memory that estimates of single values tell. Compiled code sums in other orders, which
@@ -63,7 +63,7 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> None:
-    """So does what many tests share, whichever of them comes first."""
+    """Seed fixtures that several tests share."""
     if fixturedef.scope != "function":
         seed(f"{request.node.nodeid} {fixturedef.argname}")
 
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Make the items without looking for garbage, which would be a fifth of the time."""
+    """Disable garbage collection during collection, which saves a fifth of the time."""
     gc.disable()
     try:
         return (yield)
@@ -95,14 +95,14 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Take the items out of what later collections of garbage look at; they live to the end."""
+    """Exclude the collected items from later garbage collections."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """So do the modules that a folder's tests have loaded, and what is kept for all of them.
+    """Exclude loaded modules and shared fixtures from later garbage collections.
 
     Sessions and allocators that run out of memory collect all garbage, as many tests do.
     """

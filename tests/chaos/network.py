@@ -1,4 +1,4 @@
-"""Processes that can be cut off: each in a network namespace of its own, joined by a bridge."""
+"""Processes in separate network namespaces, joined by a bridge, that can be cut off."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Network:
             _ip(*f"-n {self._hub} link set v{number} master hub up".split())
 
     def host(self, name: str) -> str:
-        """The address of a process."""
+        """Return the address of a process."""
         return "localhost" if self.why_not else f"{NET}.{self._numbers[name]}"
 
     def within(self, name: str) -> list[str]:
-        """What a process's command begins with."""
+        """Return the command prefix that runs a process in its namespace."""
         return [] if self.why_not else ["ip", "netns", "exec", self._spaces[name]]
 
     def cut(self, name: str) -> None:
@@ -66,17 +66,17 @@ class Network:
         _ip(*f"-n {self._hub} link set v{self._numbers[name]} down".split())
 
     def mend(self, name: str) -> None:
-        """Let them through."""
+        """Let packets through again."""
         _ip(*f"-n {self._hub} link set v{self._numbers[name]} up".split())
 
     def close(self) -> None:
-        """Remove all of it."""
+        """Remove the namespaces."""
         for space in [*self._spaces.values(), self._hub]:
             if os.path.exists(f"/var/run/netns/{space}"):
                 subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
 
     @property
     def left(self) -> list[str]:
-        """The namespaces that are there."""
+        """Return the remaining namespaces."""
         spaces = [*self._spaces.values(), self._hub]
         return [space for space in spaces if os.path.exists(f"/var/run/netns/{space}")]

@@ -1,4 +1,4 @@
-"""One process of the training that faults are injected into: a server, a client, or both.
+"""One process of a training with injected faults: a server, a client, or both.
 
 `python program.py ROLE NUMBER FOLDER`, with the cluster in the folder. What it goes through is
 written to `FOLDER/events/ROLE-NUMBER.jsonl`, a line with the time of the monotonic clock for each.
@@ -23,13 +23,13 @@ import weft as wf
 
 BATCH = 32
 STEP_SECONDS = 0.02
-"""Between two steps that are written down, at least."""
+"""Minimum number of seconds between two logged steps."""
 
 CHIEF, CLIENT, PS, WORKER = "chief", "client", "ps", "worker"
 
 
 class Events:
-    """What happens in this process, for whoever injects the faults."""
+    """The event log of this process, which the fault injector reads."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", buffering=1)
@@ -45,7 +45,7 @@ class Events:
 
 
 class Preemptions(logging.Handler):
-    """Writes down the errors for which a training loop makes a new session."""
+    """Logs the errors after which a training loop creates a new session."""
 
     def __init__(self, events: Events) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Preemptions(logging.Handler):
 
 
 class Watch(wf.train.SessionRunHook):  # type: ignore[misc]  # the base is made by a namespace
-    """Writes down sessions and steps, and stops when it is told to."""
+    """Logs sessions and steps, and stops on request."""
 
     def __init__(self, events: Events, stop: Path) -> None:
         self._events, self._stop = events, stop
@@ -80,7 +80,7 @@ class Watch(wf.train.SessionRunHook):  # type: ignore[misc]  # the base is made 
 
 
 def build(small: bool) -> tuple[Any, Any, Any, Any]:
-    """Images, labels, the step of training, and the accuracy."""
+    """Build images, labels, the train op, and the accuracy."""
     images = wf.placeholder(wf.float32, [None, 8, 8, 1])
     labels = wf.placeholder(wf.int32, [None])
     hidden = images
@@ -98,7 +98,7 @@ def build(small: bool) -> tuple[Any, Any, Any, Any]:
 
 
 def train(target: str, place: str, number: int, folder: Path, events: Events) -> None:
-    """Train until the folder says stop."""
+    """Train until the folder has the file "stop"."""
     plan = json.loads((folder / "plan.json").read_text())
     setter = wf.train.replica_device_setter(cluster=plan["cluster"], worker_device=place)
     with wf.device(setter):
@@ -126,7 +126,7 @@ def train(target: str, place: str, number: int, folder: Path, events: Events) ->
 
 
 def main(role: str, number: int, folder: Path) -> None:
-    """Be one process."""
+    """Run one process."""
     events = Events(folder / "events" / f"{role}-{number}.jsonl")
     handler = Preemptions(events)
     log = logging.getLogger("weft")

@@ -1,4 +1,4 @@
-"""Trains a real model while processes are killed, frozen and cut off.
+"""Training of a real model while processes are killed, frozen and cut off.
 
 hatch run chaos
 hatch run chaos --minutes 2 --seed 7
@@ -39,12 +39,12 @@ GO_ON_SECONDS = 10.0
 TARGET = 0.97
 
 LONG_SECONDS = 7.0
-"""A freeze or a partition that must be noticed."""
+"""Duration of a freeze or partition that must be detected."""
 SHORT_SECONDS = 1.5
-"""One that must not."""
+"""Duration of a freeze or partition that must not be detected."""
 _GIVE_UP_SECONDS = 60.0
 _BEGIN_SECONDS = 300.0
-"""Many interpreters start at once, on a machine that may have other things to do."""
+"""Timeout of the start, when many interpreters start at once."""
 _SETTLE_SECONDS = 1.0
 _MARK = "WEFT_CHAOS"
 
@@ -52,7 +52,7 @@ Event = dict[str, Any]
 
 
 class Process:
-    """One process of the training; it may have several lives."""
+    """One process of the training, which may be restarted."""
 
     def __init__(self, role: str, number: int, folder: Path, within: Sequence[str]) -> None:
         self.role, self.number, self.name = role, number, f"{role}-{number}"
@@ -86,7 +86,7 @@ class Process:
             self._process.wait()
 
     def ended(self, seconds: float) -> int | None:
-        """Its exit code, if it ends in time."""
+        """Return the exit code if the process ends in time."""
         assert self._process is not None
         try:
             return self._process.wait(seconds)
@@ -98,7 +98,7 @@ class Process:
         return self._process is not None and self._process.poll() is None
 
     def look(self) -> list[Event]:
-        """What is new."""
+        """Read the new events."""
         if not self._path.exists():
             return []
         with self._path.open() as file:
@@ -111,19 +111,19 @@ class Process:
         return new
 
     def first(self, what: str, after: float) -> Event | None:
-        """The first event of a kind after a time."""
+        """Return the first event of a kind after a time."""
         self.look()
         return next((e for e in self.events if e["what"] == what and e["t"] > after), None)
 
     def last(self, what: str) -> float:
-        """The time of the last event of a kind; 0 where there is none."""
+        """Return the time of the last event of a kind, or 0."""
         self.look()
         return max((e["t"] for e in self.events if e["what"] == what), default=0.0)
 
 
 @dataclass
 class Fault:
-    """One fault, and what came of it; times are in seconds after it."""
+    """A fault and its consequences; times are in seconds after it."""
 
     at: float
     kind: str
@@ -135,7 +135,7 @@ class Fault:
     wrong: list[str] = field(default_factory=list)
 
     def line(self, began: float) -> str:
-        """The fault in the log."""
+        """Return the log line of the fault."""
         saw = ", ".join(f"{n} {t:.2f} s {m}" for n, (t, m) in sorted(self.errors.items()))
         last = max(self.went_on.values(), default=float("nan"))
         name = f"{self.kind} {self.victim}" + (f" for {self.lasts:g} s" if self.lasts else "")
@@ -198,11 +198,11 @@ class Chaos:
 
     @property
     def clients(self) -> list[Process]:
-        """The processes that train."""
+        """Return the processes that train."""
         return [p for p in self.processes.values() if p.role in (CLIENT, WORKER)]
 
     def begin(self) -> None:
-        """Start all, and wait until all train."""
+        """Start all processes, and wait until all train."""
         for process in self.processes.values():
             process.start()
         absent = {p.name for p in self.clients} - set(
@@ -228,7 +228,7 @@ class Chaos:
     # --------------------------------------------------------------------------- faults
 
     def plans(self) -> Iterator[tuple[str, str, float]]:
-        """Kinds, victims and lengths of faults, every pair once before any comes again."""
+        """Yield kinds, victims and durations of faults, each pair once before any repeats."""
         kinds = [KILL, FREEZE] + ([] if self.network.why_not else [PARTITION])
         while True:
             pairs = [(kind, name) for kind in kinds for name in self.processes]
@@ -238,7 +238,7 @@ class Chaos:
                 yield kind, name, 0.0 if kind == KILL else SHORT_SECONDS if short else LONG_SECONDS
 
     def strike(self, kind: str, name: str, lasts: float) -> Fault:
-        """One fault, from its beginning until training has gone on."""
+        """Inject one fault, and wait until training has resumed."""
         victim = self.processes[name]
         fault = Fault(time.monotonic(), kind, name, lasts)
         self.faults.append(fault)
@@ -265,7 +265,7 @@ class Chaos:
         return fault
 
     def _witnesses(self, fault: Fault) -> list[Process]:
-        """The clients that the fault must be told to; the victim itself where it is one."""
+        """Return the clients that must notice the fault."""
         role = self.processes[fault.victim].role
         if fault.kind != KILL and fault.lasts < LONG_SECONDS:
             return []
@@ -283,7 +283,7 @@ class Chaos:
             time.sleep(0.02)
 
     def _answered(self, victim: Process) -> float:
-        """When a process that was started again answers; a client does so at once."""
+        """Return when a restarted process answers; a client does so immediately."""
         began = time.monotonic()
         what = "start" if victim.role == CLIENT else "up"
         while (event := victim.first(what, began)) is None:
@@ -293,7 +293,7 @@ class Chaos:
         return float(event["t"])
 
     def _see_on(self, fault: Fault, witnesses: Sequence[Process], went: float) -> None:
-        """Wait until all train, and judge."""
+        """Wait until all clients train again, and check the times."""
         steps = self._all_step(went, _GIVE_UP_SECONDS)
         for client in self.clients:
             error = client.first("error", fault.at)
@@ -315,7 +315,7 @@ class Chaos:
     # ------------------------------------------------------------------------------ end
 
     def end(self) -> list[str]:
-        """Let the clients come to their end; returns what did not."""
+        """Stop the clients; return those that did not end."""
         (self._folder / "stop").touch()
         wrong = []
         for process in self.clients:
@@ -325,7 +325,7 @@ class Chaos:
         return wrong
 
     def close(self) -> None:
-        """End all processes, and take down the network."""
+        """End all processes, and remove the network."""
         for process in self.processes.values():
             if process.runs:
                 with suppress(ProcessLookupError):
@@ -333,7 +333,7 @@ class Chaos:
         self.network.close()
 
     def left(self) -> list[str]:
-        """What is left behind, once all has ended."""
+        """Return leftover processes, files and namespaces."""
         end = time.monotonic() + 10
         while (found := self._left()) and time.monotonic() < end:
             time.sleep(0.05)  # what watches a process ends after it
@@ -348,7 +348,7 @@ class Chaos:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes with the mark in their environment."""
+    """Return the processes with the mark in their environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -358,7 +358,7 @@ def marked(mark: str) -> list[int]:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody listens on a port of this machine."""
+    """Return True if a process listens on a local port."""
     lines = [*Path("/proc/net/tcp").read_text().splitlines()[1:]]
     lines += [*Path("/proc/net/tcp6").read_text().splitlines()[1:]]
     fields = [line.split() for line in lines]
@@ -386,7 +386,7 @@ def accuracy(folder: Path) -> tuple[float, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train with faults; returns the exit code."""
+    """Train with faults; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""The worst error of each op against TensorFlow, over the conformance table with random inputs."""
+"""Measurement of the worst error of each op against TensorFlow, on random inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from weft_tensor import dtypes
 FILE = Path(__file__).with_name("errors.json")
 ROUNDS = 3
 LOUD = 64
-"""Units from which an error is worth a look."""
+"""Error in units in the last place from which an op deserves a look."""
 APART = {
     *("AccumulateNV2", "PlaceholderWithDefault"),  # TensorFlow rewrites or binds them
     *("Svd", "SelfAdjointEigV2", "Qr"),  # signs are free
@@ -84,7 +84,7 @@ def parse() -> argparse.Namespace:
 
 
 class Sample:
-    """A case on random inputs: weft's node, and what went in."""
+    """A case on random inputs: weft's node and its feeds."""
 
     def __init__(self, case: Case, dtype: str, rng: np.random.Generator, first: bool) -> None:
         constant = iter(case.is_constant())
@@ -133,7 +133,7 @@ def _feed(array: Array) -> Output:
 
 
 def _mixed(rng: np.random.Generator, array: Array) -> Array:
-    """Other values of the same domain: the elements in another order, between one another."""
+    """Return other values of the same domain: shuffled elements, and values between them."""
     if (array.ndim == 2 and array.shape[0] == array.shape[1]) or array.size < 2:
         return array  # perhaps a matrix of a kind that this would destroy
     if array.dtype.kind not in "cOb" and bool(np.all(array[..., 1:] >= array[..., :-1])):

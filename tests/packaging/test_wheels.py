@@ -1,4 +1,4 @@
-"""Every wheel, built as for a release and tried with nothing but what it brings along."""
+"""Tests of all release wheels in clean environments."""
 
 from __future__ import annotations
 

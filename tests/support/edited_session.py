@@ -1,4 +1,4 @@
-"""Sessions whose steps a pass edits, for passes that no option of a session asks for."""
+"""Sessions whose steps are edited by a pass that no session option enables."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ class EditedSession(wf.Session):
         planner._prepare = prepare_and_edit
 
     def places(self, step: StepGraph) -> Callable[[Node], str]:
-        """The name of the device of each node of a step."""
+        """Return the device name of each node of a step."""
         places = self._backend.planner._placer.assign(by_priority(step.live_nodes())).places
         return lambda node: places[node]

@@ -72,7 +72,7 @@ def build(folder: Path, name: str, flags: Sequence[str], compiler: str = "clang"
 
 
 def call(*command: str) -> str:
-    """What a command says.
+    """Run a command and return its output.
 
     Raises: RuntimeError: it failed.
     """
@@ -99,7 +99,7 @@ def shapes(program: Path, files: Path, turns: int) -> list[str]:
 
 
 def fuzz(folder: Path, limits: Sequence[str]) -> int:
-    """Run for some time; the exit status of libFuzzer."""
+    """Run libFuzzer for some time; return its exit status."""
     program = build(folder, "fuzz", FUZZER)
     command = [str(program), str(folder / "corpus"), f"-artifact_prefix={folder}/", *limits]
     command += ["-timeout=60", f"-max_len={seeds.MOST_BYTES}", "-rss_limit_mb=1024"]

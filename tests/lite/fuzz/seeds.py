@@ -1,4 +1,4 @@
-"""What fuzzing begins with: files that lite's tests run, and the same with all sizes open."""
+"""Seeds for fuzzing: files that lite's tests run, also with all sizes open."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_BYTES = 1 << 15
 
 
 def ran(folder: Path) -> list[bytes]:
-    """The files that tests run: of each kernel and type, of loops, cells, state, int8, float16."""
+    """Return the files that tests run: each kernel and type, loops, cells, state, int8, float16."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "weft_testing.lite_files"]
     command += ["-k", "not backends or -lite]", *TESTS]
     environment = {**os.environ, "LITE_FILES": str(folder)}
@@ -93,7 +93,7 @@ def with_open_sizes(data: bytes, choose: Callable[[int, int, int], bool]) -> byt
 
 
 def few(files: Iterable[bytes]) -> list[bytes]:
-    """The smallest files that have each kind of op in each combination of types between them."""
+    """Return the smallest files that cover each op kind and combination of types."""
     found: dict[Any, bytes] = {}
     for data in sorted(set(files), key=len):
         model, _ = codec.decode(data)
@@ -106,14 +106,14 @@ def few(files: Iterable[bytes]) -> list[bytes]:
 
 
 def kept(path: Path) -> list[bytes]:
-    """The files of an archive."""
+    """Return the files of an archive."""
     with tarfile.open(path) as archive:
         found = [archive.extractfile(member) for member in archive]
         return [file.read() for file in found if file is not None]
 
 
 def archive(path: Path, files: Iterable[bytes]) -> None:
-    """Replace an archive; its bytes depend on the files alone."""
+    """Replace an archive; its bytes depend only on the files."""
     with tarfile.open(path, "w:xz", preset=9) as made:
         for data in sorted(set(files)):
             member = tarfile.TarInfo(hashlib.sha256(data).hexdigest()[:12])
@@ -122,7 +122,7 @@ def archive(path: Path, files: Iterable[bytes]) -> None:
 
 
 def write_seeds(folder: Path) -> None:
-    """Write `corpus`, what fuzzing begins with, and `open`, what has open sizes alone."""
+    """Write `corpus`, the initial corpus, and `open`, the files with open sizes."""
     valid = ran(folder / "ran")
     open_sizes = [made for data in valid for made in opened(data)]
     hostile = load(HERE.parent / "runtime" / "test_hostile_files.py").seeds()
@@ -131,7 +131,7 @@ def write_seeds(folder: Path) -> None:
 
 
 def write(folder: Path, files: Iterable[bytes]) -> None:
-    """Write files, each by the name of its content."""
+    """Write files named by their content."""
     folder.mkdir(parents=True, exist_ok=True)
     for data in files:
         if len(data) <= MOST_BYTES:

@@ -30,7 +30,7 @@ def _module(name: str, **content: Any) -> ModuleType:
 
 
 def install(found: Machine) -> dict[str, ModuleType]:
-    """Make `import cupy` and `import cupyx` find the stand-in, on a machine with some GPUs."""
+    """Make `import cupy` and `import cupyx` find the stand-in, on a simulated machine with GPUs."""
     cuda.plug_in(found)
     special = _module("cupyx.scipy.special", **functions.special_functions())
     cupy = _module(
@@ -55,7 +55,7 @@ def install(found: Machine) -> dict[str, ModuleType]:
 
 @contextmanager
 def installed(found: Machine | None = None) -> Iterator[Machine]:
-    """The stand-in in CuPy's place for a while, with weft looking for GPUs anew."""
+    """Install the stand-in inside a block, and make weft detect GPUs again."""
     from weft_exec.gpu import cudnn, discovery, products
 
     found = found or Machine()

@@ -1,4 +1,4 @@
-"""The arrays of the stand-in."""
+"""Arrays of the stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SURFACE: dict[str, Any] = json.loads((Path(__file__).parent / "surface.json").re
 _KINDS = "biufc"
 
 at: weakref.WeakValueDictionary[int, ndarray] = weakref.WeakValueDictionary()
-"""The arrays whose addresses somebody has asked for."""
+"""The arrays whose addresses were requested."""
 
 
 class _Data:
-    """As the `data` of CuPy's arrays: where their memory begins."""
+    """The `data` attribute of CuPy's arrays: the address of their memory."""
 
     def __init__(self, array: ndarray) -> None:
         # As CuPy's, it holds the memory, and no array.
@@ -38,7 +38,7 @@ class _Data:
 
 
 class ndarray:  # noqa: N801, as CuPy's
-    """An array on a device; NumPy's functions and arrays have nothing to do with it."""
+    """An array on a device, which NumPy's functions and arrays do not accept."""
 
     __slots__ = ("__weakref__", "_a", "_buffer", "_pointer", "base")
 
@@ -240,7 +240,7 @@ def _is_basic(key: Any) -> bool:
 
 
 def index(key: Any) -> Any:
-    """An index with the device's arrays replaced; NumPy's are refused."""
+    """Convert the device arrays in an index; reject NumPy arrays."""
     if isinstance(key, tuple):
         return tuple(index(entry) for entry in key)
     if isinstance(key, ndarray):
@@ -251,7 +251,7 @@ def index(key: Any) -> Any:
 
 
 def host_of(value: Any) -> Any:
-    """What computes in an array's place; NumPy's arrays are refused."""
+    """Return the NumPy array behind a device array; reject NumPy arrays."""
     if isinstance(value, ndarray):
         return value._a
     if isinstance(value, np.ndarray):
@@ -262,7 +262,7 @@ def host_of(value: Any) -> Any:
 
 
 def touched(what: str, sources: Any, targets: Any) -> None:
-    """Enqueue something on the current stream that reads and writes arrays."""
+    """Enqueue an operation on the current stream that reads and writes arrays."""
     stream = cuda.current_stream()
     seq = stream.begin(what)
     for array in _arrays(sources):
@@ -295,7 +295,7 @@ def _has_mask(key: Any) -> bool:
 
 
 def enqueue(what: str, sources: Any, targets: Any, work: Any) -> None:
-    """Run what reads and writes arrays on the current stream; or note it down for a graph."""
+    """Run an operation on the current stream, or record it in a graph that is being captured."""
 
     def run() -> None:
         touched(what, sources, targets)
@@ -310,7 +310,7 @@ def enqueue(what: str, sources: Any, targets: Any, work: Any) -> None:
 
 
 def computed(what: str, sources: Any, function: Any) -> Any:
-    """What a function gives, as new arrays; in a graph that is seen when it is launched."""
+    """Return the results of a function as new arrays; in a captured graph they appear at launch."""
     if cuda.current_stream().captured is None:
         touched(what, sources, ())
         with np.errstate(all="ignore"):
@@ -336,7 +336,7 @@ def _undefined(value: Any) -> Any:
 
 
 def fresh(array: Any) -> ndarray:
-    """A new array that the current stream has just written."""
+    """Return a new array that the current stream has just written."""
     made = ndarray(np.ascontiguousarray(array).reshape(np.shape(array)))
     stream = cuda.current_stream()
     if stream.captured is None:
@@ -345,7 +345,7 @@ def fresh(array: Any) -> ndarray:
 
 
 def operate(name: str, function: Any, inputs: Any, out: Any = None, **options: Any) -> ndarray:
-    """Run an elementwise function of NumPy's as CuPy's of that name would."""
+    """Run an elementwise NumPy function like CuPy's function of that name."""
     for value in inputs:
         if not isinstance(value, ndarray | np.generic | bool | int | float | complex):
             raise TypeError(f"Unsupported type {type(value)}")
@@ -369,7 +369,7 @@ def operate(name: str, function: Any, inputs: Any, out: Any = None, **options: A
 
 
 def _loop(name: str, inputs: Any, dtype: Any) -> Any:
-    """The type of the result: that of the first of CuPy's loops that takes the inputs."""
+    """Return the result type of the first CuPy loop that accepts the inputs."""
     types = SURFACE["ufuncs"].get(_LONG.get(name, name))
     if types is None or dtype is not None:
         return None

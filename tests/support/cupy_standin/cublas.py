@@ -1,4 +1,4 @@
-"""The functions of cuBLAS that weft calls by itself, over NumPy; they take addresses."""
+"""The cuBLAS functions that weft calls directly, over NumPy; they take addresses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from cupy_standin import arrays, cuda
 
 _TYPES = {0: (np.float32, 68), 1: (np.float64, 70)}
-"""Element types by cudaDataType, and the cublasComputeType that goes with each."""
+"""Element types by cudaDataType, with the matching cublasComputeType."""
 _INVALID = 7
 
 
 class Cublas:
-    """As `libcublas.so`, of one process."""
+    """The functions of `libcublas.so`."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -80,7 +80,7 @@ class Cublas:
 def _matrices(
     place: int, dtype: Any, shape: tuple[int, int], line: int, step: int, count: int
 ) -> Any:
-    """Matrices at an address, each in columns."""
+    """Return the matrices at an address, each in column-major order."""
     size = (step * (count - 1) + line * (shape[1] - 1) + shape[0]) * np.dtype(dtype).itemsize
     memory = (ctypes.c_byte * size).from_address(place)
     strides = tuple(each * np.dtype(dtype).itemsize for each in (step, 1, line))

@@ -1,4 +1,4 @@
-"""Devices, streams, events and memory of the stand-in, and who may touch what when."""
+"""Devices, streams, events and memory of the stand-in, with detection of races between streams."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import numpy as np
 
 
 class RaceError(AssertionError):
-    """A stream touches memory that another one may still be using."""
+    """Error for a stream that touches memory that another stream may still be using."""
 
 
 class CUDARuntimeError(RuntimeError):
-    """As CuPy's."""
+    """CuPy's CUDARuntimeError."""
 
 
 class OutOfMemoryError(MemoryError):
-    """As CuPy's."""
+    """CuPy's OutOfMemoryError."""
 
 
 class Machine:
-    """GPUs, and what has happened on them.
+    """The simulated GPUs, with a log of their operations.
 
     Attributes:
       count: how many there are.
@@ -56,13 +56,13 @@ _machine = Machine()
 _local = threading.local()
 _serial = itertools.count()
 streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
-"""By their `ptr`."""
+"""The streams by their `ptr`."""
 _seen: dict[int, int] = {}
-"""How far the work of each stream was when the host last waited for it."""
+"""The progress of each stream at the host's last wait for it."""
 
 
 def machine() -> Machine:
-    """The machine that is plugged in."""
+    """Return the current machine."""
     return _machine
 
 
@@ -84,13 +84,13 @@ def _stack(name: str) -> list[Any]:
 
 
 def current_device() -> int:
-    """The device that this thread works on."""
+    """Return the current device of this thread."""
     stack = _stack("devices")
     return stack[-1] if stack else 0
 
 
 def current_stream() -> Stream:
-    """The stream that this thread enqueues on; the default one orders everything."""
+    """Return the current stream of this thread; the default one orders all others."""
     for stream in reversed(_stack("streams")):
         if stream.device == current_device():
             return stream
@@ -98,7 +98,7 @@ def current_stream() -> Stream:
 
 
 class Device:
-    """As `cupy.cuda.Device`."""
+    """Like `cupy.cuda.Device`."""
 
     def __init__(self, index: int) -> None:
         if not 0 <= index < _machine.count:
@@ -118,7 +118,7 @@ class Device:
 
 
 class Event:
-    """As `cupy.cuda.Event`: what was enqueued when it was recorded."""
+    """Like `cupy.cuda.Event`: what was enqueued before it was recorded."""
 
     def __init__(
         self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
@@ -144,14 +144,14 @@ class Event:
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
-    """As `cupy.cuda.get_elapsed_time`, in milliseconds; kernels here end when they are enqueued."""
+    """Return the time between events in milliseconds; here kernels end when they are enqueued."""
     if not (start_event.timed and end_event.timed and end_event.knows is not None):
         raise CUDARuntimeError("cudaErrorInvalidResourceHandle")
     return (end_event.at - start_event.at) * 1e3
 
 
 class Stream:
-    """As `cupy.cuda.Stream`. `knows` tells how far the work of others is over when its own runs."""
+    """Like `cupy.cuda.Stream`, with the progress of other streams known to it."""
 
     def __init__(
         self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
@@ -212,13 +212,13 @@ class Stream:
         return Graph(captured, self.allocated)
 
     def capture(self, run: Any, buffers: Any) -> None:
-        """Note a launch down, and the memory that it will touch."""
+        """Record a launch in the captured graph, with the memory that it touches."""
         assert self.captured is not None
         self.allocated.update((id(b.place), b.place) for b in buffers if b.place is not None)
         self.captured.append(run)
 
     def begin(self, what: str) -> int:
-        """Enqueue something; returns its number."""
+        """Enqueue an operation; return its number."""
         if self.captured is not None:
             self.invalid = True
             raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
@@ -231,14 +231,14 @@ _default = Stream(null=True)
 
 
 class _Place:
-    """Memory that a graph touches: still held, or nobody else's since it was freed."""
+    """Memory that a graph touches, which may have been freed."""
 
     def __init__(self, pointer: MemoryPointer) -> None:
         self._held = weakref.ref(pointer)
         self._pool = weakref.ref(pointer.pool) if pointer.pool is not None else lambda: None
 
     def given(self) -> int:
-        """How often its pool has given out memory; 0 of none that is there."""
+        """Return how often the pool has handed out this memory; 0 if it no longer exists."""
         pool = self._pool()
         return 0 if pool is None else pool.given
 
@@ -247,7 +247,7 @@ class _Place:
 
 
 class Graph:
-    """As `cupy.cuda.Graph`: launches that were captured, at the addresses of then."""
+    """Like `cupy.cuda.Graph`: captured launches, with the addresses at capture."""
 
     def __init__(self, launches: list[Any], places: dict[int, _Place]) -> None:
         self._launches = launches
@@ -264,7 +264,7 @@ class Graph:
 
 
 class Buffer:
-    """Memory of an array: who wrote it last, and who has read it since.
+    """The memory of an array, with its last writer and later readers.
 
     Who pays for it is with arrays alone: a graph knows buffers, and keeps no memory by that.
     """
@@ -299,7 +299,7 @@ def _ordered(stream: Stream, other: Stream, seq: int, what: str) -> None:
 
 
 class MemoryPointer:
-    """As `cupy.cuda.MemoryPointer`."""
+    """Like `cupy.cuda.MemoryPointer`."""
 
     def __init__(self, pool: MemoryPool | None, size: int, device: int) -> None:
         self.pool, self.size, self.device = pool, size, device
@@ -313,7 +313,7 @@ class MemoryPointer:
 
 
 class MemoryPool:
-    """As `cupy.cuda.MemoryPool`: keeps what was freed."""
+    """Like `cupy.cuda.MemoryPool`, which retains freed memory."""
 
     def __init__(self, allocator: Any = None) -> None:
         self._used = [0] * _machine.count
@@ -367,7 +367,7 @@ class MemoryPool:
 
 @contextmanager
 def using_allocator(allocator: Any = None) -> Iterator[None]:
-    """As `cupy.cuda.using_allocator`."""
+    """Like `cupy.cuda.using_allocator`."""
     _stack("allocators").append(allocator)
     try:
         yield
@@ -376,7 +376,7 @@ def using_allocator(allocator: Any = None) -> Iterator[None]:
 
 
 def allocate(size: int) -> Any:
-    """Memory from the allocator of this thread."""
+    """Allocate memory with this thread's allocator."""
     stack = _stack("allocators")
     if stack and stack[-1] is not None:
         return stack[-1](size)
@@ -389,7 +389,7 @@ class Pinned(np.ndarray[Any, Any]):
 
 
 def empty_pinned(shape: Any, dtype: Any = float, order: str = "C") -> Any:
-    """As `cupyx.empty_pinned`."""
+    """Like `cupyx.empty_pinned`."""
     return np.empty(shape, dtype).view(Pinned)
 
 
@@ -421,7 +421,7 @@ def _module_class() -> Any:
 
 
 def namespace() -> SimpleNamespace:
-    """What `cupy.cuda` is."""
+    """Return the contents of `cupy.cuda`."""
     runtime = SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
         getDeviceCount=_count,

@@ -17,7 +17,7 @@ Sizes = list[int]
 
 
 class cudnnGraphNotSupportedError(Exception):  # noqa: N801, as cuDNN's
-    """No engine can do it."""
+    """Error for a graph that no engine supports."""
 
 
 class Tensor:
@@ -43,7 +43,7 @@ class Tensor:
         return self
 
     def view(self, array: ndarray) -> Any:
-        """The elements of a buffer as the graph sees them."""
+        """Return the elements of a buffer in the layout of this tensor."""
         assert array._a.flags.c_contiguous, "cuDNN takes a pointer"
         assert np.prod(self.dim) == array.size
         wanted = {"float": np.float32, "half": np.float16}[self.data_type]
@@ -53,7 +53,7 @@ class Tensor:
 
 
 class Graph:
-    """As `cudnn.pygraph`."""
+    """Like `cudnn.pygraph`."""
 
     supported = True
     made = 0
@@ -145,7 +145,7 @@ def _taps(
     x: Any, filters: Any, counts: Any, pre_padding: Sizes, post_padding: Sizes, stride: Sizes,
     dilation: Sizes,
 ) -> Iterator[tuple[tuple[int, ...], Any]]:  # fmt: skip
-    """For each tap: where it is, and the elements it meets in x with zeros around it.
+    """Yield for each tap its index and the elements of the zero-padded x that it reads.
 
     What is added to these is added to x afterwards.
     """
@@ -166,7 +166,7 @@ def _taps(
 
 @contextmanager
 def installed() -> Iterator[type[Graph]]:
-    """The stand-in in the place of `cudnn` for a while."""
+    """Install the stand-in for `cudnn` inside a block."""
     module = ModuleType("cudnn")
     module.__spec__ = ModuleSpec("cudnn", None)
     module.__dict__.update(

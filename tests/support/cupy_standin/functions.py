@@ -1,4 +1,4 @@
-"""The functions of the stand-in: those of CuPy with CuPy's arguments, computed by NumPy."""
+"""CuPy's functions with CuPy's arguments, computed by NumPy."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FROM_HOST = {"array", "asarray"}
 _OF_CUBLAS = {"matmul", "dot", "tensordot", "einsum", "vdot", "inner", "outer", "kron"}
 _SYNCHRONOUS = {"nonzero", "unique", "flatnonzero", "argwhere", "sort", "argsort", "lexsort",
                 "bincount", "array_equal", "allclose"}  # fmt: skip
-"""Functions that wait for the GPU, or may."""
+"""Functions that wait, or may wait, for the GPU."""
 
 
 class Ufunc:
-    """As CuPy's: fewer arguments than NumPy's, and its own element types."""
+    """Like CuPy's ufunc, with fewer arguments than NumPy's and its own element types."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Ufunc:
         return operate(self.name, self._function, inputs, out, **options)
 
     def at(self, array: Any, indices: Any, values: Any) -> None:
-        """`array[indices] = f(array[indices], values)`, with equal indices accumulating."""
+        """Apply `array[indices] = f(array[indices], values)`, accumulating equal indices."""
         if self.name not in ("add", "subtract", "maximum", "minimum"):
             raise NotImplementedError(f"{self.name}.at")
         if array.dtype.name not in ("int32", "float32", "float64", "uint32", "uint64"):
@@ -88,7 +88,7 @@ def _function(name: str, parameters: list[str] | None) -> Callable[..., Any]:
 
 
 def _captured(name: str, sources: Any, compute: Any, args: Any, out: Any) -> Any:
-    """What becomes part of a graph; what CuPy or CUDA refuses there is refused."""
+    """Record a function in a captured graph; reject what CuPy or CUDA cannot capture."""
     if name in _OF_CUBLAS:
         what = "calling cuBLAS API during stream capture is currently unsupported"
         raise NotImplementedError(what)
@@ -155,7 +155,7 @@ def _asnumpy(
 
 
 def all_functions() -> dict[str, Any]:
-    """The functions of the module `cupy`."""
+    """Return the functions of the module `cupy`."""
     found: dict[str, Any] = {name: Ufunc(name) for name in SURFACE["ufuncs"]}
     for name, parameters in SURFACE["functions"].items():
         if hasattr(np, name):
@@ -165,18 +165,18 @@ def all_functions() -> dict[str, Any]:
 
 
 def library() -> SimpleNamespace:
-    """What `cupy.lib` is."""
+    """Return the contents of `cupy.lib`."""
     return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
 
 
 def linear_algebra() -> SimpleNamespace:
-    """What `cupy.linalg` is."""
+    """Return the contents of `cupy.linalg`."""
     solvers = _of_module("linalg", np.linalg)
     return SimpleNamespace(LinAlgError=np.linalg.LinAlgError, **solvers)
 
 
 def transforms() -> SimpleNamespace:
-    """What `cupy.fft` is."""
+    """Return the contents of `cupy.fft`."""
     return SimpleNamespace(**_of_module("fft", np.fft))
 
 
@@ -201,7 +201,7 @@ def _host_function(module: Any, name: str, parameters: list[str]) -> Callable[..
 
 
 def special_functions() -> dict[str, Any]:
-    """What `cupyx.scipy.special` has; computed by the functions of the CPU's kernels."""
+    """Return the contents of `cupyx.scipy.special`, computed by the CPU kernels."""
     from weft_exec.kernels import bessel, probability, special
 
     sources = {

@@ -1,4 +1,4 @@
-"""Modules of PTX, run by the kernels' LLVM on the host.
+"""PTX modules, whose kernels' LLVM IR runs on the host.
 
 PTX itself is not run: who assembles it says in `assembled` what it was made of.
 """
@@ -19,7 +19,7 @@ assembled: Final[dict[str, Any]] = {}
 
 
 class Module:
-    """As `cupy.cuda.function.Module`."""
+    """Like `cupy.cuda.function.Module`."""
 
     def __init__(self) -> None:
         self._host: Any = None
@@ -39,7 +39,7 @@ class Module:
 
 
 class Function:
-    """As `cupy.cuda.function.Function`, for kernels that take arrays alone."""
+    """Like `cupy.cuda.function.Function`, for kernels that take only arrays."""
 
     def __init__(self, module: Module, name: str) -> None:
         self._module, self._name = module, name

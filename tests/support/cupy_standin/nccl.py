@@ -17,7 +17,7 @@ import numpy as np
 from cupy_standin import arrays, cuda
 
 LIMIT = 30.0
-"""Seconds after which whoever waits for the others gives up."""
+"""Seconds after which a wait for the other ranks fails."""
 
 _TYPES = {
     "INT8": 0, "UINT8": 1, "INT32": 2, "UINT32": 3, "INT64": 4, "UINT64": 5, "FLOAT16": 6,
@@ -31,15 +31,15 @@ _serial = itertools.count(1)
 _cliques: dict[bytes, _Clique] = {}
 _lock = threading.Lock()
 open_ends: weakref.WeakSet[NcclCommunicator] = weakref.WeakSet()
-"""Those that nobody has destroyed, aborted or forgotten."""
+"""Communicators that are neither destroyed, aborted nor garbage-collected."""
 
 
 class NcclError(RuntimeError):
-    """As CuPy's."""
+    """CuPy's NcclError."""
 
 
 class _Clique:
-    """All ends of one unique id."""
+    """All communicators with the same unique id."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -60,7 +60,7 @@ class _Call:
 
 
 class NcclCommunicator:
-    """As `cupy.cuda.nccl.NcclCommunicator`."""
+    """Like `cupy.cuda.nccl.NcclCommunicator`."""
 
     def __init__(self, ndev: int, commId: bytes, rank: int) -> None:
         if not isinstance(commId, bytes) or len(commId) != 128:
@@ -135,7 +135,7 @@ class NcclCommunicator:
 
 
 def _flat(pointer: int, count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """What CUDA would find at an address, which must be that of a living array."""
+    """Return the array at an address, which must be alive."""
     array = arrays.at[pointer]._a
     assert array.flags.c_contiguous, "NCCL takes a pointer"
     found: np.ndarray[Any, Any] = array.reshape(-1).view(dtype)
@@ -163,12 +163,12 @@ def _execute(calls: list[_Call]) -> None:
 
 
 def get_unique_id() -> bytes:
-    """As CuPy's: 128 bytes."""
+    """Return a unique id: 128 bytes."""
     return next(_serial).to_bytes(128, "little")
 
 
 def content(available: bool) -> dict[str, Any]:
-    """What is in `cupy.cuda.nccl`: nothing where there is no library."""
+    """Return the contents of `cupy.cuda.nccl`; empty if the library is not available."""
     if not available:
         return {"available": False}
     return {

@@ -33,7 +33,7 @@ _libraries: dict[str, Any] = {}
 
 
 def compiler() -> str | None:
-    """The system's C++ compiler."""
+    """Return the system's C++ compiler."""
     return shutil.which("c++") or shutil.which("g++")
 
 
@@ -48,7 +48,7 @@ def _entries(source: str) -> str:
 
 
 def _folder() -> Path:
-    """Where libraries are kept from one run to the next: a folder of nobody else's."""
+    """Return the private folder that caches compiled kernels between runs."""
     folder = Path(tempfile.gettempdir()) / f"weft-cuda-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -84,7 +84,7 @@ def _compiled(source: str) -> Any:
 
 
 class RawKernel:
-    """As `cupy.RawKernel`."""
+    """Like `cupy.RawKernel`."""
 
     def __init__(
         self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc"
@@ -93,7 +93,7 @@ class RawKernel:
         self._signature: list[str] | None = None
 
     def _parameters(self) -> list[str]:
-        """For each parameter how it is used, and the name of its type: `<f4`, `=i8`."""
+        """Return for each parameter its use and its type: `<f4`, `=i8`."""
         if self._signature is None:
             text = ctypes.create_string_buffer(1024)
             getattr(_compiled(self._code), f"weft_sign_{self._name}")(text)
@@ -127,7 +127,7 @@ class RawKernel:
 
 
 def _argument(kernel: str, value: Any, parameter: str) -> Any:
-    """A value of ctypes that holds an argument, which must be of the parameter's type."""
+    """Return the ctypes value of an argument, which must be of the parameter's type."""
     dtype: Any = getattr(value, "dtype", None)
     is_array = isinstance(value, ndarray)
     if not isinstance(value, ndarray | np.generic) or is_array == (parameter[0] == "="):

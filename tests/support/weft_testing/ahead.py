@@ -1,4 +1,4 @@
-"""Runs models that were compiled ahead of time: in this process, or linked to small programs."""
+"""Runners of ahead-of-time compiled models: in this process, or linked to small programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft_compiler.native.linking import Library
 
 
 class Machine(NamedTuple):
-    """How programs for another machine are made and run.
+    """A machine that is emulated: how to build and run programs for it.
 
     Attributes:
       emulator: its command.
@@ -48,11 +48,11 @@ EMULATORS = {
         (93, 63, 64),
     ),
 }  # fmt: skip
-"""Machines that are emulated here."""
+"""The machines that can be emulated here."""
 
 
 def loaded(made: Compiled) -> Callable[..., list[Any]]:
-    """The function of a model for this machine, of arrays; RuntimeError with what it says."""
+    """Load a model compiled for this machine; return its function of arrays."""
     library = Library(made.object, [made.name])
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * _count(made))(
         library.address(made.name)
@@ -81,7 +81,7 @@ def _count(made: Compiled) -> int:
 def linked_and_run(
     made: Compiled, arrays: Sequence[Any], folder: Path, compiler: Sequence[str] = ()
 ) -> list[Any]:
-    """What a C program prints that was linked with a model.
+    """Link a model to a C program, run it, and return its outputs.
 
     Args:
       compiler: the command that links for this machine; without it zig does for another, without a
@@ -161,7 +161,7 @@ process.exit(status);
 
 
 def run_in_node(made: Compiled, arrays: Sequence[Any], folder: Path) -> list[Any]:
-    """What Node computes with a model for WebAssembly."""
+    """Run a WebAssembly model in Node; return its outputs."""
     made.write(folder)
     every = [*made.inputs, *made.outputs]
     buffers = "\n".join(f"static {p.c_type} {p.name}_[{max(1, p.size)}];" for p in every)
@@ -193,7 +193,7 @@ int run(void) {{ return {made.name}({", ".join([*names, "arena"])}); }}
 
 
 def _outputs(made: Compiled, content: bytes) -> list[Any]:
-    """Outputs that follow each other."""
+    """Split concatenated outputs."""
     found, at = [], 0
     for each in made.outputs:
         size = each.size * each.dtype.size
@@ -205,7 +205,7 @@ def _outputs(made: Compiled, content: bytes) -> list[Any]:
 
 
 def _program(made: Compiled, machine: Machine | None) -> str:
-    """A program that reads inputs and writes outputs."""
+    """Return a program that reads inputs and writes outputs."""
     every = [*made.inputs, *made.outputs]
     buffers = "\n".join(f"static {p.c_type} {p.name}_[{max(1, p.size)}];" for p in every)
     given = ", ".join([*(f"{p.name}_" for p in every), "arena"])

@@ -1,4 +1,4 @@
-"""Models whose code differs most between processors, for compiling ahead of time.
+"""Models whose code differs between processors, for ahead-of-time compilation.
 
 As a program it compiles them for one machine each: `python -m weft_testing.ahead_models` with
 arguments of the form `model/target/cpu/features`. It prints a line for each: the size of the
@@ -21,7 +21,7 @@ from weft_tensor import errors
 
 
 def convnet() -> tuple[dict[str, Output], dict[str, Output], dict[str, Any]]:
-    """A small network with what processors have in different ways: rounding, functions, types."""
+    """Build a small network that exercises rounding, functions and types."""
     draw = np.random.default_rng(0)
     x = wf.placeholder(wf.float32, [None, 8, 8, 3], name="x")
 
@@ -49,7 +49,7 @@ def convnet() -> tuple[dict[str, Output], dict[str, Output], dict[str, Any]]:
 
 
 def many_ops() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
-    """Loops over steps, over what one number needs, and over places that are known then only."""
+    """Build loops over steps, data-dependent loops, and dynamic indexing."""
     draw = np.random.default_rng(1)
 
     def weights(*shape: int) -> Output:
@@ -85,7 +85,7 @@ def many_ops() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
 
 
 def products_of_bytes() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
-    """Products of small integers, whose instructions differ most between processors."""
+    """Build products of small integers, whose instructions differ most between processors."""
     draw = np.random.default_rng(0)
 
     def drawn(dtype: str, *shape: int) -> Any:
@@ -115,14 +115,14 @@ def products_of_bytes() -> tuple[dict[str, Output], dict[str, Output], list[Any]
 
 
 def product_of_bytes() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
-    """One product of int8, which compiles in a part of the time that the others take."""
+    """Build one int8 product, which compiles faster than the other models."""
     x = wf.placeholder(wf.int8, [9, 12], name="x")
     y = matmul_integer(x, np.ones((12, 5), "int8"), 3)
     return {"x": x}, {"y": y}, [np.ones((9, 12), "int8")]
 
 
 def roots() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
-    """Square roots of float64, which some processors have no instruction for."""
+    """Build float64 square roots, for which some processors lack an instruction."""
     x = wf.placeholder(wf.float64, [5], name="x")
     return {"x": x}, {"y": wf.sqrt(x)}, [np.ones(5)]
 

@@ -1,4 +1,4 @@
-"""What tests of ops feed and compute with."""
+"""Arrays and placeholders for tests of ops."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from weft_tensor import dtypes
 
 
 def fed(*shape: int | None, dtype: Any = dtypes.float32) -> Output:
-    """A placeholder of a shape."""
+    """Return a placeholder of a shape."""
     return array.placeholder(dtype, shape)
 
 
 def table(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    """An array of 0, 1, 2 and so on."""
+    """Return an array of 0, 1, 2 and so on."""
     return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""Where the conformance table runs: one entry of `BACKENDS` for each way to compute a graph.
+"""The backends of the conformance table: one entry of `BACKENDS` for each way to run a graph.
 
 A backend gets a case as a graph of all its element types, with gradients for some, and returns the
 values. They are compared with those of the reference, which runs the CPU's kernels node by node,
@@ -37,7 +37,7 @@ Tolerance = Mapping[str, tuple[float, float]]
 
 
 class Backend:
-    """One way to compute graphs.
+    """A way to run graphs.
 
     Attributes:
       name: in the names of the items.
@@ -52,32 +52,32 @@ class Backend:
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
     def missing(self) -> str | None:
-        """Why it cannot run on this machine."""
+        """Return the reason why it cannot run on this machine, or ""."""
         return None
 
     def marks_of(self, case: Case) -> tuple[pytest.MarkDecorator, ...]:
-        """Of the item of a case."""
+        """Return the marks of a case's item."""
         return self.marks
 
     def takes(self, made: CaseGraph) -> bool:
-        """Whether it computes anything of the case by itself; asked while items are collected."""
+        """Return True if the backend computes a part of the case; called during collection."""
         raise NotImplementedError
 
     def opened(self) -> AbstractContextManager[Any]:
-        """What must be there around its runs."""
+        """Return a context for its runs."""
         return nullcontext()
 
     def run(self, made: CaseGraph) -> list[Any]:
-        """The values of the case's fetches; None for those that it does not compute."""
+        """Return the values of the case's fetches; None for those that it does not compute."""
         raise NotImplementedError
 
     def compare(self, case: Case, output: wf.Tensor, got: Any, want: Any) -> None:
-        """Raise AssertionError unless a value is that of the reference, up to rounding."""
+        """Raise AssertionError unless a value equals the reference, up to rounding."""
         compare(output, got, want, self.tolerance)
 
 
 class Sessions(Backend):
-    """A session on the CPU, with all that it does to a graph before it runs it."""
+    """A session on the CPU, with all graph rewrites."""
 
     name = "session"
     # NumPy's power rounds scalars otherwise than arrays; compiled sums have another order.
@@ -97,7 +97,7 @@ class Sessions(Backend):
 
 
 class Devices(Backend):
-    """A session that has another device, with all nodes there that it has kernels for."""
+    """A session with another device, to which all nodes with a kernel for it are pinned."""
 
     device_type: str
 
@@ -106,7 +106,7 @@ class Devices(Backend):
         return any(node in pinned for node in made.nodes)
 
     def config(self) -> wf.ConfigProto:
-        """Of a session with the device."""
+        """Return the config of a session with the device."""
         raise NotImplementedError
 
     def run(self, made: CaseGraph) -> list[Any]:
@@ -116,7 +116,7 @@ class Devices(Backend):
 
 
 class StandIn(Devices):
-    """GPUs over the stand-in for CuPy.
+    """Simulated GPUs, by the stand-in for CuPy.
 
     Args:
       all_there: also what is usually left in the host's memory because it is small.
@@ -155,13 +155,13 @@ class StandIn(Devices):
 
 
 def _is_compiled_for_gpus(backend: Devices, made: CaseGraph) -> bool:
-    """Whether a backend that compiles for GPUs compiles anything of a case."""
+    """Return True if a GPU-compiling backend compiles a part of a case."""
     generator = device_generators.lookup("GPU")
     return Devices.takes(backend, made) and not all(map(generator.unsupported_reason, made.nodes))
 
 
 class CompiledStandIn(StandIn):
-    """Regions on GPUs, by kernels on the host; all cases in long runs, and else a twentieth."""
+    """Compiled regions on simulated GPUs; all cases in long runs, otherwise a twentieth."""
 
     takes = _is_compiled_for_gpus
 
@@ -181,7 +181,7 @@ class CompiledStandIn(StandIn):
 
 
 class Accelerator(Devices):
-    """A simulated accelerator, which copies values to a memory of its own."""
+    """A simulated accelerator, which copies values to its own memory."""
 
     name = "accelerator"
     device_type = "ACCEL"
@@ -203,7 +203,9 @@ class Accelerator(Devices):
 
 
 class Cluster(Backend):
-    """Two tasks of a cluster, in this process but joined by sockets, with nodes in turn on each."""
+    """Two tasks of a cluster in this process, connected by sockets, with nodes on alternating
+    tasks.
+    """
 
     name = "cluster"
     tolerance: ClassVar[Tolerance] = Sessions.tolerance
@@ -223,7 +225,7 @@ class Cluster(Backend):
 
 
 class SharedCluster(Cluster):
-    """The same with all arrays in shared memory, for a tenth of the cases."""
+    """A cluster with all arrays in shared memory, for a tenth of the cases."""
 
     name = "cluster, shared memory"
     fewest = 100
@@ -239,7 +241,7 @@ class SharedCluster(Cluster):
 
 
 class TcpCluster(Cluster):
-    """The same by TCP alone, for a tenth of the cases."""
+    """A cluster that uses only TCP, for a tenth of the cases."""
 
     name = "cluster, tcp"
     fewest = 100
@@ -248,21 +250,21 @@ class TcpCluster(Cluster):
 
 
 def _stays(node: wf.Operation) -> bool:
-    """Whether a node gives or takes what cannot leave its task."""
+    """Return True if a node reads or returns values that cannot leave their task."""
     kept = (wf.resource, wf.variant)
     return any(v.dtype in kept or v.dtype._is_ref_dtype for v in (*node.inputs, *node.outputs))
 
 
 @lru_cache
 def two_servers(protocol: str) -> tuple[Server, Server]:
-    """Two tasks of one cluster; they last as long as the process."""
+    """Start two tasks of one cluster, which live as long as the process."""
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
     first, second = [Server(cluster, "worker", i, protocol) for i in range(2)]
     return first, second
 
 
 class Lite(Backend):
-    """A file of each node, run by lite's interpreter; it has neither gradients nor all types."""
+    """One lite file per node, run by lite's interpreter, without gradients."""
 
     name = "lite"
     tolerance: ClassVar[Tolerance] = {"float32": (2e-5, 2e-6), "float16": (2e-3, 2e-3)}
@@ -289,7 +291,7 @@ class Gpu(Devices):
         "complex128": (1e-7, 1e-8),
     }
     up_to_sign = ("Svd", "Qr", "SelfAdjointEigV2")
-    """Ops whose vectors are determined up to their signs."""
+    """Ops whose vectors are determined only up to their signs."""
 
     def missing(self) -> str | None:
         return missing_gpu()
@@ -306,7 +308,7 @@ class Gpu(Devices):
 
 
 class CompiledGpu(Gpu):
-    """Regions on a real GPU."""
+    """Compiled regions on a real GPU."""
 
     name = "gpu-compiled"
     takes = _is_compiled_for_gpus
@@ -331,12 +333,12 @@ BACKENDS: tuple[Backend, ...] = (
     Gpu(),
     CompiledGpu(),
 )
-"""Every backend that the table runs on; a new one is one more entry."""
+"""All backends of the table."""
 
 
 @lru_cache(maxsize=4)
 def reference(case: Case) -> tuple[CaseGraph, list[Any]]:
-    """The graph of a case and its values; items of one case follow each other, so few are kept."""
+    """Return the graph of a case and its reference values, from a small cache."""
     made = CaseGraph(case)
     made.differentiate()
     with made.graph.as_default():
@@ -344,7 +346,7 @@ def reference(case: Case) -> tuple[CaseGraph, list[Any]]:
 
 
 def compare(output: wf.Tensor, got: Any, want: Any, tolerance: Tolerance) -> None:
-    """Raise AssertionError unless two values have one type and shape, and agree."""
+    """Raise AssertionError unless two values have the same type and shape, and agree."""
     got = np.asarray(got, object if want.dtype == object else None)
     assert got.dtype == want.dtype and got.shape == want.shape, (output, got, want)
     limits = tolerance.get(output.dtype.name)
@@ -368,7 +370,7 @@ def _run(made: CaseGraph, config: wf.ConfigProto) -> list[Any]:
 
 @contextmanager
 def _staying(size: int) -> Iterator[None]:
-    """Values of GPUs stay on the host up to another size."""
+    """Change the size up to which GPU values stay on the host."""
     before = residency.STAYING_BYTES
     residency.STAYING_BYTES = size
     try:

@@ -1,4 +1,4 @@
-"""What kernels and compiled code give for the same graph."""
+"""Comparison of kernels and compiled code on the same graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Build = Callable[..., Sequence[Output]]
 def by_both(
     monkeypatch: pytest.MonkeyPatch, build: Build, *arrays: Any
 ) -> tuple[list[Any], list[Any]]:
-    """What kernels and compiled code give for some feeds."""
+    """Return the results of kernels and of compiled code for some feeds."""
     found = []
     for mode in ("off", "now"):
         monkeypatch.setenv("WEFT_JIT", mode)
@@ -36,7 +36,7 @@ def by_both(
 
 
 def compiled_ops(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """A set that gets the ops for which code is made from now on; what is refused is an error."""
+    """Return a set that records the ops compiled from now on; compilation failures are errors."""
     found: set[str] = set()
     generate = generator.RegionCompiler.generate
 
@@ -62,12 +62,12 @@ def agree(got: Sequence[Any], want: Sequence[Any], relative: float, absolute: fl
 
 
 def outputs(op: str, inputs: Sequence[Any], **attrs: Any) -> Sequence[Output]:
-    """What a node of some inputs gives."""
+    """Return the outputs of a new node."""
     return create(op, list(inputs), attrs).outputs
 
 
 def loops_that_ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that gets the name of each loop that runs compiled, each time that it does."""
+    """Return a list that records the name of each compiled loop when it runs."""
     found: list[str] = []
     last = CompiledLoop._last_values
 

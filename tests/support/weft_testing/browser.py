@@ -1,4 +1,4 @@
-"""Chromium without a window, where it is installed."""
+"""Headless Chromium, if it is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def chrome(folder: Path) -> Iterator[Any]:
-    """A browser with its profile in a folder; skips the test where there is none."""
+    """Start a browser with its profile in a folder; skip the test if there is none."""
     pytest.importorskip("selenium", reason="selenium is not installed")
     from selenium import webdriver
 

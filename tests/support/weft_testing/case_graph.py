@@ -62,7 +62,7 @@ class CaseGraph:
         self._inputs.append([flat[i] for i in case.varied()])
 
     def differentiate(self) -> None:
-        """Add the gradients by the inputs, for the element types `DIFFERENTIATED`."""
+        """Add the gradients by the inputs, for the element types in `DIFFERENTIATED`."""
         if self.case.grad is False:
             return
         with self.graph.as_default():
@@ -81,7 +81,7 @@ class CaseGraph:
 
 
 def pin(graph: wf.Graph, device_type: str) -> list[Node]:
-    """Ask for a device wherever it has a kernel of its own, and for none elsewhere."""
+    """Request a device for all nodes that have a kernel for it."""
     pinned = []
     for node in graph.nodes:
         node.device = ""
@@ -92,7 +92,7 @@ def pin(graph: wf.Graph, device_type: str) -> list[Node]:
 
 
 def unfolded(**options: Any) -> wf.ConfigProto:
-    """A configuration that folds no constants, which happens on the host."""
+    """Return a config without constant folding, which happens on the host."""
     proto = wf.ConfigProto(**options)
     proto.graph_options.optimizer_options.opt_level = -1
     return proto

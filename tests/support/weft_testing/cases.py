@@ -33,7 +33,7 @@ BOOL = ("bool",)
 ANY = NUMBERS + BOOL
 STRING = ("string",)
 UNTYPED = ("",)
-"""For ops without the type attribute that the case varies."""
+"""The type of ops without the type attribute that the case varies."""
 
 TOLERANCE = {
     "float16": (4e-3, 4e-3),
@@ -193,27 +193,27 @@ def widen(array: Array) -> Array:
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
-    """Standard normal values."""
+    """Return standard normal values."""
     return np.random.default_rng((seed, *shape)).standard_normal(shape)
 
 
 def complex_normal(*shape: int, seed: int = 0) -> Array:
-    """Standard normal real and imaginary parts; the real part alone for real element types."""
+    """Return standard normal real and imaginary parts; only real parts for real types."""
     return normal(*shape, seed=seed) + 1j * normal(*shape, seed=seed + 1000)
 
 
 def uniform(low: float, high: float, *shape: int, seed: int = 0) -> Array:
-    """Uniform values in [low, high)."""
+    """Return uniform values in [low, high)."""
     return np.random.default_rng((seed, *shape)).uniform(low, high, shape)
 
 
 def integers(low: int, high: int, *shape: int, seed: int = 0) -> Array:
-    """Uniform integers in [low, high)."""
+    """Return uniform integers in [low, high)."""
     return np.random.default_rng((seed, *shape)).integers(low, high, shape)
 
 
 def texts(*shape: int) -> Array:
-    """Strings that differ, of various lengths, every second with a zero byte at its end."""
+    """Return different strings of various lengths, every second one with a trailing zero byte."""
     count = int(np.prod(shape, dtype=np.int64))
     result = np.empty(count, object)
     result[:] = [b"s%d" % i + b"\0" * (i % 2) for i in range(count)]
@@ -229,7 +229,7 @@ def with_strings(
     label: str = "",
     **options: Any,
 ) -> list[Case]:
-    """A case with numbers and bools, and one with strings of the same shapes."""
+    """Return a case with numbers and bools, and one with strings of the same shapes."""
     strings = [texts(*a.shape) for a in x] if isinstance(x, list) else texts(*np.shape(x))
     numbers = Case(op, [x, *rest], attrs, expected, dtypes=ANY, label=label, **options)
     options["grad"] = False
@@ -247,7 +247,7 @@ def analytic(
     tolerance: Mapping[str, tuple[float, float]],
     beyond_one: bool = False,
 ) -> list[Case]:
-    """Cases of a function of one variable, by real and by complex numbers.
+    """Return cases of an analytic function of one variable, for real and complex numbers.
 
     Args:
       domain: real; the complex numbers lie above it.
@@ -269,6 +269,6 @@ def analytic(
 
 @cache
 def load_cases() -> dict[str, list[Case]]:
-    """The cases of all families, by the stem of their file."""
+    """Return the cases of all families, by file stem."""
     families = sorted(path.stem for path in CASES_FOLDER.glob("*.py"))
     return {family: list(load_family(family).CASES) for family in families}

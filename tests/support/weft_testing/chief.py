@@ -1,4 +1,4 @@
-"""A chief that trains over a cluster, and strikes one of its tasks, or itself, at some moment.
+"""A chief that trains on a cluster, and kills a task or itself at a chosen moment.
 
     python -m weft_testing.chief '{"cluster": …, "directory": …, "role": "ps", "how": "SIGKILL",
                                    "moment": "in a step"}'
@@ -28,7 +28,7 @@ MOMENTS = (
 
 
 def model(worker: str) -> tuple[Any, Any, Any]:
-    """The step, the trained variable and what trains it; the gradient is a worker's."""
+    """Build the step, the trained variable and its train op; the gradient is a worker's."""
     step = wf.train.get_or_create_global_step()
     w = wf.get_variable("w", initializer=[0.0] * 1000)
     with wf.device(worker):
@@ -37,14 +37,14 @@ def model(worker: str) -> tuple[Any, Any, Any]:
 
 
 class Striker:
-    """Strikes at one moment, once."""
+    """Strikes once, at one moment."""
 
     def __init__(self, told: dict[str, Any], server: Any) -> None:
         self._told, self._server = told, server
         self._mark = Path(told["directory"], "struck")
 
     def at(self, moment: str, now: int = STRUCK_AT) -> None:
-        """Something is about to happen, at some step."""
+        """Strike if this moment is the chosen one."""
         wanted = self._told["moment"]
         if now < STRUCK_AT or self._mark.exists():
             return
@@ -65,7 +65,7 @@ class Striker:
 
 
 class Steps(wf.train.SessionRunHook):
-    """Tells a striker of steps."""
+    """Reports steps to a striker."""
 
     def __init__(self, striker: Striker, step: Any) -> None:
         self._striker, self._step, self._now = striker, step, 0
@@ -80,7 +80,7 @@ class Steps(wf.train.SessionRunHook):
 
 
 class Saves(wf.train.CheckpointSaverListener):
-    """Tells a striker of saves."""
+    """Reports saves to a striker."""
 
     def __init__(self, striker: Striker) -> None:
         self._striker = striker
@@ -93,7 +93,7 @@ class Saves(wf.train.CheckpointSaverListener):
 
 
 class ToldSaver(wf.train.Saver):
-    """Tells a striker of restores."""
+    """Reports restores to a striker."""
 
     striker: Striker
 
@@ -104,7 +104,7 @@ class ToldSaver(wf.train.Saver):
 
 
 def main() -> None:
-    """Train, and go on where another life has ended."""
+    """Train, continuing after earlier processes."""
     told = json.loads(sys.argv[1])
     server = wf.train.Server(told["cluster"], "worker", 0)
     striker = Striker(told, server)

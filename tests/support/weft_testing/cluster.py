@@ -67,7 +67,7 @@ def task_of(device: str) -> int:
 
 
 class Mail(Rendezvous):
-    """Where the part of a step that one task has meets those of other tasks."""
+    """The rendezvous of one task's part of a step with those of other tasks."""
 
     def __init__(self, step: int, task: int, say: Send) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Step:
 
 
 class Task:
-    """One task: it derives the parts that it is sent, and runs them."""
+    """A task, which derives and runs the parts that it receives."""
 
     def __init__(self, number: int, say: Send) -> None:
         self.number, self._say = number, say
@@ -162,7 +162,7 @@ class Task:
 
 
 class Planned(Executable):
-    """A signature whose parts the tasks have: task, name, feeds and fetches of each."""
+    """A planned signature: task, name, feeds and fetches of each part."""
 
     __slots__ = ("fetched", "sent")
 
@@ -172,7 +172,7 @@ class Planned(Executable):
 
 
 class Hub:
-    """The master: it carries messages, and waits for answers. Also the target `pair://`."""
+    """The master, which carries messages and waits for answers; the target `pair://`."""
 
     def __init__(self) -> None:
         self._calls: dict[int, SimpleQueue[Any]] = {}
@@ -237,7 +237,7 @@ class Hub:
 
 
 class Master(Backend):
-    """The backend of one session: it plans over descriptions, and lets the tasks run parts."""
+    """The backend of a session, which plans with device descriptions and runs parts on tasks."""
 
     def __init__(self, hub: Hub, config: SessionConfig) -> None:
         self._hub = hub

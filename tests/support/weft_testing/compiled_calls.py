@@ -1,4 +1,4 @@
-"""Seeing the calls of compiled functions."""
+"""Interception of the calls of compiled functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_compiler.generator import Compiled
 def around_calls(
     monkeypatch: pytest.MonkeyPatch, around: Callable[[Compiled, Callable[[], Any]], Any]
 ) -> None:
-    """Let something happen around each call of the functions that are made from now on.
+    """Wrap each call of the functions compiled from now on.
 
     Args:
       around: is given the function, and what calls it, and returns what that returns.

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 def vector_jacobian(
     ys: Sequence[Output], seeds: Sequence[Output], xs: Sequence[Output]
 ) -> list[Output | None]:
-    """Gradients of `sum(seed * y)` with respect to `xs`, by the registered functions."""
+    """Return the gradients of `sum(seed * y)` with respect to `xs`, by the registered functions."""
     grads: dict[Output, list[Output]] = {}
     for y, seed in zip(ys, seeds, strict=True):
         grads.setdefault(y, []).append(seed)
@@ -84,7 +84,7 @@ def _dense(grad: Any, like: Output) -> Output:
 
 
 def random_like(rng: np.random.Generator, array: Array) -> Array:
-    """Standard normal values of the shape and kind of `array`."""
+    """Return standard normal values of the shape and type of `array`."""
     values = rng.standard_normal(array.shape)
     if array.dtype.kind == "c":
         values = values + 1j * rng.standard_normal(array.shape)

@@ -22,7 +22,7 @@ from weft_tensor.shape import compatible_dims, format_dims
 
 
 class HostDevice(Device):
-    """The least that kernels need of a device."""
+    """The minimal device that kernels need."""
 
     type = "CPU"
     name = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -37,7 +37,7 @@ class HostDevice(Device):
         self.empty = self._patterned
 
     def _patterned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-        """An uninitialised array, filled with a pattern that shows when it is read."""
+        """Return an uninitialized array filled with a pattern that reveals reads."""
         self.pooled += 1
         array = np.empty(shape, dtype)
         if array.dtype.kind != "O":
@@ -58,7 +58,7 @@ class Evaluator:
         self._kernels: dict[Node, Any] = {}
 
     def run(self, fetches: Any, feeds: Mapping[Output, Any] | None = None) -> Any:
-        """The values of one output or node (None), or of a list of them."""
+        """Return the values of one output or node (None), or of a list of them."""
         single = isinstance(fetches, Output | Node)
         wanted = [fetches] if single else list(fetches)
         nodes = [item.node if isinstance(item, Output) else item for item in wanted]
@@ -112,12 +112,12 @@ class Evaluator:
 
 
 def evaluate(fetches: Any, feeds: Mapping[Output, Any] | None = None) -> Any:
-    """The values of one output, or of a list of them, computed with fresh state."""
+    """Return the values of one output, or of a list of them, with fresh state."""
     return Evaluator().run(fetches, feeds)
 
 
 def _freeze(value: Any) -> bool:
-    """Make an array input read-only while a kernel runs: kernels never write into inputs."""
+    """Make an array input read-only, because kernels never write into inputs."""
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value.flags.writeable = False
         return True

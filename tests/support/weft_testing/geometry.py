@@ -8,7 +8,7 @@ from weft_compiler.layouts import WINDOWS
 
 
 def geometry(random: Any) -> dict[str, int]:
-    """Windows of any kind."""
+    """Return random window sizes."""
     of = dict.fromkeys(WINDOWS, 1)
     ranges = {
         "images": 3,

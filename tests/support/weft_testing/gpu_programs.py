@@ -49,7 +49,7 @@ _lock = threading.Lock()
 
 @once
 def _driver() -> Any:
-    """What runs blocks, built once for a process."""
+    """Build the driver that runs blocks, once per process."""
     cxx = compiler()
     assert cxx is not None, "no C++ compiler"
     with tempfile.TemporaryDirectory() as scratch:
@@ -59,7 +59,7 @@ def _driver() -> Any:
 
 
 class HostModule:
-    """The kernels of a module as functions of the host.
+    """The kernels of a module as host functions.
 
     Args:
       text: of LLVM, for a GPU.
@@ -111,7 +111,7 @@ class HostModule:
 
 
 def _entry(name: str, count: int) -> str:
-    """A function that takes the arguments of a kernel from memory."""
+    """Return a function that reads a kernel's arguments from memory."""
     loads = [
         f"  %p{at} = getelementptr ptr, ptr %args, i64 {at}\n  %a{at} = load ptr, ptr %p{at}"
         for at in range(count)
@@ -124,7 +124,7 @@ def _entry(name: str, count: int) -> str:
 def run_on_host(
     program: Program, module: GpuModule, arrays: Sequence[Any], before: Sequence[Any] = ()
 ) -> tuple[int, list[Any]]:
-    """What the kernels of a program compute.
+    """Run the kernels of a program on the host; return the flag and the outputs.
 
     Args:
       arrays: the inputs that are no constants.
@@ -152,7 +152,7 @@ def run_on_host(
 
 
 def ptxas() -> str | None:
-    """NVIDIA's assembler: that of the package for CUDA 12, which knows sm_70, or the system's."""
+    """Return the path of NVIDIA's assembler."""
     try:
         found = importlib.util.find_spec("nvidia.cuda_nvcc")
     except ModuleNotFoundError:
@@ -166,13 +166,13 @@ def ptxas() -> str | None:
 
 @cache
 def assembled_for(assembler: str) -> frozenset[str]:
-    """The architectures that an assembler knows, such as sm_80."""
+    """Return the architectures that an assembler supports, such as sm_80."""
     said = subprocess.run([assembler, "--help"], capture_output=True, text=True, check=True)
     return frozenset(re.findall(r"'(sm_\d+)'", said.stdout))
 
 
 def registers(module: GpuModule) -> list[int]:
-    """How many registers NVIDIA's assembler gives each kernel; skips where there is none.
+    """Return the number of registers of each kernel; skip the test if there is no assembler.
 
     What spills is a warning, so that pytest lists it with the test.
 
@@ -203,7 +203,7 @@ def registers(module: GpuModule) -> list[int]:
 
 @contextmanager
 def assembling() -> Iterator[None]:
-    """While it lasts, the stand-in for CuPy can run the PTX that is made."""
+    """Let the stand-in for CuPy run the generated PTX inside a block."""
     made = code.ptx_of
 
     def ptx(module: GpuModule) -> str:

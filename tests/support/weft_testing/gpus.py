@@ -1,4 +1,4 @@
-"""Whether the machine has a GPU."""
+"""Detection of GPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 
 @cache
 def missing_gpu() -> str | None:
-    """Why there is no usable CUDA device, or None where there is one."""
+    """Return the reason why there is no usable CUDA device, or None."""
     try:
         import cupy
     except ImportError:

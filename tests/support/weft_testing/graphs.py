@@ -51,7 +51,7 @@ OPS: list[tuple[Any, ...]] = [
 
 @contextmanager
 def declared() -> Iterator[None]:
-    """Declare the ops of this module inside the block, as far as they are not."""
+    """Declare the ops of this module inside a block."""
     added = []
     for spec in OPS:
         if spec[0] not in op_def._raw:
@@ -66,27 +66,27 @@ def declared() -> Iterator[None]:
 
 
 def source(dtype: Any = dtypes.float32, shape: Dims = (2, None), name: str = "source") -> Output:
-    """An output without inputs."""
+    """Return an output without inputs."""
     output = out("SerSource", (), {"dtype": dtype, "shape": shape}, name)
     output.set_shape(shape)
     return output
 
 
 def value(array: np.ndarray, dtype: Any = None, name: str = "value") -> Output:
-    """A constant; `dtype` for quantised ones."""
+    """Return a constant; `dtype` is for quantized ones."""
     element = dtype or dtypes.from_numpy(array.dtype)
     return out("SerValue", (), {"value": array, "dtype": element}, name)
 
 
 def strings(*items: bytes) -> np.ndarray:
-    """A vector of strings."""
+    """Return a vector of strings."""
     array = np.empty(len(items), object)
     array[:] = items
     return array
 
 
 def sample_graph() -> Graph:
-    """A graph with every kind of attribute, edge, name, device and shape."""
+    """Build a graph with every kind of attribute, edge, name, device and shape."""
     graph = Graph()
     with graph.as_default():
         x = source(name="x")
@@ -111,7 +111,7 @@ def sample_graph() -> Graph:
 
 
 def segmented_graph() -> tuple[Graph, int]:
-    """A graph, and how many of its nodes are to be in the first segment."""
+    """Build a graph; return it with the number of nodes expected in its first segment."""
     graph = Graph()
     with graph.as_default():
         x = source(name="x")
@@ -183,7 +183,7 @@ def _add_loop(start: Output) -> None:
 
 
 def same_value(a: Any, b: Any, *, float_bits: int = 64) -> bool:
-    """Whether two attribute values are the same; floats to so many bits."""
+    """Return True if two attribute values are equal; floats up to some bits."""
     if isinstance(a, np.ndarray):
         return (
             isinstance(b, np.ndarray)
@@ -238,7 +238,7 @@ def assert_same_graph(
 
 
 def looped_graph() -> Graph:
-    """A conditional in a loop over `x`, its result `y`, and the gradient `grad`."""
+    """Build a conditional in a loop over `x`, its result `y`, and the gradient `grad`."""
     import weft as wf
 
     with wf.Graph().as_default() as graph:

@@ -36,7 +36,7 @@ def interrupted_while_freed(thing: list[Any]) -> bool:
 
 @contextmanager
 def without_gc_callbacks() -> Iterator[None]:
-    """Take out functions that others, such as Hypothesis, let Python call around collections.
+    """Remove callbacks of garbage collection, which would discard a Ctrl-C.
 
     An exception in one of them is discarded, and so is a Ctrl-C that arrives then.
     """

@@ -1,4 +1,4 @@
-"""Rows of the conformance table through lite: a file of each node, run by the interpreter."""
+"""Conformance cases in lite: one file per node, run by the interpreter."""
 
 from __future__ import annotations
 
@@ -34,25 +34,24 @@ REFUSED = {
     "FakeQuantWithMinMaxVarsPerChannel", "FakeQuantWithMinMaxVarsPerChannel-narrow", "Range",
     "Range-step", "Range-down", "Range-fractions", "Range-empty",
 }  # fmt: skip
-"""Cases of which lite refuses all by name: channels first, statistics of training, windows over
-channels, some types, fake-quant of other than 8 bits, sizes that values tell."""
+"""Cases that lite rejects with the reason."""
 
 
 def takes(made: CaseGraph) -> bool:
-    """Whether lite computes something of a case, going by its op and its types."""
+    """Return True if lite supports an op and type of a case."""
     case = made.case
     known = case.op in rules and case.op not in UNLIKE and case.name not in REFUSED
     return known and any(map(has_types, made.nodes))
 
 
 def has_types(node: Node) -> bool:
-    """Whether lite has the types of elements, of what goes in and what comes out."""
+    """Return True if lite supports the element types of a node."""
     values = [*node.inputs, *node.outputs]
     return bool(node.outputs) and all(value.dtype.name in TYPES for value in values)
 
 
 def values(made: CaseGraph) -> dict[Output, Any]:
-    """What lite gives for the outputs of the nodes that it can compute."""
+    """Return lite's values of the outputs of supported nodes."""
     found: dict[Output, Any] = {}
     for node in filter(has_types, made.nodes):
         try:
@@ -65,7 +64,7 @@ def values(made: CaseGraph) -> dict[Output, Any]:
 
 
 def converted(made: CaseGraph, node: Node) -> tuple[bytes, list[Any]]:
-    """A file of one node, with what it is fed; constants where lite wants them."""
+    """Convert one node to a file; return it with its feeds."""
     fed = list(dict.fromkeys(x for x in node.inputs if x in made.feeds))
     try:
         return _content(made, fed, node), [made.feeds[x] for x in fed]
@@ -79,13 +78,13 @@ def converted(made: CaseGraph, node: Node) -> tuple[bytes, list[Any]]:
 
 
 def _content(made: CaseGraph, fed: list[Output], node: Node) -> bytes:
-    """The file, without the trial, which the comparison is the thorough form of."""
+    """Convert without the check, which the comparison replaces."""
     converter = Converter(made.graph, fed, node.outputs)
     return converter._content([np.shape(made.feeds[x]) for x in fed])
 
 
 def _frozen(case: Case) -> Case:
-    """The same row with all inputs constant but the first."""
+    """Return the case with all inputs constant except the first."""
     frozen = copy.copy(case)
     others = len(list(case.is_constant())) - 1
     frozen.is_constant = lambda: [False] + [True] * others  # type: ignore[method-assign]
@@ -93,7 +92,7 @@ def _frozen(case: Case) -> Case:
 
 
 def run(content: bytes, fed: list[Any]) -> list[Any]:
-    """The outputs, of the second of two invocations: the first leaves nothing behind."""
+    """Return the outputs of the second of two invocations."""
     interpreter = Interpreter(model_content=content)
     for _ in range(2):
         for details, value in zip(interpreter.get_input_details(), fed, strict=True):

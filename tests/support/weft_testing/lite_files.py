@@ -1,4 +1,4 @@
-"""A plugin of pytest that keeps the files of lite which tests ran.
+"""A pytest plugin that saves the lite files that tests run.
 
 `pytest -p weft_testing.lite_files` writes each of them to the folder that `LITE_FILES` names.
 """
@@ -17,7 +17,7 @@ from weft_lite import Interpreter
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Every interpreter keeps its file once it ran."""
+    """Make each interpreter save its file when it runs."""
     folder = Path(os.environ["LITE_FILES"])
     folder.mkdir(parents=True, exist_ok=True)
     known: weakref.WeakSet[Interpreter] = weakref.WeakSet()

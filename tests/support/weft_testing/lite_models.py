@@ -1,4 +1,4 @@
-"""Small files of lite, made of tensors that say their type and shape."""
+"""Construction of small lite files from tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F32, I32, I64, I8, U8, BOOL = (
 
 
 class Tensor:
-    """A tensor of a file: a constant where it has a value.
+    """A tensor of a file; a constant if it has a value.
 
     Args:
       dtype, shape: of the tensor.
@@ -42,18 +42,18 @@ class Tensor:
 
 
 def v(dtype: DataType, *shape: int, **fields: Any) -> Tensor:
-    """A value."""
+    """Return a value."""
     return Tensor(dtype, *shape, **fields)
 
 
 def c(dtype: DataType, value: Any, **fields: Any) -> Tensor:
-    """A constant."""
+    """Return a constant."""
     array = np.asarray(value)
     return Tensor(dtype, *array.shape, value=array, **fields)
 
 
 def laid_out(every: Sequence[Tensor]) -> tuple[list[t.Tensor], bytes, int]:
-    """Tensors one after the other, the weights, and the bytes of the arena."""
+    """Lay out tensors; return them with the weights and the arena's size."""
     tensors, weights, arena = [], b"", 0
     for each in every:
         table = dataclasses.replace(each.table)
@@ -69,7 +69,7 @@ def laid_out(every: Sequence[Tensor]) -> tuple[list[t.Tensor], bytes, int]:
 def file_of(
     kind: OpKind, operands: Sequence[Tensor | None], results: Sequence[Tensor], options: Any
 ) -> bytes:
-    """A file of one op, whose values are its inputs and outputs."""
+    """Return a file of one op, whose operands and results are its inputs and outputs."""
     every = [each for each in operands if each is not None]
     every += [each for each in results if each not in every]
     tensors, weights, arena = laid_out(every)
@@ -85,11 +85,11 @@ def file_of(
 
 
 def quantised(dtype: DataType, *shape: int, value: Any = None, **fields: Any) -> Tensor:
-    """A value or a constant of one scale."""
+    """Return a quantized value or constant with one scale."""
     return Tensor(dtype, *shape, value=value, **({"scales": [0.5]} | fields))
 
 
 def packed(dtype: DataType, *shape: int, **fields: Any) -> Tensor:
-    """Weights in panels, by fours those of bytes."""
+    """Return weights in panels; int8 weights in groups of four."""
     layout = Layout.PANELS4 if len(shape) == 5 else Layout.PANELS
     return Tensor(dtype, *shape, value=1, layout=layout, **fields)

@@ -1,4 +1,4 @@
-"""Modules read from files that no import finds: rows of cases and whole programs."""
+"""Loading of modules from files that cannot be imported by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CASES_FOLDER = ROOT / "tests" / "conformance" / "cases"
 
 
 def load(path: Path) -> Any:
-    """The module in a file, run anew by each call."""
+    """Return the module in a file, executed anew."""
     spec = importlib.util.spec_from_file_location(f"weft_file_{path.stem}", path)
     assert spec is not None and spec.loader is not None, path
     module = importlib.util.module_from_spec(spec)
@@ -21,5 +21,5 @@ def load(path: Path) -> Any:
 
 
 def load_family(family: str) -> Any:
-    """The module of a family's cases."""
+    """Return the module of a family's cases."""
     return load(CASES_FOLDER / f"{family}.py")

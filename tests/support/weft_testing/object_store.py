@@ -13,7 +13,7 @@ from fsspec import AbstractFileSystem
 
 
 class Died(BaseException):
-    """The process of the writer is gone: nothing that it still tries has an effect."""
+    """Error after the simulated death of the writer's process."""
 
 
 class ObjectStore(AbstractFileSystem):
@@ -99,7 +99,7 @@ class ObjectStore(AbstractFileSystem):
 
 
 class RefusedError(Exception):
-    """What a store's own package raises: no OSError."""
+    """A store-specific error, which is not an OSError."""
 
 
 class _Object(io.BytesIO):
@@ -142,6 +142,6 @@ class MovingStore(ObjectStore):
 
 
 def register() -> None:
-    """Make the schemes known."""
+    """Register the URL schemes."""
     for store in (ObjectStore, MovingStore):
         fsspec.register_implementation(store.protocol, store, clobber=True)

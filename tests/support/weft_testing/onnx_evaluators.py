@@ -1,4 +1,4 @@
-"""What runs an exported model: ONNX's reference evaluator, ONNX Runtime where it is installed."""
+"""Evaluators of exported models: ONNX's reference evaluator, and ONNX Runtime if installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFERENCE, RUNTIME = "reference", "runtime"
 def answers(
     model: ModelProto, feeds: Mapping[str, Any], without: Collection[str] = ()
 ) -> Iterator[list[Any]]:
-    """The outputs of a model, by each evaluator that there is but some."""
+    """Return the outputs of a model by each available evaluator."""
     if REFERENCE not in without:
         with warnings.catch_warnings():
             # It overflows, divides by zero and takes means of nothing, and says so, as NumPy does.

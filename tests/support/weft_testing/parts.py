@@ -1,4 +1,4 @@
-"""Several checks in one test, of which a failing one does not hide the others."""
+"""Named parts of a test, each of which runs even if others fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Parts:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """One part; what it raises is kept, with its name."""
+        """Run one part; record what it raises."""
         self._count += 1
         try:
             yield

@@ -1,4 +1,4 @@
-"""The files that TensorFlow wrote, in `tests/io/recorded`, and what they hold."""
+"""The files in `tests/io/recorded`, written by TensorFlow, and their contents."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SAVED_MODELS = DATA / "saved_models"
 
 @cache
 def script() -> Any:
-    """The module `record.py`, which says what the bundles hold."""
+    """Return the module `record.py`, which describes the bundles."""
     return load(DATA / "record.py")
 
 
 def expected() -> Any:
-    """What the recorded graphs compute."""
+    """Return the results of the recorded graphs."""
     return json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
 
 
 def tensors() -> dict[str, tuple[DType, Any]]:
-    """What the bundle `types` holds: name to element type and array."""
+    """Return the contents of the bundle `types`: name to element type and array."""
     made = {}
     for name, (kind, value) in script().tensors().items():
         dtype = dtypes.as_dtype(kind)
@@ -40,7 +40,7 @@ def tensors() -> dict[str, tuple[DType, Any]]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two arrays agree in type, shape and every bit."""
+    """Return True if two arrays agree in type, shape and every bit."""
     one, other = (
         np.array(x, object) if isinstance(x, bytes) else np.asarray(x) for x in (one, other)
     )

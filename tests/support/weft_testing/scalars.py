@@ -21,7 +21,7 @@ NAN = math.nan
 
 
 def computed(expression: Scalar, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """The value of an expression for one element of each input."""
+    """Return the value of an expression for one element of each input."""
     values: dict[int, Any] = {}
 
     def value(part: Scalar) -> Any:
@@ -39,7 +39,7 @@ def computed(expression: Scalar, inputs: Sequence[Any], attrs: Mapping[str, Any]
 
 
 def _python(value: Any) -> Any:
-    """A NumPy scalar as Python's."""
+    """Convert a NumPy scalar to a Python number."""
     if not isinstance(value, np.generic):
         return value
     if value.dtype.kind in "biu":
@@ -82,7 +82,7 @@ def _cast(value: Any, source: DType, target: DType) -> Any:
 
 
 def _guarded(function: Callable[..., float]) -> Callable[..., float]:
-    """A function of `math`, with IEEE's results where it raises."""
+    """Wrap a function of `math` to return IEEE's results instead of raising."""
 
     def run(*args: float) -> float:
         if any(math.isnan(x) for x in args):

@@ -1,4 +1,4 @@
-"""Special functions in more digits than float64 has, to measure errors by.
+"""Special functions with more digits than float64, for measuring errors.
 
 They take float32 or float64 and give long doubles.
 """
@@ -23,14 +23,14 @@ _BERNOULLI: Final = tuple(
 
 
 def by_libm(name: str, x: Array) -> Array:
-    """A function of the C library for long doubles, rounded to float64."""
+    """Apply a long double function of the C library."""
     one = getattr(ctypes.CDLL(ctypes.util.find_library("m")), f"{name}l")
     one.restype, one.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
     return np.array([one(float(each)) for each in x], _WIDE)
 
 
 def digamma(x: Array) -> Array:
-    """Of x >= 0, by recurrence to 40 and Stirling's series."""
+    """Compute digamma for x >= 0, by recurrence to 40 and Stirling's series."""
     at, shift = x.astype(_WIDE), np.zeros(x.shape, _WIDE)
     for _ in range(40):
         low = at < 40
@@ -68,7 +68,7 @@ def _bessel(order: int) -> Callable[[Array], Array]:
 
 
 def erfinv(y: Array) -> Array:
-    """From Python's quantile by one of Newton's steps."""
+    """Compute erfinv from Python's quantile and one Newton step."""
     wide = y.astype(_WIDE)
     size = np.abs(wide)
     found = np.where(size <= 0.5, _central(np.where(size <= 0.5, size, 0)), 0)
@@ -79,7 +79,7 @@ def erfinv(y: Array) -> Array:
 
 
 def ndtri(p: Array) -> Array:
-    """The same of the normal distribution; p >= 0."""
+    """Compute the normal quantile for p >= 0 likewise."""
     wide = p.astype(_WIDE)
     away, below = wide - 0.5, np.minimum(wide, 1 - wide)
     near = np.abs(away) <= 0.25
@@ -91,7 +91,7 @@ def ndtri(p: Array) -> Array:
 
 
 def _central(y: Array) -> Array:
-    """The inverse of erf, of y from 0 to 0.5."""
+    """Compute the inverse of erf for y from 0 to 0.5."""
     normal = NormalDist()
     start = np.array([normal.inv_cdf((float(each) + 1) / 2) for each in y]) / np.sqrt(2)
     # Of small numbers the quantile of what is near a half has few digits.
@@ -101,7 +101,7 @@ def _central(y: Array) -> Array:
 
 
 def _tail(p: Array) -> Array:
-    """Minus the quantile of p, of 0 < p <= 0.25."""
+    """Compute minus the quantile for 0 < p <= 0.25."""
     normal = NormalDist()
     start = np.array([-normal.inv_cdf(max(float(each), 5e-324)) for each in p]) / np.sqrt(2)
     wide = start.astype(_WIDE)

@@ -1,4 +1,4 @@
-"""Values and cases of strings."""
+"""String values and cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_testing.cases import UNTYPED, Array, Case, Raw
 
 
 def text(values: Any) -> Array:
-    """Bytes, or nested lists of them, as an array of objects."""
+    """Convert bytes, or nested lists of them, to an array of objects."""
     shape: list[int] = []
     probe = values
     while isinstance(probe, list):
@@ -38,6 +38,6 @@ def string_case(
     label: str = "",
     static: bool = True,
 ) -> Case:
-    """A case whose expected value does not depend on how the inputs come."""
+    """Return a case whose expected value is independent of the inputs' shapes."""
     function: Callable[..., Any] = expected if callable(expected) else lambda *_: expected
     return Case(op, inputs, attrs, function, dtypes=UNTYPED, label=label, grad=False, static=static)

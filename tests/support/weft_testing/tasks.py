@@ -38,12 +38,12 @@ runpy.run_module("weft", run_name="__main__", alter_sys=True)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on, each another one."""
+    """Return different free ports of this machine."""
     return [int(each.rpartition(":")[2]) for each in free_addresses(count)]
 
 
 def jobs(**counts: int) -> dict[str, list[str]]:
-    """A cluster on free ports of this machine: so many tasks of each job."""
+    """Return a cluster on free ports of this machine with these numbers of tasks."""
     ports = iter(free_ports(sum(counts.values())))
     return {
         job: [f"localhost:{next(ports)}" for _ in range(count)] for job, count in counts.items()
@@ -54,7 +54,7 @@ def jobs(**counts: int) -> dict[str, list[str]]:
 def servers(
     cluster: Jobs, config: Any = None, protocol: str | None = None
 ) -> Iterator[list[Server]]:
-    """All tasks of a cluster in this process, joined as their protocol says."""
+    """Start all tasks of a cluster in this process."""
     with ExitStack() as stack:
         made = []
         for job, addresses in cluster.items():
@@ -66,7 +66,7 @@ def servers(
 
 
 class Process:
-    """A task in a process of its own, which the end of a `with` block ends.
+    """A task in its own process, which ends with the `with` block.
 
     Args:
       options: of `weft server`; without them it is a program of a few lines.
@@ -107,19 +107,19 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Of its present life."""
+        """The process id."""
         return self._process.pid
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         _end(self._process)
 
     def terminate(self) -> None:
-        """Tell it to end."""
+        """Send SIGTERM."""
         self._process.send_signal(signal.SIGTERM)
 
     def ended(self) -> tuple[int, str]:
-        """Wait for its end; its exit status, and what it wrote to stderr."""
+        """Wait for the end; return exit status and stderr."""
         return self._process.wait(60), self._written()
 
     def _written(self) -> str:
@@ -127,15 +127,15 @@ class Process:
         return self._errors.read()
 
     def restart(self) -> None:
-        """Another life, after `kill`."""
+        """Start again after `kill`."""
         self._process = self._started()
 
     def stop(self) -> None:
-        """Freeze it."""
+        """Freeze the process."""
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Thaw it."""
+        """Continue a frozen process."""
         self._process.send_signal(signal.SIGCONT)
 
 
@@ -148,7 +148,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def processes(cluster: Jobs, job: str) -> Iterator[list[Process]]:
-    """All tasks of a job as processes."""
+    """Start all tasks of a job as processes."""
     with ExitStack() as stack:
         made = []
         for i in range(len(cluster[job])):
@@ -157,7 +157,7 @@ def processes(cluster: Jobs, job: str) -> Iterator[list[Process]]:
 
 
 def memory_files(process: int) -> set[tuple[int, int]]:
-    """The files of shared memory that a process holds open, as (device, inode)."""
+    """Return the shared memory files that a process holds open, as (device, inode)."""
     directory = f"/proc/{process}/fd"
     found = set()
     for name in os.listdir(directory):

@@ -1,4 +1,4 @@
-"""A TensorBoard on event files, and a browser on it."""
+"""TensorBoard on event files, and a browser on it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Page:
         return value
 
     def wait(self, expression: str, action: str = "") -> Any:
-        """The value of a JavaScript expression as soon as it is true.
+        """Wait until a JavaScript expression is true; return its value.
 
         Args:
           action: what makes it true; done again if it does not, for a page that builds itself anew

@@ -1,4 +1,4 @@
-"""Events of a traced step's picture."""
+"""Events in the timeline of a traced step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weft as wf
 
 
 def events_of(step_stats: Any) -> list[dict[str, Any]]:
-    """The events of a step in Chrome's trace format."""
+    """Return the events of a step in Chrome's trace format."""
     text = wf.timeline.Timeline(step_stats).generate_chrome_trace_format(show_memory=True)
     events: list[dict[str, Any]] = json.loads(text)["traceEvents"]
     return events

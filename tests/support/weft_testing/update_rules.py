@@ -10,7 +10,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 State = dict[str, Array]
 Reference = Callable[[State, Array, dict[str, Any]], None]
-"""`reference(state, grad, hyper)` changes the arrays of `state`, by slot name, in place."""
+"""A function `reference(state, grad, hyper)` that changes the arrays of `state` in place."""
 
 
 def _shrink(value: Any, by: Any) -> Any:
@@ -108,7 +108,7 @@ REFERENCES: dict[str, Reference] = {
     "RMSProp": rmsprop,
     "CenteredRMSProp": rmsprop,
 }
-"""By the name of the rule."""
+"""The references by name of the rule."""
 
 HYPER: dict[str, dict[str, Any]] = {
     "GradientDescent": {"alpha": 0.1},
@@ -136,7 +136,7 @@ HYPER: dict[str, dict[str, Any]] = {
 
 
 def first_state(slots: tuple[str, ...], shape: tuple[int, ...], seed: int = 0) -> State:
-    """Values to start from: normal for the variable, positive for its slots."""
+    """Return initial values: normal for the variable, positive for its slots."""
     rng = np.random.default_rng(seed)
     state = {slot: rng.uniform(0.5, 1.5, shape) for slot in slots}
     state["var"] = rng.standard_normal(shape)

@@ -1,4 +1,4 @@
-"""What the tests of resources that steps wait for share."""
+"""Helpers for tests of resources that steps wait for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMIT = 30.0  # seconds that a condition may take to come true
 
 
 class Recorder:
-    """A completion that remembers what it was told, and that it was told once.
+    """A completion that records its result, which must arrive only once.
 
     Attributes:
       told: the result or the failure as a list of one; empty while it waits.
@@ -40,12 +40,12 @@ class Recorder:
 
     @property
     def waits(self) -> bool:
-        """Whether nothing was told yet."""
+        """Return True if there is no result yet."""
         return not self.told
 
     @property
     def value(self) -> Any:
-        """The result; the failure is raised."""
+        """Return the result, or raise the failure."""
         assert self.told, "still waiting"
         if isinstance(self.told[0], BaseException):
             raise self.told[0]
@@ -53,12 +53,12 @@ class Recorder:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An allocator for what is taken out as a batch."""
+    """Allocate the memory of a batch."""
     return np.empty(shape, dtype)
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
-    """Return as soon as the condition holds; fail after a generous time."""
+    """Wait until the condition is true; fail after a generous timeout."""
     end = time.monotonic() + _LIMIT
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
@@ -66,7 +66,7 @@ def wait_until(condition: Callable[[], Any]) -> None:
 
 
 def rounds(limit: int = 100_000, seconds: float = 120.0) -> Iterator[int]:
-    """Count the rounds of a loop that something inside ends; fail when there are too many."""
+    """Yield the rounds of a loop that something inside ends; fail if there are too many."""
     end = time.monotonic() + seconds
     for index in range(limit):
         assert time.monotonic() < end, f"the loop did not end within {seconds:g} s"
@@ -75,7 +75,7 @@ def rounds(limit: int = 100_000, seconds: float = 120.0) -> Iterator[int]:
 
 
 def new_threads() -> Callable[[], list[threading.Thread]]:
-    """What gives the threads that began after this call and live; those of other tests may end.
+    """Return a function that lists the live threads started since this call.
 
     The thread of finalizers, which begins once in a process and stays, is left out.
     """
@@ -88,7 +88,7 @@ def new_threads() -> Callable[[], list[threading.Thread]]:
 
 
 def least_growth(work: Callable[[], Any]) -> int:
-    """The bytes that the process grows by in one of four rounds, after a first one.
+    """Return the smallest memory growth of four repetitions, after a first one.
 
     A leak is in each of them; what else the process does with its memory is not.
     """
@@ -105,7 +105,7 @@ def least_growth(work: Callable[[], Any]) -> int:
 
 
 class Traced:
-    """What `traced` has found.
+    """The memory measured by `traced`.
 
     Attributes:
       current, peak: bytes allocated inside the block and still there, and the most there were.
@@ -116,7 +116,7 @@ class Traced:
 
 @contextmanager
 def traced() -> Iterator[Traced]:
-    """Trace Python's and NumPy's allocations inside the block; the device's pool is apart."""
+    """Trace the allocations of Python and NumPy inside the block."""
     found = Traced()
     tracemalloc.start()
     try:
@@ -141,7 +141,7 @@ class _Thread(threading.Thread):
 
 @contextmanager
 def in_threads(*works: Callable[[], Any], start: bool = True) -> Iterator[Sequence[_Thread]]:
-    """Run the functions in threads of their own; at the end of the block all have ended.
+    """Run the functions in separate threads, which have ended at the end of the block.
 
     Each thread has its function's result or error as `outcome`. With `start=False` the block starts
     them. If one does not end, the stacks of all threads are written to stderr.

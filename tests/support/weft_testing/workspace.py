@@ -16,21 +16,21 @@ PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml")
 
 
 def distribution(directory: str) -> str:
-    """What the package is called on a package index."""
+    """Return the name of a package on a package index."""
     return "weftml" if directory == UMBRELLA else f"weftml-{directory}"
 
 
 def module(directory: str) -> str:
-    """What programs import."""
+    """Return the import name of a package."""
     return UMBRELLA if directory == UMBRELLA else f"weft_{directory}"
 
 
 def project(package: Path) -> dict[str, Any]:
-    """The table [project] of a package."""
+    """Return the table [project] of a package."""
     return tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def module_name(path: Path) -> str:
-    """The full name of the module in a source of a package."""
+    """Return the full name of a module from its path."""
     parts = path.relative_to(ROOT).with_suffix("").parts[3:]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
