@@ -183,13 +183,15 @@ def wire_messages(target: Target, session: int = 7) -> dict[str, WireMessage]:
         "shapes": (methods.SHAPES, encode(messages.Names(session, ["y:0", "text:0"])), []),
         "functions": (methods.FUNCTIONS, encode(messages.Names(session, ["f"])), []),
         "wire status": (methods.STATUS, encode(messages.Empty()), []),
+        "record": (methods.RECORD, methods.Record(1, 20).pack(), []),
+        "trace task": (methods.TRACE_TASK, methods.TraceTask(methods.BEGIN, 1).pack(), []),
         "wire reset": (methods.RESET, encode(messages.Reset(False, ["a container"])), []),
         "close session": (methods.CLOSE_SESSION, encode(messages.SessionRequest(session)), []),
     }
 
 
 WIRE = ["pull", "run parts", "abort", "register", "forget", "join", "create session"]
-WIRE += ["wire status", "wire reset"]
+WIRE += ["wire status", "wire reset", "record", "trace task"]
 GRAPH_CALLS = ["define", "define function", "differentiate", "shapes", "functions"]
 OF_SESSIONS = ["extend", "plan", "run step", "close session", *GRAPH_CALLS]
 OPEN_SESSION = messages.OpenSession(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 from weft_distrib.cluster.connections import dialled
 from weft_distrib.master.master import Master
 from weft_distrib.master.sessions import StartedStep
@@ -17,7 +19,7 @@ from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Answer, Channel
 from weft_distrib.wire.hello import ConnectionOptions, check_version
 from weft_distrib.wire.listener import ask
-from weft_distrib.wire.methods import RunStep, StepKey
+from weft_distrib.wire.methods import Record, RunStep, StepKey
 from weft_distrib.wire.values import Pieces
 from weft_tensor import errors
 
@@ -79,6 +81,10 @@ class MasterLink(Protocol):
         """Drop the state of all tasks; `seconds` is the time limit, 0 for the default."""
         ...
 
+    def record(self, request: Record) -> bytes:
+        """Return a trace of all tasks as the bytes of a file."""
+        ...
+
     def close(self) -> None:
         """Release the connection."""
         ...
@@ -126,6 +132,10 @@ class LocalLink:
     def reset(self, request: messages.Reset, seconds: float = 0) -> None:
         """See `MasterLink`."""
         self._master.reset(request)
+
+    def record(self, request: Record) -> bytes:
+        """See `MasterLink`."""
+        return self._master.record(request).tobytes()
 
     def close(self) -> None:
         """See `MasterLink`."""
@@ -207,6 +217,12 @@ class RemoteLink:
     def reset(self, request: messages.Reset, seconds: float = 0) -> None:
         """See `MasterLink`."""
         self._control.call(service.RESET, request, seconds or _CALL_SECONDS)
+
+    def record(self, request: Record) -> bytes:
+        """See `MasterLink`."""
+        seconds = request.milliseconds / 1000 + _CALL_SECONDS
+        (content,), _ = ask(self._channel, methods.RECORD, request.pack(), [], seconds)
+        return np.asarray(content, np.uint8).tobytes()
 
     def close(self) -> None:
         """See `MasterLink`."""

@@ -336,12 +336,12 @@ class GrpcTarget:
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """See `Target`."""
         seconds = config.timeout_ms / 1000 or CONNECT_SECONDS
-        return ClusterBackend(_link(target, seconds, config.proto), config)
+        return ClusterBackend(link_to(target, seconds, config.proto), config)
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
         """See `Target`."""
         seconds = getattr(config, "operation_timeout_in_ms", 0) / 1000
-        link = _link(target, seconds or CONNECT_SECONDS, config)
+        link = link_to(target, seconds or CONNECT_SECONDS, config)
         try:
             link.reset(messages.Reset(not containers, list(containers or ())), seconds)
         finally:
@@ -356,7 +356,13 @@ def _without_credentials(config: Any) -> bytes:
     return bytes(copy.SerializeToString())
 
 
-def _link(target: str, seconds: float, config: Any) -> MasterLink:
+def link_to(target: str, seconds: float = CONNECT_SECONDS, config: Any = None) -> MasterLink:
+    """Return a connection to the master of a task.
+
+    Args:
+      seconds: time limit for connecting.
+      config: a ConfigProto with credentials.
+    """
     server = server_at(target.partition("?")[0])
     if server is not None:
         return LocalLink(server.master)

@@ -1,4 +1,4 @@
-"""`weft cluster`: show the state of a running cluster."""
+"""`weft cluster`: show the state of a running cluster, and record what it does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCHEME = "grpc://"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Show the state of a running cluster."""
+    """Show the state of a running cluster, or record a trace of it."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     status = actions.add_parser(
         "status",
@@ -25,6 +25,29 @@ def add(parser: argparse.ArgumentParser) -> None:
     status.add_argument("target", help="any task of the cluster: grpc://host:port")
     status.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
     status.set_defaults(run=run)
+    record = actions.add_parser(
+        "record",
+        help="record a trace of all tasks",
+        description="Record the next steps of all tasks to a trace file, on one clock. "
+        "`weft trace` shows it.",
+    )
+    record.add_argument("target", help="any task of the cluster: grpc://host:port")
+    record.add_argument("file", help="the trace file, which is replaced if it exists")
+    record.add_argument("--steps", type=int, default=10, help="steps to record; 10 by default")
+    record.add_argument(
+        "--seconds", type=float, default=60.0, help="time limit of the recording; 60 by default"
+    )
+    record.set_defaults(run=run_record)
+
+
+def run_record(arguments: argparse.Namespace) -> int:
+    """Record a trace."""
+    from weft_distrib.client.recording import record_trace
+
+    address = arguments.target.removeprefix(_SCHEME)
+    address_of(address, "the address in a target")
+    record_trace(f"{_SCHEME}{address}", arguments.steps, arguments.file, arguments.seconds)
+    return 0
 
 
 def run(arguments: argparse.Namespace) -> int:

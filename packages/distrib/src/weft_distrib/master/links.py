@@ -12,6 +12,7 @@ from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Answer, Channel
 from weft_distrib.wire.methods import RunParts, StepKey
 from weft_distrib.wire.values import Pieces
+from weft_distrib.worker.recording import TaskRecording
 from weft_distrib.worker.worker import Done, Worker
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors
@@ -100,6 +101,11 @@ class OwnWorker:
     def forget(self, session: int) -> None:
         """See `WorkerLink`."""
         self._worker.forget(session)
+
+    @property
+    def recording(self) -> TaskRecording | None:
+        """The recording of the task; None if it is not recorded."""
+        return self._worker.recording
 
     def rendezvous(self, key: StepKey) -> Rendezvous:
         """Return the rendezvous of a step."""

@@ -25,7 +25,8 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.rates import Rate
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call, Channel
-from weft_distrib.wire.methods import RunStep, StepKey
+from weft_distrib.wire.listener import ask
+from weft_distrib.wire.methods import Record, RunStep, StepKey, TraceState, TraceTask
 from weft_distrib.worker.threads import WaitingThreads
 from weft_distrib.worker.worker import Done, Worker
 from weft_exec.config import SessionConfig
@@ -334,6 +335,25 @@ class Master:
 
         return GRAPH_CALLS[call.method](find, call.meta, call.values, _is_wanted(call))
 
+    def record(
+        self, request: Record, is_wanted: Callable[[], bool] = lambda: True
+    ) -> np.ndarray[Any, Any]:
+        """Record a trace of all tasks; see `weft_distrib.master.recording.record`."""
+        from weft_distrib.master.recording import record
+
+        remote = [partial(self._trace_task, task) for task in self._visible(())]
+        return record(request, [self._worker.trace_task, *remote], is_wanted)
+
+    def _trace_task(
+        self, task: DeviceParts, request: TraceTask
+    ) -> tuple[Sequence[Any], TraceState]:
+        channel = self._connections.connect(task)
+        values, meta = ask(channel, methods.TRACE_TASK, request.pack(), (), _CLEAR_SECONDS)
+        return values, TraceState.unpack(meta)
+
+    def _serve_record(self, call: Call) -> CallResult:
+        return [self.record(Record.unpack(call.meta), _is_wanted(call))], b""
+
     def _serve_reset(self, call: Call) -> CallResult:
         return (), encode(self.reset(decode(messages.Reset, call.meta)))
 
@@ -389,6 +409,7 @@ _WAITING: Final[dict[int, Callable[[Master, Call], CallResult]]] = {
     methods.EXPLAIN: Master._serve_explain,
     methods.CLOSE_SESSION: Master._serve_close,
     methods.RESET: Master._serve_reset,
+    methods.RECORD: Master._serve_record,
 }
 """Handlers that may wait, and so run on threads of their own."""
 

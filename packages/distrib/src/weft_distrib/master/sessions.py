@@ -33,7 +33,9 @@ from weft_exec.devices.description import DeviceDescription
 from weft_exec.executor.overlap import Overlap
 from weft_exec.resources.cancellation import Timer, call_at
 from weft_exec.session.planning import PartPlanner
+from weft_exec.session.signature import step_label
 from weft_exec.tracing.records import NodeRecord
+from weft_exec.tracing.step_trace import clock, trace_time
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.gc_pause import paused_gc
@@ -67,6 +69,7 @@ class _Planned(NamedTuple):
     shares: tuple[_Share, ...]
     feeds: Feeds
     fetches: int
+    label: str  # for traces
     home: str  # the device of the caller in a partial run; else ""
 
 
@@ -219,7 +222,10 @@ class MasterSession:
                     if self._closed:  # meanwhile, so that tasks forgot the session before this part
                         self._drop_on_workers()
         fetches = 0 if request.partial else len(outputs)
-        self._planned[signature] = _Planned(tuple(shares), Feeds(feeds), fetches, planned.home)
+        label = step_label([*request.fetches, *request.targets], request.feeds)
+        self._planned[signature] = _Planned(
+            tuple(shares), Feeds(feeds), fetches, label, planned.home
+        )
         return planned
 
     def explain(self, request: messages.Signature) -> list[np.ndarray]:
@@ -312,10 +318,20 @@ class MasterSession:
         """
         with self._lock:
             self._check_open()
-            step = _Step(StepKey(self.number, next(self._steps)), planned, done, fail, forget)
+            key = StepKey(self.number, next(self._steps))
+            note = partial(self._note_step, planned.label)
+            step = _Step(key, planned, done, fail, forget, note)
             running = tuple(self._running)
             self._running[step.key.step] = step
         return step, running
+
+    def _note_step(self, label: str, key: StepKey, start: int, failed: bool) -> None:
+        """Add a step that ends now to the recording of this task, if there is one."""
+        own_link = self._links[self._own_task]
+        assert isinstance(own_link, OwnWorker)
+        recording = own_link.recording
+        if recording is not None:
+            recording.add_whole(key, label, start, clock(), failed)
 
     def begin_partial(self, request: RunStep) -> StepKey:
         """Start a step that its client feeds and fetches by `advance`.
@@ -506,12 +522,15 @@ class _Step:
         done: Done,
         fail: Fail,
         forget: Callable[[int], None],
+        note: Callable[[StepKey, int, bool], None],
     ) -> None:
         self.key = key
         self._planned = planned
         self._links = {share.task: share.link for share in planned.shares}
         self._results: list[Any] = [None] * planned.fetches
         self._done, self._fail, self._forget = done, fail, forget
+        self._note = note
+        self._start = clock()
         self._coordinator = StepCoordinator([share.task for share in planned.shares])
         self._lock = threading.Lock()
         self._timer: Timer | None = None
@@ -549,10 +568,10 @@ class _Step:
         return retained
 
     def _listeners(self, share: _Share) -> tuple[Done, Fail]:
-        sent = time.time_ns()
+        sent = trace_time()
 
         def replied(results: list[Any], meta: bytes) -> None:
-            actual = time.time_ns()
+            actual = trace_time()
             if len(results) != len(share.fetches):
                 failed(
                     errors.InternalError(
@@ -603,6 +622,7 @@ class _Step:
 
     def _finish(self, finish: Finish) -> None:
         self._forget(self.key.step)
+        self._note(self.key, self._start, finish.error is not None)
         if self._timer is not None:
             self._timer.cancel()
         if finish.error is None:

@@ -49,6 +49,10 @@ FUNCTIONS: Final = 29
 """Master: return functions of a graph. Meta: `messages.Names`; in reply also a GraphDef of them."""
 RESET: Final = 30
 """Master: drop the state of all tasks. Meta: `messages.Reset`."""
+TRACE_TASK: Final = 31
+"""Task: record steps. Meta: `TraceTask`; in reply: `TraceState`, and at the end the records."""
+RECORD: Final = 32
+"""Master: record a trace of all tasks. Meta: `Record`; values: in reply the bytes of the file."""
 FIND: Final = 17
 """Worker: return which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
 
@@ -69,6 +73,7 @@ OF_MASTERS: Final = frozenset(
         SHAPES,
         FUNCTIONS,
         RESET,
+        RECORD,
     }
 )
 """The methods that clients may call too; all others are only for tasks of the cluster."""
@@ -167,6 +172,85 @@ class RunStep(NamedTuple):
 
 
 _RUN_STEP = struct.Struct("<B7xQQQ?")
+
+
+_THREE = struct.Struct("<B7xQQ")
+
+
+class TraceTask(NamedTuple):
+    """The request to a task about its recording.
+
+    Attributes:
+      action: what to do: `BEGIN`, `POLL` or `END`.
+      steps: maximum number of steps to record, for `BEGIN`.
+    """
+
+    action: int
+    steps: int = 0
+
+    def pack(self) -> bytes:
+        """Encode the request."""
+        return _THREE.pack(VERSION, *self)
+
+    @classmethod
+    def unpack(cls, meta: bytes) -> TraceTask:
+        """Decode the result of `pack`.
+
+        Raises: DataLossError: the data is too short.
+        """
+        return cls(*_unpack(_THREE, meta))
+
+
+class TraceState(NamedTuple):
+    """The state of a recording.
+
+    Attributes:
+      now: time of the task on the clock of its trace, in nanoseconds since the epoch.
+      steps: number of recorded steps that have ended.
+    """
+
+    now: int
+    steps: int
+
+    def pack(self) -> bytes:
+        """Encode the state."""
+        return _THREE.pack(VERSION, *self)
+
+    @classmethod
+    def unpack(cls, meta: bytes) -> TraceState:
+        """Decode the result of `pack`.
+
+        Raises: DataLossError: the data is too short.
+        """
+        return cls(*_unpack(_THREE, meta))
+
+
+class Record(NamedTuple):
+    """The request to a master to record a trace of all tasks.
+
+    Attributes:
+      steps: number of steps to record.
+      milliseconds: time after which the recording ends in any case.
+    """
+
+    steps: int
+    milliseconds: int
+
+    def pack(self) -> bytes:
+        """Encode the request."""
+        return _THREE.pack(VERSION, *self)
+
+    @classmethod
+    def unpack(cls, meta: bytes) -> Record:
+        """Decode the result of `pack`.
+
+        Raises: DataLossError: the data is too short.
+        """
+        return cls(*_unpack(_THREE, meta))
+
+
+BEGIN, POLL, END = range(3)
+"""Actions of `TraceTask`."""
 
 
 def _unpack(form: struct.Struct, meta: bytes) -> tuple[Any, ...]:

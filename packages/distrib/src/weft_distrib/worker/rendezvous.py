@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,6 +13,7 @@ from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
 from weft_exec.resources.resources import Done
+from weft_exec.tracing.step_trace import trace_time
 from weft_graph.ir.device_spec import DeviceParts, parse
 from weft_graph.passes.caller import CALLER
 from weft_tensor import errors
@@ -110,7 +110,7 @@ class StepRendezvous(Rendezvous):
     def note(self, key: str, nbytes: int = 0, link: str = "", requested: int = 0) -> None:
         """Record that a value has left, or has arrived over a link, if transfers are recorded."""
         if self.passages is not None:
-            self.passages.append(Passage(key, time.time_ns(), nbytes, link, requested))
+            self.passages.append(Passage(key, trace_time(), nbytes, link, requested))
 
     def take(self, key: str) -> bool:
         """Remove a request.
@@ -163,7 +163,7 @@ class _Pull:
     def begin(self, channel: Channel, meta: bytes) -> None:
         self._channel = channel
         if self._rendezvous.passages is not None:
-            self._requested = time.time_ns()
+            self._requested = trace_time()
         self._number = channel.call(PULL, meta, (), self)
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:

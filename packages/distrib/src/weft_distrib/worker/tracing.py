@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from weft_exec.resources.rendezvous import ends_of
 from weft_exec.step_labels import NodeLabel
 from weft_exec.tracing.records import records_of
 from weft_exec.tracing.step_stats import fill_step_stats, fill_times, send_name
-from weft_exec.tracing.step_trace import StepTrace
+from weft_exec.tracing.step_trace import StepTrace, trace_time
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ops.step import RECEIVE
@@ -72,7 +71,7 @@ def pack(
     fill_step_stats(message, records, "")
     stats = bytes(message.SerializeToString())
     return b"".join(
-        (_TIMES.pack(start, time.time_ns(), len(stats)), stats, json.dumps(passages).encode())
+        (_TIMES.pack(start, trace_time(), len(stats)), stats, json.dumps(passages).encode())
     )
 
 

@@ -16,7 +16,16 @@ from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call, Channel
-from weft_distrib.wire.methods import RunParts, StepKey
+from weft_distrib.wire.methods import (
+    BEGIN,
+    END,
+    POLL,
+    RunParts,
+    StepKey,
+    TraceState,
+    TraceTask,
+)
+from weft_distrib.worker.recording import TaskRecording
 from weft_distrib.worker.rendezvous import StepRendezvous, task_of
 from weft_distrib.worker.scopes import Scope, Scopes
 from weft_distrib.worker.steps import Steps
@@ -33,7 +42,7 @@ from weft_exec.resources.file_access import FileRoots
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
-from weft_exec.tracing.step_trace import StepTrace
+from weft_exec.tracing.step_trace import StepTrace, trace_time
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.step_graph import Part
@@ -138,6 +147,7 @@ class Worker:
         self._threads = WaitingThreads(f"weft-step-{task.to_string()}")
         self.collectives: Any = None
         self.when_forgotten: list[Callable[[int, errors.OpError], None]] = []
+        self.recording: TaskRecording | None = None
         self._counting = threading.Lock()
         self._num_started = self._num_ended = 0
 
@@ -304,8 +314,11 @@ class Worker:
         done: Done,
         fail: Callable[[errors.OpError], None],
     ) -> None:
-        trace = StepTrace() if request.traced else None
-        start = time.time_ns()
+        recording = self.recording
+        if recording is not None and recording.is_full:
+            recording = None
+        trace = StepTrace() if request.traced or recording is not None else None
+        start = trace_time()
         with self._counting:
             self._num_started += 1
         try:
@@ -314,7 +327,11 @@ class Worker:
             if trace is not None:
                 step.rendezvous.passages = passages
             results = self._run_step(step, request, values, trace)
-            trace_bytes = b"" if trace is None else pack(trace, start, self.devices, passages)
+            trace_bytes = b""
+            if trace is not None and request.traced:
+                trace_bytes = pack(trace, start, self.devices, passages)
+            if trace is not None and recording is not None:
+                recording.add(StepKey(request.session, request.step), trace, passages)
         except errors.OpError as error:
             fail(error)
         except Exception as error:  # because a bug here must not leave the master waiting
@@ -388,6 +405,33 @@ class Worker:
         """The number of running steps."""
         return self._runner.running
 
+    def trace_task(self, request: TraceTask) -> tuple[list[Any], TraceState]:
+        """Begin, describe or end the recording of this task.
+
+        Returns: at the end the records, as `TaskRecording.encode` does; and the state.
+        Raises:
+          FailedPreconditionError: another recording has not ended, or there is none.
+          InvalidArgumentError: the request is malformed.
+        """
+        recording = self.recording
+        if request.action == BEGIN:
+            if recording is not None and not recording.is_abandoned:
+                raise errors.FailedPreconditionError(
+                    f"{self.task.to_string()} is recording a trace already; wait until it ends"
+                )
+            self.recording = TaskRecording(self.task.to_string(), request.steps)
+            return [], TraceState(trace_time(), 0)
+        if request.action not in (POLL, END):
+            raise errors.InvalidArgumentError(
+                f"the action of a recording must be from 0 to 2, got {request.action}"
+            )
+        if recording is None:
+            raise errors.FailedPreconditionError(f"{self.task.to_string()} records no trace")
+        if request.action == POLL:
+            return [], TraceState(trace_time(), recording.steps)
+        self.recording = None
+        return recording.encode(), TraceState(trace_time(), recording.steps)
+
     # ------------------------------------------------------------------------ service
 
     def serve(self, call: Call) -> bool:
@@ -445,6 +489,10 @@ class Worker:
     def _serve_find(self, call: Call) -> None:
         call.reply(meta=encode(self.find(decode(messages.Find, call.meta))))
 
+    def _serve_trace(self, call: Call) -> None:
+        values, state = self.trace_task(TraceTask.unpack(call.meta))
+        call.reply(values, state.pack())
+
     def _serve_forget(self, call: Call) -> None:
         session = decode(messages.SessionRequest, call.meta).session
         call.channel.forget_listener((self, session))
@@ -464,6 +512,7 @@ _METHODS: dict[int, Callable[[Worker, Call], None]] = {
     methods.REGISTER: Worker._serve_register,
     methods.FORGET: Worker._serve_forget,
     methods.FIND: Worker._serve_find,
+    methods.TRACE_TASK: Worker._serve_trace,
 }
 
 

@@ -223,7 +223,8 @@ class Driver:
             (value,) = entry.arguments(iteration.slots)
         key = key_of(entry, iteration)
         if self._trace is not None:
-            self._trace.sent(key)
+            ready, within = self._machine.ready_time(token), _loop_iteration(iteration)
+            self._trace.sent(key, _node(entry), entry.device, ready, within)
         self._context.rendezvous.send(key, value)
         self._machine.finished(token)
 

@@ -58,10 +58,9 @@ class Signature:
     def label(self) -> str:
         """Its fetches and feeds in short form, as a trace names its steps."""
         if not self._label:
-            wanted = [output.name for output in self.plan.outputs]
-            wanted += [node.name for node in self.plan.targets]
-            fed = [feed.name for feed in self.feeds]
-            self._label = _short(wanted) + (f" fed {_short(fed)}" if fed else "")
+            fetches = [output.name for output in self.plan.outputs]
+            fetches += [node.name for node in self.plan.targets]
+            self._label = step_label(fetches, [feed.name for feed in self.feeds])
         return self._label
 
     def slots(self, executable: Executable, values: Any) -> list[Any]:
@@ -71,6 +70,11 @@ class Signature:
         for convert, slot, value in zip(self.converters, executable.feed_slots, values):  # noqa: B905
             slots[slot] = convert(value)
         return slots
+
+
+def step_label(fetches: Sequence[str], feeds: Sequence[str]) -> str:
+    """Return the names of fetches and targets, and of feeds, in short form."""
+    return _short(fetches) + (f" fed {_short(feeds)}" if feeds else "")
 
 
 def _short(names: Sequence[str]) -> str:

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft_exec.tracing.programs import Decoded, Event, Program, static_bytes
-from weft_exec.tracing.step_trace import EPOCH, LoopIteration, Span, StepTrace, Subject, ThreadLog
+from weft_exec.tracing.step_trace import (
+    EPOCH,
+    LoopIteration,
+    Span,
+    StepTrace,
+    Subject,
+    ThreadLog,
+    transfer_subject,
+)
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_graph.ops.step import REGION
@@ -173,7 +181,7 @@ class Collector:
         if number is not None:
             return number
         if isinstance(subject, Subject):
-            return self._add_node(subject, TraceNode(subject.name, subject.op, subject.device))
+            return self._add_node(subject, TraceNode(*subject))
         self._add_nodes(subject, device)
         return self._nodes[subject]
 
@@ -184,20 +192,27 @@ class Collector:
 
     def _add_nodes(self, node: Node, device: str) -> None:
         """Add a node and all that it depends on."""
-        new: dict[Node, int] = {}
-        stack = [node]
+        new: dict[Node | Subject, int] = {}
+        stack: list[Node | Subject] = [node]
         while stack:
             found = stack.pop()
             if found in self._nodes or found in new:
                 continue
             new[found] = self._num_nodes + len(new)
-            stack += [*sources(found), *members_of(found)]
+            if isinstance(found, Node):
+                stack += [*sources(found), *members_of(found)]
         self._nodes.update(new)
         for found in new:
+            if isinstance(found, Subject):
+                self._add_node(found, TraceNode(*found))
+                continue
             record = trace_node(found, device if found is node else "")
             inputs = dict.fromkeys([self._nodes[source] for source in sources(found)])
             members = tuple([self._nodes[member] for member in members_of(found)])
             self._add_node(found, record._replace(inputs=tuple(inputs), members=members))
+        for found in new:
+            if isinstance(found, Node) and found.role is Role.SEND:
+                self._sink.inputs(self._node(transfer_of(found)), (self._nodes[found],))
 
     def _program_nodes(self, program: Program) -> list[int]:
         """Return the id of the node of each event of a program."""
@@ -311,9 +326,19 @@ def _set_times(rows: NDArray[Any], decoded: Decoded) -> None:
     rows["output_bytes"] = decoded.output_bytes
 
 
-def sources(node: Node) -> list[Node]:
-    """Return the nodes whose outputs or control edges a node waits for."""
-    return [output.node for output in node.inputs] + list(node.controls)
+def sources(node: Node) -> list[Node | Subject]:
+    """Return what a node waits for: outputs and control edges, and the transfer of a Receive."""
+    result: list[Node | Subject] = [output.node for output in node.inputs]
+    result += node.controls
+    if node.role is Role.RECEIVE:
+        result.append(transfer_of(node))
+    return result
+
+
+def transfer_of(node: Node) -> Subject:
+    """Return the transfer that a Send begins, or a Receive ends."""
+    attrs = node.attrs
+    return transfer_subject(attrs["send_device"], attrs["recv_device"], attrs["tensor_name"])
 
 
 def members_of(node: Node) -> list[Node]:

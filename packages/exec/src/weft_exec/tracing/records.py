@@ -98,7 +98,7 @@ def _run_records(run: Run, log: ThreadLog) -> Iterator[NodeRecord]:
 
 def _span_records(span: Span, log: ThreadLog) -> Iterator[NodeRecord]:
     node = span.subject
-    if isinstance(node, Subject):
+    if isinstance(node, Subject) or node.role is Role.SEND:
         return
     start = span.start if node.role is not Role.RECEIVE else max(span.start, span.sent)
     start = min(start, span.end)

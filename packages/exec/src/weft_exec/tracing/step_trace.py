@@ -40,6 +40,11 @@ EPOCH: Final = _clock_epoch()
 """Added to a reading of `clock`, it gives nanoseconds since the epoch."""
 
 
+def trace_time() -> int:
+    """Return the time on the clock of traces, in nanoseconds since the epoch."""
+    return clock() + EPOCH
+
+
 class Subject(NamedTuple):
     """The subject of a span that is not a node of a graph, such as a phase of a step.
 
@@ -50,6 +55,11 @@ class Subject(NamedTuple):
     name: str
     op: str
     device: str = ""
+
+
+def transfer_subject(sender: str, receiver: str, value: str) -> Subject:
+    """Return the subject of the transfers of a value from one device to another."""
+    return Subject(f"{sender};{receiver};{value}", "_Transfer", sender)
 
 
 class LoopIteration:
@@ -233,9 +243,16 @@ class StepTrace:
         now = clock()
         self._waiting[token] = _Waiting(node, device, ready or now, now, iteration, key)
 
-    def sent(self, key: str) -> None:
-        """Record that a value is sent now under a rendezvous key."""
-        self._sent[key] = clock()
+    def sent(
+        self, key: str, node: Node, device: str, ready: int, iteration: LoopIteration | None
+    ) -> None:
+        """Record that a Send passes on a value now under a rendezvous key.
+
+        Args:
+          ready: when it could have started; 0 for now.
+        """
+        now = self._sent[key] = clock()
+        self.log().spans.append(Span(_KERNEL, node, ready or now, now, now, iteration, device))
 
     def arrived(self, token: Any, value: Any = None, failed: bool = False) -> None:
         """Record that an asynchronous node has completed, with its value or None if it failed."""
@@ -258,7 +275,7 @@ class StepTrace:
         if sent:
             sender, receiver, value, *_ = key.split(";")
             begun = min(max(start, sent), end)
-            subject = Subject(f"{sender};{receiver};{value}", "_Transfer", sender)
+            subject = transfer_subject(sender, receiver, value)
             lane = f"{sender} → {receiver}"
             spans.append(
                 Span(_TRANSFER, subject, start, begun, end, iteration, sender, lane, sizes=sizes)

@@ -1,0 +1,135 @@
+"""Traces of whole clusters: all tasks in one file, on one clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.tasks import jobs, servers
+from weft_testing.waiting import wait_until
+
+import weft as wf
+from weft_distrib.client.recording import record_trace
+from weft_distrib.master.recording import Clock, TaskRecords, repaired_clocks
+from weft_distrib.worker.tracing import Passage
+from weft_tensor import errors
+from weft_trace import Kind
+from weft_trace.reader import Trace
+
+PS, W0 = "/job:ps/task:0", "/job:worker/task:0"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[list[Any]]:
+    with servers(jobs(ps=1, worker=1)) as tasks:
+        yield tasks
+
+
+def loop_over_two_tasks() -> tuple[Any, Any]:
+    with wf.device(PS):
+        w = wf.get_variable("w", [16, 16])
+    with wf.device(W0):
+        x = wf.placeholder(wf.float32, [4, 16], name="x")
+
+        def body(i: Any, state: Any) -> Any:
+            with wf.device(PS):
+                product = wf.matmul(state, w, name="product")
+            with wf.device(W0):
+                return i + 1, wf.tanh(product)
+
+        _, state = wf.while_loop(lambda i, _: i < 5, body, [0, x])
+        return x, wf.reduce_sum(state, name="total")
+
+
+def recorded(target: str, session_target: str, path: Path, steps: int) -> Trace:
+    """Record steps of a session that runs until the recording has ended."""
+    with wf.Graph().as_default():
+        x, total = loop_over_two_tasks()
+        with wf.Session(session_target) as session:
+            session.run(wf.global_variables_initializer())
+            session.run(total, {x: np.ones((4, 16))})
+            thread = threading.Thread(target=record_trace, args=(target, steps, path))
+            thread.start()
+            while thread.is_alive():
+                session.run(total, {x: np.ones((4, 16))})
+            thread.join()
+    return wf.trace.load(path)
+
+
+def test_all_tasks_are_recorded_on_one_clock(cluster: Any, tmp_path: Path) -> None:
+    worker = cluster[1]
+    trace = recorded(worker.target, worker.target, tmp_path / "t", 3)
+    assert {process.name for process in trace.processes} == {
+        "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0",
+    }  # fmt: skip
+    assert trace.processes[0].clock_error == 0 < trace.processes[1].clock_error < 10**8
+    events = trace.events
+    whole = events[events["kind"] == Kind.STEP]
+    assert len(whole) >= 3
+    assert {trace.steps[step].label for step in whole["step"]} == {"total fed x"}
+    links = {trace.lanes[lane].name for lane in events["lane"][events["kind"] == Kind.TRANSFER]}
+    assert any("/job:ps" in name.split("→")[0] for name in links)
+    products = [
+        row for row in events[events["kind"] == Kind.KERNEL]
+        if trace.nodes[row["node"]].name == "while/product"
+    ]  # fmt: skip
+    numbers = sorted(
+        trace.iterations[row["iteration"]].number
+        for row in products
+        if row["step"] == products[0]["step"]
+    )
+    assert numbers == [0, 1, 2, 3, 4]
+
+
+def test_no_receive_ends_before_its_send(cluster: Any, tmp_path: Path) -> None:
+    worker = cluster[1]
+    trace = recorded(worker.target, worker.target, tmp_path / "t", 2)
+    rows = trace.events
+    sends = {
+        (row["step"], row["iteration"], row["node"]): row["end"]
+        for row in rows
+        if trace.nodes[row["node"]].op == "_Send"
+    }
+    checked = 0
+    for row in rows[rows["kind"] == Kind.RECEIVE]:
+        for transfer in trace.nodes[row["node"]].inputs:
+            for send in trace.nodes[transfer].inputs:
+                end = sends.get((row["step"], row["iteration"], send))
+                if end is not None:
+                    checked += 1
+                    assert end <= row["end"]
+    assert checked >= 10
+
+
+def test_one_recording_at_a_time_and_bounds(cluster: Any, tmp_path: Path) -> None:
+    target = cluster[1].target
+    for steps, seconds in ((0, 1.0), (10**6, 1.0), (1, 0.0), (1, 10**4)):
+        with pytest.raises(errors.InvalidArgumentError):
+            record_trace(target, steps, tmp_path / "t", seconds)
+    thread = threading.Thread(target=record_trace, args=(target, 1, tmp_path / "t", 2.0))
+    thread.start()
+    wait_until(lambda: cluster[1]._worker.recording is not None)
+    with pytest.raises(errors.FailedPreconditionError, match="already"):
+        record_trace(target, 1, tmp_path / "u", 1.0)
+    thread.join()
+    assert not wf.trace.load(tmp_path / "t").warnings
+    assert all(server._worker.recording is None for server in cluster)
+
+
+def test_offsets_move_until_no_value_arrives_before_it_left() -> None:
+    def records(offset: int, *transfers: Passage) -> TaskRecords:
+        trace = Trace([], [], [], [], [], np.zeros(0), np.zeros(0), [])
+        return TaskRecords(Clock(offset, 50), trace, [("s", item) for item in transfers], [])
+
+    tasks = [
+        records(0, Passage("a;b;x", 1000), Passage("b;a;y", 1300, 1, "socket")),
+        records(100, Passage("a;b;x", 1060, 1, "socket"), Passage("b;a;y", 1200)),
+    ]
+    first, second = repaired_clocks(tasks)
+    assert first == Clock(0, 0)
+    assert 1060 - second.offset >= 1000 and second.offset >= 1200 - 1300
+    assert abs(second.offset - 100) <= second.error
