@@ -5,12 +5,13 @@ import { Kind } from "../model/schema";
 import type { StepSpan, Trace } from "../model/trace";
 import type { StepExecutions } from "./dependencies";
 
-export type Category =
-  | "compute" | "queueing" | "wait" | "wire" | "python" | "compile" | "idle";
+/** The categories of `weft_trace/analysis/categories.py`. */
+export const CATEGORIES = [
+  "compute", "wait for peers", "wire", "queueing", "wait for input", "Python", "compile",
+  "checkpoint", "idle",
+] as const;
 
-export const CATEGORIES: readonly Category[] = [
-  "compute", "queueing", "wait", "wire", "python", "compile", "idle",
-];
+export type Category = (typeof CATEGORIES)[number];
 
 /** A part of the path: the step's time from `start` to `end` is due to `event`. */
 export interface Segment {
@@ -49,7 +50,7 @@ export function findCriticalPath(executions: StepExecutions): CriticalPath {
   let time = step.end;
   let event = lastToEnd(executions);
   const visited = new Set<number>();
-  if (event !== null) add(step.event, trace.endOf(event), time, "python");
+  if (event !== null) add(step.event, trace.endOf(event), time, "Python");
   while (event !== null && !visited.has(event)) {
     visited.add(event);
     events.push(event);
@@ -57,7 +58,7 @@ export function findCriticalPath(executions: StepExecutions): CriticalPath {
     const begin = Math.max(trace.columns.start[event], step.start);
     const inner = causeOfEnd(executions, event, time);
     if (inner) {
-      add(event, inner.time, time, "wait");
+      add(event, inner.time, time, "wait for peers");
       [event, time] = [inner.event, inner.time];
       continue;
     }
@@ -75,7 +76,7 @@ export function findCriticalPath(executions: StepExecutions): CriticalPath {
     add(event, cause.time, middle, "idle");
     [event, time] = [cause.event, cause.time];
   }
-  if (time > step.start) add(step.event, step.start, time, "python");
+  if (time > step.start) add(step.event, step.start, time, "Python");
   segments.reverse();
   events.reverse();
   const totals = Object.fromEntries(CATEGORIES.map((name) => [name, 0])) as Record<Category, number>;
@@ -97,15 +98,15 @@ export function categoryOf(trace: Trace, event: number): Category {
     case Kind.TRANSFER:
       return "wire";
     case Kind.RECEIVE:
+      return "wait for peers";
     case Kind.WAIT:
+      return "wait for input";
     case Kind.CHECKPOINT:
-      return "wait";
-    case Kind.PHASE: {
-      const { name } = trace.nodeOf(event);
-      return name === "plan" || name === "compile" ? "compile" : "python";
-    }
+      return "checkpoint";
+    case Kind.PHASE:
+      return trace.nodeOf(event).name === "compile" ? "compile" : "Python";
     default:
-      return "python";
+      return "Python";
   }
 }
 
