@@ -17,6 +17,7 @@ from weft_compiler.native import arena, program as programs
 from weft_compiler.native.arena import ARENA, SLOTS, Arena
 from weft_compiler.native.entry import BUSY
 from weft_compiler.native.program import NativeProgram, load
+from weft_tensor import finalizers
 
 
 @pytest.fixture
@@ -201,6 +202,7 @@ def test_what_goes_while_a_slot_gets_memory_is_counted(
     def meanwhile(size: int) -> Any:
         large.clear()
         gc.collect()
+        finalizers.settle()
         return pooled(size)
 
     monkeypatch.setattr(arena, "_pooled", meanwhile)

@@ -96,7 +96,7 @@ def test_sizes_that_do_not_fit_are_refused_at_once_or_in_the_run() -> None:
     with wf.Session() as session:
         with pytest.raises(wf.errors.InvalidArgumentError, match="from 0 to 4, the steps of x"):
             session.run(made.h, {count: -1, weights: values["w"]})
-        with pytest.raises(wf.errors.InvalidArgumentError, match=r"do not fit: .* w \[4,8\]"):
+        with pytest.raises(wf.errors.InvalidArgumentError, match=r"do not match: .* w \[4,8\]"):
             session.run(made.h, {count: 1, weights: values["w"][1:]})
 
 

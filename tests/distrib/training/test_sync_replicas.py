@@ -126,7 +126,7 @@ def test_what_is_asked_too_early_or_wrongly() -> None:
     sync.minimize(w * w, step)
     with pytest.raises(errors.InvalidArgumentError, match="at least 2 tokens, got 1"):
         sync.get_init_tokens_op(1)
-    with pytest.raises(errors.InvalidArgumentError, match="given together"):
+    with pytest.raises(errors.InvalidArgumentError, match="set together"):
         wf.train.SyncReplicasOptimizer(plain, 1, variables_to_average=[w])
     assert sync.get_slot_names() == [] and sync.variables() == []
 

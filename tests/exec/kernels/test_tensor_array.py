@@ -369,7 +369,7 @@ def test_what_cannot_be_added(value: Any) -> None:
     element = convert_to_tensor(value)
     grad = TensorArray(element.dtype, 1).write(0, element).grad("g").write(0, element)
     assert run(grad.read(0)) in (True, b"a")
-    with pytest.raises(errors.InvalidTypeError, match=r"(bool|string) cannot be added up"):
+    with pytest.raises(errors.InvalidTypeError, match=r"(bool|string) cannot be summed"):
         run(grad.write(0, element).flow)
 
 

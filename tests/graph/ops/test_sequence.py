@@ -90,5 +90,5 @@ def test_histogram_bins() -> None:
     counts = wf.histogram_fixed_width(values, [0.0, 5.0], nbins=5, dtype="int64")
     assert counts.dtype == "int64"
     np.testing.assert_array_equal(evaluate(counts), [2, 1, 1, 0, 2])
-    with pytest.raises(errors.InvalidArgumentError, match="rising"):
+    with pytest.raises(errors.InvalidArgumentError, match="ascending"):
         evaluate(wf.histogram_fixed_width(values, [5.0, 0.0]))

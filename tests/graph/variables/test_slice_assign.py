@@ -102,7 +102,7 @@ def test_batch_scatter_update(resource: bool) -> None:
             session.run(variable.initializer)
             np.testing.assert_array_equal(session.run(update), wanted)
         wrong = wf.batch_scatter_update(variable, indices + 3, updates)
-        with pytest.raises(errors.InvalidArgumentError, match="do not point into"):
+        with pytest.raises(errors.InvalidArgumentError, match="are out of range"):
             session.run(wrong)
     with pytest.raises(errors.InvalidArgumentError, match="known rank"):
         wf.batch_scatter_update(variable, wf.placeholder(wf.int32), updates)

@@ -152,7 +152,7 @@ def test_trees_want_all_their_features() -> None:
         (2, [1, 9, 2], "refers to node 9"),
         (1, [1.0], "one length"),
         (5, [-1], "refers to node -1"),
-        (0, [-1, 0, 0], "feature -1"),
+        (0, [-1, 0, 0], "at least 0, got -1"),
     ],
 )
 def test_a_walk_stays_inside_of_its_trees(

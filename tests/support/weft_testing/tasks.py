@@ -10,10 +10,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from weft_distrib import Server
 from weft_distrib.launch.local import free_addresses
+from weft_testing.waiting import wait_until
 
 Jobs = Mapping[str, Sequence[str]]
 
@@ -131,12 +133,19 @@ class Process:
         self._process = self._started()
 
     def stop(self) -> None:
-        """Freeze the process."""
+        """Freeze the process, and wait until all its threads stand still."""
         self._process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        wait_until(lambda: all(_state(task) == "T" for task in tasks.iterdir()))
 
     def go_on(self) -> None:
         """Continue a frozen process."""
         self._process.send_signal(signal.SIGCONT)
+
+
+def _state(task: Path) -> str:
+    """Return the state of a thread, such as "R" or "T"."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _end(process: subprocess.Popen[str]) -> None:

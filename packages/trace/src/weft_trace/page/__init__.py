@@ -21,9 +21,7 @@ _MAX_BYTES: Final = 1 << 30
 _SERVER: Final = '<script type="application/json" id="server">{}</script>'
 
 
-def write_page(
-    out: str | os.PathLike[str], traces: Sequence[str | os.PathLike[str]]
-) -> None:
+def write_page(out: str | os.PathLike[str], traces: Sequence[str | os.PathLike[str]]) -> None:
     """Write a page that contains one or two trace files, and needs no other file.
 
     Args:
