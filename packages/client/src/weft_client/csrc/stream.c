@@ -32,7 +32,7 @@ int64_t wc_now(void) {
 int64_t wc_deadline(int64_t timeout_ms, int64_t default_ms) {
   int64_t timeout = timeout_ms ? timeout_ms : default_ms;
   if (timeout < 0 || timeout > INT64_MAX / 4) return WC_NEVER;
-  return wc_now() + timeout;
+  return wc_now() + timeout + 1; /* the clock is rounded down: wait at least the timeout */
 }
 
 void wc_condition_init(pthread_cond_t *condition) {
