@@ -1,4 +1,4 @@
-// Built by build.mjs (sources 9b04dc3d97225fdf87e7091a74f10faddf0b9116e9160be6b31f263f367f6699).
+// Built by build.mjs (sources 06589ab6399ed9516f5f5a115b04234b239d4d7ba77d854ca8a32ad8f26553e6).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;
@@ -664,6 +664,27 @@ function view(bytes) {
 // src/format/columns.ts
 var EVENT_COLUMNS = 11;
 var SAMPLE_COLUMNS = 4;
+var TYPES = [
+  { Type: Int8Array, low: -128, high: 127 },
+  { Type: Uint16Array, low: 0, high: 2 ** 16 - 1 },
+  { Type: Uint32Array, low: 0, high: 2 ** 32 - 1 },
+  { Type: Int32Array, low: -(2 ** 31), high: 2 ** 31 - 1 },
+  { Type: Float64Array, low: -Infinity, high: Infinity }
+];
+function makeNarrow(low, high, length) {
+  const { Type } = TYPES.find((type) => type.low <= low && high <= type.high);
+  return new Type(length);
+}
+function makeCommon(columns, length) {
+  let [low, high] = [0, 0];
+  for (const column of columns) {
+    const type = TYPES.find(({ Type }) => column instanceof Type);
+    if (!type) return new columns[0].constructor(length);
+    low = Math.min(low, type.low);
+    high = Math.max(high, type.high);
+  }
+  return makeNarrow(low, high, length);
+}
 var ColumnReader = class {
   constructor(bytes, rows, count) {
     this.bytes = bytes;
@@ -698,13 +719,20 @@ var ColumnReader = class {
   readNarrow() {
     const { width, base, offset } = this.begin();
     const low = Number(base);
-    const high = low + (width === 8 ? Infinity : 2 ** (8 * width) - 1);
-    let out;
-    if (low >= 0 && high < 2 ** 32) out = new Uint32Array(this.rows);
-    else if (low >= -(2 ** 31) && high < 2 ** 31) out = new Int32Array(this.rows);
-    else out = new Float64Array(this.rows);
+    const high = low + this.largest(width, offset);
+    const out = makeNarrow(low, high, this.rows);
     this.fill(out, width, low, offset);
     return out;
+  }
+  largest(width, offset) {
+    if (width < 4) return 2 ** (8 * width) - 1;
+    if (width === 8) return Infinity;
+    let most = 0;
+    for (let i = 0, at = offset; i < this.rows; i++, at += 4) {
+      const value = this.data.getUint32(at, true);
+      if (value > most) most = value;
+    }
+    return most;
   }
   /** Read a column of differences as nanoseconds from `origin`. */
   readTimes(origin) {
@@ -722,22 +750,34 @@ var ColumnReader = class {
     return value;
   }
   fill(out, width, base, offset) {
-    const n = this.rows;
-    const bytes = this.bytes;
-    const data = this.data;
     if (width === 0) out.fill(base);
-    else if (width === 1) for (let i = 0; i < n; i++) out[i] = base + bytes[offset + i];
-    else if (width === 2) {
-      for (let i = 0, at = offset; i < n; i++, at += 2) out[i] = base + data.getUint16(at, true);
-    } else if (width === 4) {
-      for (let i = 0, at = offset; i < n; i++, at += 4) out[i] = base + data.getUint32(at, true);
-    } else {
-      for (let i = 0, at = offset; i < n; i++, at += 8) {
-        out[i] = base + data.getUint32(at, true) + data.getUint32(at + 4, true) * 2 ** 32;
-      }
+    else if (out instanceof Float64Array) fillFloats(out, this.data, width, base, offset);
+    else if (out instanceof Uint32Array) fillIntegers(out, this.data, width, base, offset);
+    else {
+      const wide = new Uint32Array(this.rows);
+      fillIntegers(wide, this.data, width, base, offset);
+      out.set(wide);
     }
   }
 };
+function fillIntegers(out, data, width, base, offset) {
+  const n = out.length;
+  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
+  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
+  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
+  else for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 8 * i, true);
+}
+function fillFloats(out, data, width, base, offset) {
+  const n = out.length;
+  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
+  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
+  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
+  else {
+    for (let i = 0, at = offset; i < n; i++, at += 8) {
+      out[i] = base + data.getUint32(at, true) + data.getUint32(at + 4, true) * 2 ** 32;
+    }
+  }
+}
 function unpackEvents(payload, rows, origin) {
   const reader = new ColumnReader(payload, rows, EVENT_COLUMNS);
   const kind = reader.read(new Uint8Array(rows));
@@ -798,8 +838,33 @@ function sortByLane(lane) {
 function permute(column, order) {
   const Type = column.constructor;
   const out = new Type(order.length);
-  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+  const view2 = (View, array) => new View(array.buffer, array.byteOffset, array.length);
+  switch (column.BYTES_PER_ELEMENT) {
+    case 1:
+      permute8(view2(Uint8Array, out), view2(Uint8Array, column), order);
+      break;
+    case 2:
+      permute16(view2(Uint16Array, out), view2(Uint16Array, column), order);
+      break;
+    case 4:
+      permute32(view2(Uint32Array, out), view2(Uint32Array, column), order);
+      break;
+    default:
+      permute64(view2(Float64Array, out), view2(Float64Array, column), order);
+  }
   return out;
+}
+function permute8(out, column, order) {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+}
+function permute16(out, column, order) {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+}
+function permute32(out, column, order) {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+}
+function permute64(out, column, order) {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
 }
 
 // src/format/records.ts
@@ -1071,7 +1136,7 @@ function laneOffsets(chunks, lanes) {
   return offsets;
 }
 function gather(chunks, name, offsets, count) {
-  const out = widest(chunks.map((chunk) => chunk[name]), count);
+  const out = makeCommon(chunks.map((chunk) => chunk[name]), count);
   const next = offsets.slice();
   for (const chunk of chunks) {
     const column = chunk[name];
@@ -1083,11 +1148,6 @@ function gather(chunks, name, offsets, count) {
     delete chunk[name];
   }
   return out;
-}
-function widest(columns, count) {
-  const types = new Set(columns.map((column) => column.constructor));
-  if (types.size === 1) return new columns[0].constructor(count);
-  return new Float64Array(count);
 }
 function shorten(column, spare) {
   for (let i = 0; i < column.length; i++) {
@@ -1137,19 +1197,26 @@ function busyBlocks(duration, { from, to }) {
   return busy;
 }
 function makeSeries(chunks) {
-  const parts = /* @__PURE__ */ new Map();
+  const keyOf = (chunk, i) => chunk.lane[i] * 65536 + chunk.series[i];
+  const counts = /* @__PURE__ */ new Map();
   for (const chunk of chunks) {
     for (let i = 0; i < chunk.rows; i++) {
-      const key = chunk.lane[i] * 65536 + chunk.series[i];
-      let part = parts.get(key);
-      if (!part) parts.set(key, part = { times: [], values: [] });
-      part.times.push(chunk.time[i]);
-      part.values.push(chunk.value[i]);
+      const key = keyOf(chunk, i);
+      counts.set(key, (counts.get(key) ?? 0) + 1);
     }
   }
-  return [...parts].map(([key, { times, values }]) => {
-    const time = Float64Array.from(times);
-    const value = Float64Array.from(values);
+  const parts = /* @__PURE__ */ new Map();
+  for (const [key, count] of counts) {
+    parts.set(key, { time: new Float64Array(count), value: new Float64Array(count), used: 0 });
+  }
+  for (const chunk of chunks) {
+    for (let i = 0; i < chunk.rows; i++) {
+      const part = parts.get(keyOf(chunk, i));
+      part.time[part.used] = chunk.time[i];
+      part.value[part.used++] = chunk.value[i];
+    }
+  }
+  return [...parts].map(([key, { time, value }]) => {
     const order = sortOrder(time, new Float64Array(time.length), 0, time.length);
     const lane = Math.floor(key / 65536);
     return {

@@ -2,7 +2,7 @@
 
 import { TraceError } from "./chunks";
 
-export type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
+export type Numbers = Int8Array | Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
 
 /** Events of a chunk, sorted by lane and start. Times are nanoseconds from the origin. */
 export interface EventColumns {
@@ -34,6 +34,33 @@ export interface SampleColumns {
 
 const EVENT_COLUMNS = 11;
 const SAMPLE_COLUMNS = 4;
+
+/** The types of arrays with the range of their values, smallest first. */
+const TYPES = [
+  { Type: Int8Array, low: -128, high: 127 },
+  { Type: Uint16Array, low: 0, high: 2 ** 16 - 1 },
+  { Type: Uint32Array, low: 0, high: 2 ** 32 - 1 },
+  { Type: Int32Array, low: -(2 ** 31), high: 2 ** 31 - 1 },
+  { Type: Float64Array, low: -Infinity, high: Infinity },
+] as const;
+
+/** Return an array of the smallest type that holds values of a range. */
+export function makeNarrow(low: number, high: number, length: number): Numbers {
+  const { Type } = TYPES.find((type) => type.low <= low && high <= type.high)!;
+  return new Type(length);
+}
+
+/** Return an array of the smallest type that holds the values of all columns. */
+export function makeCommon(columns: readonly Numbers[], length: number): Numbers {
+  let [low, high] = [0, 0];
+  for (const column of columns) {
+    const type = TYPES.find(({ Type }) => column instanceof Type);
+    if (!type) return new (columns[0].constructor as Uint8ArrayConstructor)(length);
+    low = Math.min(low, type.low);
+    high = Math.max(high, type.high);
+  }
+  return makeNarrow(low, high, length);
+}
 
 /** Reads one packed column after the other. */
 class ColumnReader {
@@ -70,13 +97,21 @@ class ColumnReader {
   readNarrow(): Numbers {
     const { width, base, offset } = this.begin();
     const low = Number(base);
-    const high = low + (width === 8 ? Infinity : 2 ** (8 * width) - 1);
-    let out: Numbers;
-    if (low >= 0 && high < 2 ** 32) out = new Uint32Array(this.rows);
-    else if (low >= -(2 ** 31) && high < 2 ** 31) out = new Int32Array(this.rows);
-    else out = new Float64Array(this.rows);
+    const high = low + this.largest(width, offset);
+    const out = makeNarrow(low, high, this.rows);
     this.fill(out, width, low, offset);
     return out;
+  }
+
+  private largest(width: number, offset: number): number {
+    if (width < 4) return 2 ** (8 * width) - 1;
+    if (width === 8) return Infinity;
+    let most = 0;
+    for (let i = 0, at = offset; i < this.rows; i++, at += 4) {
+      const value = this.data.getUint32(at, true);
+      if (value > most) most = value;
+    }
+    return most;
   }
 
   /** Read a column of differences as nanoseconds from `origin`. */
@@ -98,19 +133,40 @@ class ColumnReader {
   }
 
   private fill(out: Numbers, width: number, base: number, offset: number): void {
-    const n = this.rows;
-    const bytes = this.bytes;
-    const data = this.data;
     if (width === 0) out.fill(base);
-    else if (width === 1) for (let i = 0; i < n; i++) out[i] = base + bytes[offset + i];
-    else if (width === 2) {
-      for (let i = 0, at = offset; i < n; i++, at += 2) out[i] = base + data.getUint16(at, true);
-    } else if (width === 4) {
-      for (let i = 0, at = offset; i < n; i++, at += 4) out[i] = base + data.getUint32(at, true);
-    } else {
-      for (let i = 0, at = offset; i < n; i++, at += 8) {
-        out[i] = base + data.getUint32(at, true) + data.getUint32(at + 4, true) * 2 ** 32;
-      }
+    else if (out instanceof Float64Array) fillFloats(out, this.data, width, base, offset);
+    else if (out instanceof Uint32Array) fillIntegers(out, this.data, width, base, offset);
+    else {
+      const wide = new Uint32Array(this.rows);
+      fillIntegers(wide, this.data, width, base, offset);
+      out.set(wide);
+    }
+  }
+}
+
+// Loops over arrays are written once for each element type: a loop that meets several of them is
+// compiled to code that is ten times as slow.
+
+function fillIntegers(
+  out: Uint32Array, data: DataView, width: number, base: number, offset: number,
+): void {
+  const n = out.length;
+  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
+  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
+  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
+  else for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 8 * i, true);
+}
+
+function fillFloats(
+  out: Float64Array, data: DataView, width: number, base: number, offset: number,
+): void {
+  const n = out.length;
+  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
+  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
+  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
+  else {
+    for (let i = 0, at = offset; i < n; i++, at += 8) {
+      out[i] = base + data.getUint32(at, true) + data.getUint32(at + 4, true) * 2 ** 32;
     }
   }
 }
@@ -173,8 +229,32 @@ function sortByLane(lane: Uint16Array): {
 
 /** Return the values of a column in another order. */
 export function permute<T extends Numbers>(column: T, order: Uint32Array): T {
-  const Type = column.constructor as new (length: number) => T;
+  const Type = column.constructor as new (buffer: number | ArrayBuffer) => T;
   const out = new Type(order.length);
-  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+  // Values are moved and not computed with, so that only their width matters.
+  const view = <V>(View: new (b: ArrayBufferLike, o: number, n: number) => V, array: Numbers): V =>
+    new View(array.buffer, array.byteOffset, array.length);
+  switch (column.BYTES_PER_ELEMENT) {
+    case 1: permute8(view(Uint8Array, out), view(Uint8Array, column), order); break;
+    case 2: permute16(view(Uint16Array, out), view(Uint16Array, column), order); break;
+    case 4: permute32(view(Uint32Array, out), view(Uint32Array, column), order); break;
+    default: permute64(view(Float64Array, out), view(Float64Array, column), order);
+  }
   return out;
+}
+
+function permute8(out: Uint8Array, column: Uint8Array, order: Uint32Array): void {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+}
+
+function permute16(out: Uint16Array, column: Uint16Array, order: Uint32Array): void {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+}
+
+function permute32(out: Uint32Array, column: Uint32Array, order: Uint32Array): void {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
+}
+
+function permute64(out: Float64Array, column: Float64Array, order: Uint32Array): void {
+  for (let i = 0; i < order.length; i++) out[i] = column[order[i]];
 }

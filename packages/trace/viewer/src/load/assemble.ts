@@ -1,7 +1,7 @@
 /** Builds a trace from decoded chunks. */
 
 import type { EventColumns, Numbers, SampleColumns } from "../format/columns";
-import { permute } from "../format/columns";
+import { makeCommon, permute } from "../format/columns";
 import type { Records } from "../format/records";
 import { assignRows, sortOrder } from "../model/rows";
 import { LaneKind, NO_STEP } from "../model/schema";
@@ -66,7 +66,7 @@ function laneOffsets(chunks: Chunks, lanes: number): Float64Array {
 
 /** Return a column of all chunks, sorted by lane, and remove it from the chunks. */
 function gather(chunks: Chunks, name: Name, offsets: Float64Array, count: number): Numbers {
-  const out = widest(chunks.map((chunk) => chunk[name]!), count);
+  const out = makeCommon(chunks.map((chunk) => chunk[name]!), count);
   const next = offsets.slice();
   for (const chunk of chunks) {
     const column = chunk[name]!;
@@ -78,13 +78,6 @@ function gather(chunks: Chunks, name: Name, offsets: Float64Array, count: number
     delete chunk[name];
   }
   return out;
-}
-
-/** Return an array whose type holds the values of all columns. */
-function widest(columns: Numbers[], count: number): Numbers {
-  const types = new Set(columns.map((column) => column.constructor));
-  if (types.size === 1) return new (columns[0].constructor as Float64ArrayConstructor)(count);
-  return new Float64Array(count);
 }
 
 /** Return a column of ids in two bytes each if they fit, and `spare` values above them are free. */
@@ -150,19 +143,26 @@ function busyBlocks(duration: Numbers, { from, to }: Range): Float64Array {
 
 /** Return the counters, each sorted by time. */
 function makeSeries(chunks: readonly SampleColumns[]): Series[] {
-  const parts = new Map<number, { times: number[]; values: number[] }>();
+  const keyOf = (chunk: SampleColumns, i: number) => chunk.lane[i] * 65536 + chunk.series[i];
+  const counts = new Map<number, number>();
   for (const chunk of chunks) {
     for (let i = 0; i < chunk.rows; i++) {
-      const key = chunk.lane[i] * 65536 + chunk.series[i];
-      let part = parts.get(key);
-      if (!part) parts.set(key, (part = { times: [], values: [] }));
-      part.times.push(chunk.time[i]);
-      part.values.push(chunk.value[i]);
+      const key = keyOf(chunk, i);
+      counts.set(key, (counts.get(key) ?? 0) + 1);
     }
   }
-  return [...parts].map(([key, { times, values }]) => {
-    const time = Float64Array.from(times);
-    const value = Float64Array.from(values);
+  const parts = new Map<number, { time: Float64Array; value: Float64Array; used: number }>();
+  for (const [key, count] of counts) {
+    parts.set(key, { time: new Float64Array(count), value: new Float64Array(count), used: 0 });
+  }
+  for (const chunk of chunks) {
+    for (let i = 0; i < chunk.rows; i++) {
+      const part = parts.get(keyOf(chunk, i))!;
+      part.time[part.used] = chunk.time[i];
+      part.value[part.used++] = chunk.value[i];
+    }
+  }
+  return [...parts].map(([key, { time, value }]) => {
     const order = sortOrder(time, new Float64Array(time.length), 0, time.length);
     const lane = Math.floor(key / 65536);
     return {

@@ -10,7 +10,7 @@ import type { EventColors } from "./colors";
 import type { Viewport } from "./viewport";
 
 const WIDE = 3; // pixels from which on an event is a rectangle
-const SAMPLES = 12;
+const SAMPLES = 5;
 
 /** An event that is drawn as a rectangle. */
 export type DrawBox = (event: number, x: number, width: number) => void;
@@ -31,6 +31,8 @@ export function layoutRow(
   const end = begin + strip.length * nsPerPixel;
   let [i] = trace.overlapping(row, begin, end);
   let isUsed = false;
+  let guess = 1; // the number of events of a pixel
+  let [known, busyKnown] = [-1, 0]; // an index, and the busy time before it
   while (i < row.to && start[i] < end) {
     const width = duration[i] / nsPerPixel;
     if (width >= WIDE) {
@@ -39,11 +41,17 @@ export function layoutRow(
       continue;
     }
     const pixel = Math.max(0, Math.floor((start[i] - begin) / nsPerPixel));
-    const next = gallop(start, begin + (pixel + 1) * nsPerPixel, i, row.to);
+    const next = gallop(start, begin + (pixel + 1) * nsPerPixel, i, row.to, guess);
+    guess = next - i;
     let last = next;
     if (duration[next - 1] / nsPerPixel >= WIDE) last--; // drawn as a rectangle below
-    const busy =
-      next - i < 4 ? sum(duration, i, last) : trace.busyBefore(row, last) - trace.busyBefore(row, i);
+    let busy: number;
+    if (next - i < 24) busy = sum(duration, i, last);
+    else {
+      const before = known === i ? busyKnown : trace.busyBefore(row, i);
+      [known, busyKnown] = [last, trace.busyBefore(row, last)];
+      busy = busyKnown - before;
+    }
     if (pixel < strip.length) {
       const share = Math.min(1, Math.max(0.3, busy / nsPerPixel));
       strip[pixel] = colors.rgb[sampledColor(trace, colors, i, last)] | (Math.round(share * 255) << 24);
@@ -64,6 +72,7 @@ function sum(duration: ArrayLike<number>, from: number, to: number): number {
 }
 
 function sampledColor(trace: Trace, colors: EventColors, from: number, to: number): number {
+  if (to - from < 2) return colors.index(from);
   const step = Math.max(1, (to - from) / SAMPLES);
   let longest = from;
   for (let i = from; i < to; i += step) {
@@ -73,17 +82,29 @@ function sampledColor(trace: Trace, colors: EventColors, from: number, to: numbe
   return colors.index(longest);
 }
 
-/** Return the first index after `from` whose value is at least `limit`. */
-function gallop(values: Float64Array, limit: number, from: number, to: number): number {
-  let step = 1;
+/**
+ * Return the first index after `from` whose value is at least `limit`. The search begins at `guess`
+ * after `from`, since neighboring pixels have similar numbers of events.
+ */
+function gallop(values: Float64Array, limit: number, from: number, to: number, guess: number): number {
   let low = from + 1;
+  let high = Math.min(to, from + guess);
+  if (high > low && values[high - 1] >= limit) {
+    for (let step = 1; high - step > low; step *= 2) {
+      if (values[high - step] < limit) {
+        low = high - step;
+        break;
+      }
+    }
+    return lowerBound(values, limit, low, high);
+  }
+  low = Math.max(low, high);
+  let step = 1;
   while (low + step < to && values[low + step] < limit) {
     low += step;
     step *= 2;
   }
-  const high = Math.min(to, low + step + 1);
-  // The first that is not smaller is the upper bound of the largest smaller value.
-  return low < to && values[low] < limit ? lowerBound(values, limit, low, high) : low;
+  return lowerBound(values, limit, low, Math.min(to, low + step + 1));
 }
 
 function lowerBound(values: Float64Array, limit: number, from: number, to: number): number {
