@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft_trace.analysis.categories import Category, category_of
 from weft_trace.analysis.dependencies import Dependencies, resolve_dependencies
-from weft_trace.analysis.steps import StepIndex, StepSpan
+from weft_trace.analysis.steps import StepIndex, StepSpan, find_producers
 from weft_trace.schema import Kind
 
 
@@ -90,7 +90,7 @@ class _Walk:
     ) -> None:
         self._index = index
         self._span = span
-        self._dependencies = dependencies
+        self._producers = find_producers(index, span, events, dependencies)
         self._predecessors = predecessors
         self._by_end = events[np.argsort(index.ends[events], kind="stable")]
         self._sorted_ends = index.ends[self._by_end]
@@ -98,7 +98,7 @@ class _Walk:
         self._receives = {
             int(p): int(e)
             for e in events[index.kinds[events] == Kind.RECEIVE]
-            for p in dependencies.of(int(e))
+            for p in self._producers[int(e)]
             if index.kinds[p] == Kind.TRANSFER
         }
         self._time = span.end
@@ -184,7 +184,7 @@ class _Walk:
 
     def _latest(self, event: int, limit: int) -> int:
         """Return the producer that ended last, but not after a time; -1 if there is none."""
-        producers = self._dependencies.of(event)
+        producers = np.array(self._producers[event], np.intp)
         if self._index.kinds[event] == Kind.RECEIVE and limit < self._index.ends[event]:
             kinds = self._index.kinds[producers]  # transfers come after its start
             producers = producers[kinds != Kind.TRANSFER]

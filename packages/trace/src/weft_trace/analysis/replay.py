@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from weft_trace.analysis.changes import Change, link_names, match_events
 from weft_trace.analysis.dependencies import Dependencies, resolve_dependencies
-from weft_trace.analysis.steps import OCCUPYING, StepIndex, StepSpan
+from weft_trace.analysis.steps import OCCUPYING, StepIndex, StepSpan, find_producers
 from weft_trace.errors import TraceError
 from weft_trace.schema import Flag, Kind
 
@@ -117,8 +117,9 @@ class Replay:
         self._start_inputs: list[list[int]] = [[] for _ in range(count)]
         self._end_inputs: list[list[int]] = [[] for _ in range(count)]
         self._receive_of: dict[int, int] = {}
+        producers = find_producers(self._index, self._span, self._events, dependencies)
         for i, event in enumerate(self._events.tolist()):
-            sources = [self._positions.get(p, -1) for p in dependencies.of(event).tolist()]
+            sources = [self._positions.get(p, -1) for p in producers[event]]
             sources = [s for s in sources if s >= 0 and self._starts[s] <= self._ends[i]]
             if self._kinds[i] == Kind.RECEIVE:
                 self._end_inputs[i] = [s for s in sources if self._ends[s] > self._starts[i]]

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft_trace.analysis.dependencies import Dependencies
 from weft_trace.reader import Trace
 from weft_trace.schema import NO_STEP, Flag, Kind
 
@@ -107,6 +108,44 @@ class StepIndex:
         before = self.ends[busy[:-1]] <= self.starts[busy[1:]]
         result[busy[1:]] = np.where(same & before, busy[:-1], -1)
         return result
+
+
+def find_producers(
+    index: StepIndex, span: StepSpan, events: NDArray[np.intp], dependencies: Dependencies
+) -> dict[int, list[int]]:
+    """Return, for each event of a step, the events that it waited for.
+
+    These are the producers of its inputs, and two kinds that are not in the graph:
+
+    - Cheap nodes run as a sequence, which starts when the inputs of all its nodes are there. Events
+      of a sequence follow each other without a gap, so the first one waits for the others' inputs.
+    - The calling thread hands work without inputs to other threads, after what it did before.
+
+    Args:
+      events: the events of the step, sorted by start.
+    """
+    producers = {event: dependencies.of(event).tolist() for event in events.tolist()}
+    ready = index.trace.events["ready"]
+    heads: dict[int, tuple[int, int]] = {}
+    caller_lane = int(index.lanes[span.event])
+    caller: list[int] = []
+    for event in events.tolist():
+        if int(index.kinds[event]) not in OCCUPYING:
+            continue
+        lane, start = int(index.lanes[event]), int(index.starts[event])
+        head, end = heads.get(lane, (event, -1))
+        if ready[event] == start == end and index.kinds[event] != Kind.PHASE:
+            known = producers[head]
+            known += [p for p in producers[event] if index.ends[p] <= ready[head]]
+        else:
+            head = event
+        heads[lane] = head, int(index.ends[event])
+        if lane == caller_lane:
+            caller.append(event)
+        elif not producers[event] and index.processes[event] == index.processes[span.event]:
+            before = [e for e in caller[-2:] if index.ends[e] <= ready[event]]
+            producers[event] += before[-1:]
+    return {event: list(dict.fromkeys(known)) for event, known in producers.items()}
 
 
 def representative_steps(index: StepIndex, most: int = 8) -> list[StepSpan]:
