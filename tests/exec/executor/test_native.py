@@ -171,10 +171,10 @@ def test_compiling_takes_no_more_than_its_overhead(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = _tiering(monkeypatch, overhead=0.25)
-    x = wf.placeholder(wf.float32, [100_000])
+    x = wf.placeholder(wf.float32, [400_000])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)
     with wf.Session() as session:
-        feeds = {x: np.zeros(100_000, np.float32)}
+        feeds = {x: np.zeros(400_000, np.float32)}
         _until(lambda: session.run(y, feeds), lambda: account.seen > 0.06)
         assert not generated  # a quarter of it is less than what compiling is known to take
         _until(lambda: session.run(y, feeds), lambda: generated)
