@@ -14,13 +14,14 @@ import weft as wf
 from weft_compiler.generator import LlvmGenerator, LoopCompiler, RegionCompiler
 from weft_compiler.native import cache as disk, code_index
 from weft_exec.executor.native import specialization_cache
+from weft_exec.executor.native.history import History
 from weft_exec.executor.native.specialization_cache import (
     MAX_PROFILES,
     MAX_SPECIALIZATIONS,
     Mode,
     SpecializationCache,
 )
-from weft_exec.executor.native.tiering import Compilation, History
+from weft_exec.executor.native.tiering import Compilation
 from weft_graph.ir.code_generators import NotGenerated
 from weft_tensor import errors
 

@@ -17,14 +17,12 @@ from hypothesis import given, settings, strategies as st
 from weft_testing.waiting import wait_until
 
 import weft as wf
+from weft_exec.executor.native.history import History, read_history, write_history
 from weft_exec.executor.native.idle_cores import IdleCores
 from weft_exec.executor.native.tiering import (
     Compilation,
-    History,
     RegionProfile,
     TierUpPolicy,
-    read_history,
-    write_history,
 )
 from weft_graph.ir.compile_pauses import may_pause
 

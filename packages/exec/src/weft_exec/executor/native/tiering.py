@@ -19,7 +19,6 @@ kernels are the rent, and the compile time is the price. `TierUpPolicy` decides 
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import threading
 import time
@@ -31,6 +30,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from weft_exec import progress
 from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ByKernels
+from weft_exec.executor.native.history import History, read_history, write_history
 from weft_exec.executor.native.idle_cores import IdleCores
 from weft_exec.executor.native.warm_up import OVERHEAD, WarmUp
 from weft_exec.executor.step_check import raise_if_ended
@@ -89,51 +89,6 @@ _POLL_SECONDS: Final = 0.02
 _clock: Final = time.thread_time
 
 Function = Callable[..., Any]
-
-
-class History(NamedTuple):
-    """Measurements of a region, for one choice of shapes, by earlier processes.
-
-    Attributes:
-      processes: processes that ran it by kernels.
-      runs: runs by kernels in all of them.
-      kernel_seconds: processor seconds of these runs.
-      compile_seconds: the measured price, or None if it was never compiled.
-      is_slower: True if compiled code was slower than the kernels.
-      abandoned: processes that ended while they compiled it.
-      varies: True if a process ran it for several choices of shapes.
-    """
-
-    processes: int = 0
-    runs: int = 0
-    kernel_seconds: float = 0.0
-    compile_seconds: float | None = None
-    is_slower: bool = False
-    abandoned: int = 0
-    varies: bool = False
-
-
-def read_history(content: bytes | None) -> History:
-    """Return the history that `write_history` wrote; an empty one if the content is not of it."""
-    try:
-        fields = json.loads(content or b"{}")
-        price = fields.get("compile_seconds")
-        return History(
-            int(fields.get("processes", 0)),
-            int(fields.get("runs", 0)),
-            float(fields.get("kernel_seconds", 0.0)),
-            None if price is None else float(price),
-            bool(fields.get("is_slower", False)),
-            int(fields.get("abandoned", 0)),
-            bool(fields.get("varies", False)),
-        )
-    except (ValueError, TypeError, AttributeError):  # not written by `write_history`
-        return History()
-
-
-def write_history(history: History, name: str, members: int) -> bytes:
-    """Return a history as JSON, with the region's name and number of nodes for people."""
-    return json.dumps({"name": name, "members": members} | history._asdict()).encode()
 
 
 class Measurements:
