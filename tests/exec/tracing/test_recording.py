@@ -156,6 +156,8 @@ def test_time_between_steps_and_buffers_are_recorded(tmp_path: Path) -> None:
     between = events(trace, Kind.PYTHON)
     steps = events(trace, Kind.STEP)
     assert (between["start"] == steps["end"][:-1]).all()
+    (save,) = events(trace, Kind.CHECKPOINT)
+    assert save["start"] <= steps["start"][-1] and steps["end"][-1] <= save["end"]
     buffers = events(trace, Kind.BUFFER)
     assert len(buffers) and (buffers["output_bytes"] >= 4096).all()
 

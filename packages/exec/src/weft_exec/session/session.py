@@ -30,6 +30,7 @@ from weft_exec.session.target import find_target
 from weft_exec.session.uninitialized import advise
 from weft_exec.session.update_ops import UpdateOpsWatch
 from weft_exec.tracing import consumers
+from weft_exec.tracing.environment import start_once
 from weft_exec.tracing.records import records_of
 from weft_exec.tracing.step_trace import StepTrace, clock
 from weft_graph.ir import thread_stacks
@@ -98,6 +99,7 @@ class BaseSession:
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
         self._updates = UpdateOpsWatch()
+        start_once()
         self.tracing_changed()
         consumers.watch(self)
         self._measurements = 0

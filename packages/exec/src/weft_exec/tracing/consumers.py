@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 from weft_exec.tracing.step_trace import (
@@ -60,7 +60,9 @@ _active_since = 0  # reading of the clock
 _watchers: WeakSet[Any] = WeakSet()
 _lock = threading.Lock()
 _thread = _Thread()
-_PHASE, _PYTHON = 1, 8  # of `weft_trace.schema.Kind`
+_PHASE, _PYTHON = 1, 8  # of `weft_trace.schema.Kind`, which is imported with the first trace
+CHECKPOINT: Final = 9
+"""The kind of saving or restoring a checkpoint, for `recorded`."""
 
 
 def is_active() -> bool:

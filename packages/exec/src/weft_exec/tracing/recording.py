@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 from collections.abc import Sequence
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from weft_exec.tracing.collector import Batch, Collector
@@ -18,6 +17,8 @@ from weft_trace.writer import Writer
 
 _BULK: Final = 1 << 16
 """Number of readings that are converted together."""
+_MAX_PENDING: Final = 1 << 20
+"""Number of readings that wait for their conversion above which steps wait, too."""
 _PERIOD: Final = 0.2
 """Seconds after which fewer are converted, too, and counters are sampled."""
 
@@ -35,25 +36,39 @@ class Recording(Consumer):
         self._writer = Writer(path)
         self._collector = Collector(self._writer, this_process(task))
         self._sampler = Sampler(self._writer, self._collector)
-        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._pending: list[Batch | tuple[StepTrace, int]] = []
+        self._num_readings = 0  # of those that are not converted yet
+        self._is_closed = False
         self._error: BaseException | None = None
+        self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="weft trace writer", daemon=True)
         add_consumer(self)
         self._thread.start()
 
     def step_ended(self, trace: StepTrace) -> None:
         """See the base class."""
-        self._queue.put((trace, threading.get_ident()))
+        readings = sum([_num_readings(log.runs) for log in list(trace.logs.values())])
+        self._put((trace, threading.get_ident()), readings)
 
     def step_spilled(
         self, trace: StepTrace, log: ThreadLog, runs: Sequence[Any], spans: Sequence[Span]
     ) -> None:
         """See the base class."""
-        self._queue.put(Batch.of_log(trace, log, runs, spans))
+        self._put(Batch.of_log(trace, log, runs, spans), _num_readings(runs))
 
     def outside_steps(self, log: ThreadLog, spans: Sequence[Span]) -> None:
         """See the base class."""
-        self._queue.put(Batch.of_log(None, log, (), spans))
+        self._put(Batch.of_log(None, log, (), spans), 0)
+
+    def _put(self, item: Batch | tuple[StepTrace, int], num_readings: int) -> None:
+        """Add records; the writer is not woken for each of them, which would delay this thread."""
+        with self._wake:
+            self._pending.append(item)
+            self._num_readings += num_readings
+            if self._num_readings >= _BULK:
+                self._wake.notify_all()
+            while self._num_readings >= _MAX_PENDING and self._error is None:
+                self._wake.wait(_PERIOD)  # until some are converted
 
     def close(self) -> None:
         """Write what was recorded, and close the file.
@@ -61,7 +76,9 @@ class Recording(Consumer):
         Raises: OSError: the file could not be written.
         """
         remove_consumer(self)
-        self._queue.put(None)
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify_all()
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -69,40 +86,40 @@ class Recording(Consumer):
     def _run(self) -> None:
         try:
             with self._writer:
-                while self._convert():
+                is_closed = False
+                while not is_closed:
+                    with self._wake:
+                        if not self._is_closed and self._num_readings < _BULK:
+                            self._wake.wait(_PERIOD)
+                        items, self._pending = self._pending, []
+                        taken, is_closed = self._num_readings, self._is_closed
+                    self._convert(items)
+                    with self._wake:
+                        self._num_readings -= taken
+                        self._wake.notify_all()
                     self._sampler.sample()
         except BaseException as error:  # because `close` raises it
             remove_consumer(self)
-            self._error = error
+            with self._wake:
+                self._error = error
+                self._wake.notify_all()
 
-    def _convert(self) -> bool:
-        """Convert the next records in bulk; return False after the last ones."""
+    def _convert(self, items: Sequence[Batch | tuple[StepTrace, int]]) -> None:
+        """Convert records in bulk, and write them."""
         batches: list[Batch] = []
-        ended: list[tuple[StepTrace, int]] = []
-        num_readings, is_open = 0, True
-        while is_open and num_readings < _BULK:
-            try:
-                item = self._queue.get(timeout=_PERIOD)
-            except Empty:
-                break
-            if item is None:
-                is_open = False
-            elif isinstance(item, Batch):
+        for item in items:
+            if isinstance(item, Batch):
                 batches.append(item)
-                num_readings += _num_readings(item.runs)
             else:
                 step, _ = item
-                ended.append(item)
-                for log in list(step.logs.values()):
-                    batches.append(Batch.of_log(step, log, log.runs, log.spans))
-                    num_readings += _num_readings(log.runs)
+                logs = list(step.logs.values())
+                batches += [Batch.of_log(step, log, log.runs, log.spans) for log in logs]
         self._collector.add(batches)
-        for step, ident in ended:
-            self._collector.end_step(step, ident)
-            self._sampler.add_threads(step)
-        if not ended and not batches:
-            self._writer.flush()
-        return is_open
+        for item in items:
+            if not isinstance(item, Batch):
+                self._collector.end_step(*item)
+                self._sampler.add_threads(item[0])
+        self._writer.flush()
 
 
 def _num_readings(runs: Sequence[Any]) -> int:

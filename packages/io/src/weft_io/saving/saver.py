@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft_exec import progress
+from weft_exec.tracing.consumers import CHECKPOINT, recorded
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.messages.collection_items import one_by_one, register_collection
@@ -406,14 +407,15 @@ class Saver:
         self, save: _Save, write: Callable[[], str], graph_file: Callable[[], bytes | None]
     ) -> str:
         """Write the tensors, the list of checkpoints, and the graph."""
-        if save.list_name is None:
-            written = write()
-        else:
-            with self._lock:
-                written = self._write_and_record(save, save.list_name, write)
-        if save.graph_path is not None:
-            self._write_graph(save, graph_file())
-        return written
+        with recorded(CHECKPOINT, "save", "_Checkpoint"):
+            if save.list_name is None:
+                written = write()
+            else:
+                with self._lock:
+                    written = self._write_and_record(save, save.list_name, write)
+            if save.graph_path is not None:
+                self._write_graph(save, graph_file())
+            return written
 
     def _write_graph(self, save: _Save, data: bytes | None) -> None:
         if save.graph_path is not None and data is not None:
@@ -526,7 +528,8 @@ class Saver:
             raise CheckpointNotFoundError(f"there is no valid checkpoint at {prefix}")
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
         try:
-            sess.run(self.saver_def.restore_op_name, feeds)
+            with recorded(CHECKPOINT, "restore", "_Checkpoint"):
+                sess.run(self.saver_def.restore_op_name, feeds)
         except errors.NotFoundError:
             renamed = self._object_saver(sess.graph, prefix)
             if renamed is None:

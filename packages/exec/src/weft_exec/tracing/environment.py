@@ -1,0 +1,67 @@
+"""Recordings that environment variables request."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import Final
+
+from weft_tensor import errors
+
+_TRACE: Final = "WEFT_TRACE"
+_FLIGHT: Final = "WEFT_FLIGHT_RECORDER"
+_OPTIONS: Final = ("seconds", "slow")
+
+_lock = threading.Lock()
+_is_started = False
+
+
+def start_once() -> None:
+    """Start the recordings that the environment requests, at the first session of the process.
+
+    "%p" in a path stands for the number of the process. Recordings end with the process.
+
+    Raises:
+      InvalidArgumentError: a variable has an invalid option.
+      OSError: a file cannot be written.
+    """
+    global _is_started
+    with _lock:
+        if _is_started:
+            return
+        _is_started = True
+        if path := os.environ.get(_TRACE):
+            from weft_exec.tracing.recording import Recording
+
+            atexit.register(Recording(_for_process(path)).close)
+        if setting := os.environ.get(_FLIGHT):
+            from weft_exec.tracing.flight import FlightRecorder
+
+            path, seconds, slow = parse_flight(setting)
+            atexit.register(FlightRecorder(_for_process(path), seconds, slow).close)
+
+
+def _for_process(path: str) -> str:
+    return path.replace("%p", str(os.getpid()))
+
+
+def parse_flight(setting: str) -> tuple[str, float, float | None]:
+    """Return the path, the seconds to keep, and the seconds from which a step is slow.
+
+    Raises: InvalidArgumentError: an option is unknown or not a number.
+    """
+    path, *options = setting.split(",")
+    values: dict[str, float] = {}
+    for option in options:
+        name, _, number = option.partition("=")
+        try:
+            if name not in _OPTIONS:
+                raise ValueError(name)
+            values[name] = float(number)
+        except ValueError as error:
+            raise errors.InvalidArgumentError(
+                f"{_FLIGHT} must be a path, and possibly ',seconds=NUMBER' and ',slow=NUMBER', "
+                f"got {setting!r}"
+            ) from error
+    return path, values.get("seconds", 10.0), values.get("slow")
