@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft_trace.analysis.categories import Category, category_of
 from weft_trace.analysis.dependencies import Dependencies, resolve_dependencies
-from weft_trace.analysis.steps import StepIndex, StepSpan, find_producers
+from weft_trace.analysis.steps import StepIndex, StepSpan, find_producers, find_sequences
 from weft_trace.schema import Kind
 
 
@@ -90,7 +90,8 @@ class _Walk:
     ) -> None:
         self._index = index
         self._span = span
-        self._producers = find_producers(index, span, events, dependencies)
+        self._heads = find_sequences(index, events)
+        self._producers = find_producers(index, span, self._heads, dependencies)
         self._predecessors = predecessors
         self._by_end = events[np.argsort(index.ends[events], kind="stable")]
         self._sorted_ends = index.ends[self._by_end]
@@ -171,8 +172,10 @@ class _Walk:
         if index.kinds[event] == Kind.PHASE:
             return self._last_before(start, event), Category.PYTHON
         ready = int(index.trace.events["ready"][event])
-        producer = self._latest(event, start)
         before = int(self._predecessors[event])
+        if self._heads[event] != event:
+            return before, Category.QUEUEING
+        producer = self._latest(event, start)
         if before >= 0 and index.ends[before] > ready and before in self._members:
             return before, Category.QUEUEING
         if producer >= 0:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from weft_trace.analysis.changes import Change, link_names, match_events
 from weft_trace.analysis.dependencies import Dependencies, resolve_dependencies
-from weft_trace.analysis.steps import OCCUPYING, StepIndex, StepSpan, find_producers
+from weft_trace.analysis.steps import OCCUPYING, StepIndex, StepSpan, find_producers, find_sequences
 from weft_trace.errors import TraceError
 from weft_trace.schema import Flag, Kind
 
@@ -61,21 +61,31 @@ class Replay:
         self._index = index
         self._span = span
         events = index.executions_of(span.step)
-        self._events = events
         if dependencies is None:
             dependencies = resolve_dependencies(index.trace, events)
         if predecessors is None:
             predecessors = index.lane_predecessors()
-        self._positions = {int(event): i for i, event in enumerate(events)}
+        heads = find_sequences(index, events)
+        producers = find_producers(index, span, heads, dependencies)
+        self._members: dict[int, list[int]] = {}
+        for event, head in heads.items():
+            self._members.setdefault(head, []).append(event)
+        # A sequence of nodes is replayed as one event.
+        events = np.array(list(self._members), np.intp)
+        self._events = events
+        self._positions = {
+            event: i for i, members in enumerate(self._members.values()) for event in members
+        }
         # Times are relative to the step: floats have no nanoseconds since the epoch.
         self._starts: list[int] = (index.starts[events] - span.start).tolist()
-        self._ends: list[int] = (index.ends[events] - span.start).tolist()
+        lasts = np.array([members[-1] for members in self._members.values()], np.intp)
+        self._ends: list[int] = (index.ends[lasts] - span.start).tolist()
         self._ready: list[int] = (index.trace.events["ready"][events] - span.start).tolist()
         self._kinds: list[int] = index.kinds[events].tolist()
-        self._link_inputs(dependencies)
+        self._link_inputs(producers)
         self._group_lanes()
         self._measure_lags(predecessors)
-        self._parts = self._find_parts()
+        self._find_components()
         self._is_fifo = True
         self._replayed = self._simulate(self._durations(()), ())
         if self._replayed != span.duration:
@@ -111,13 +121,12 @@ class Replay:
 
     # The graph
 
-    def _link_inputs(self, dependencies: Dependencies) -> None:
+    def _link_inputs(self, producers: dict[int, list[int]]) -> None:
         """Find what the start and, for a Receive, the end of each event waits for."""
         count = len(self._events)
         self._start_inputs: list[list[int]] = [[] for _ in range(count)]
         self._end_inputs: list[list[int]] = [[] for _ in range(count)]
         self._receive_of: dict[int, int] = {}
-        producers = find_producers(self._index, self._span, self._events, dependencies)
         for i, event in enumerate(self._events.tolist()):
             sources = [self._positions.get(p, -1) for p in producers[event]]
             sources = [s for s in sources if s >= 0 and self._starts[s] <= self._ends[i]]
@@ -179,45 +188,52 @@ class Replay:
             begin = max([self._starts[i], *[self._ends[s] for s in self._end_inputs[i]]])
             self._own.append(self._ends[i] - begin)
 
-    def _find_parts(self) -> list[tuple[int, NDArray[np.intp]]]:
-        """Return the regions of the step, by position, with the events of their kernels."""
-        index, trace = self._index, self._index.trace
-        events = index.events_of(self._span.step)
-        estimated = (trace.events["flags"][events] & Flag.ESTIMATED) != 0
-        parts = events[(index.kinds[events] == Kind.GENERATED) | estimated]
-        result = []
-        for i in [i for i, kind in enumerate(self._kinds) if kind == Kind.REGION]:
-            event = self._events[i]
-            times = [index.starts[event], index.ends[event]]
-            first, last = np.searchsorted(index.starts[parts], times)
-            inside = parts[first:last]
-            same = index.lanes[inside] == index.lanes[event]
-            result.append((i, inside[same & (index.ends[inside] <= index.ends[event])]))
-        return result
+    def _find_components(self) -> None:
+        """Find the measured times that a change may scale, each with the event it is a part of.
+
+        These are the events themselves, those of a sequence, and the kernels of a region.
+        """
+        index = self._index
+        step = index.events_of(self._span.step)
+        estimated = (index.trace.events["flags"][step] & Flag.ESTIMATED) != 0
+        parts = step[(index.kinds[step] == Kind.GENERATED) | estimated]
+        rows: list[tuple[int, int, float]] = []
+        for i, members in enumerate(self._members.values()):
+            for event in members:
+                start, end = int(index.starts[event]), int(index.ends[event])
+                inside = []
+                if index.kinds[event] == Kind.REGION:
+                    first, last = np.searchsorted(index.starts[parts], [start, end])
+                    inside = [
+                        part
+                        for part in parts[first:last].tolist()
+                        if index.lanes[part] == index.lanes[event] and index.ends[part] <= end
+                    ]
+                rows += [(p, i, float(index.ends[p] - index.starts[p])) for p in inside]
+                if not inside:
+                    time = end - start if len(members) > 1 else self._own[i]
+                    rows.append((event, i, float(time)))
+        events, positions, times = zip(*rows, strict=True) if rows else ((), (), ())
+        self._component_events = np.array(events, np.intp)
+        self._component_positions = np.array(positions, np.intp)
+        self._component_times = np.array(times, np.float64)
 
     def _durations(self, changes: Sequence[Change]) -> list[float]:
         """Return the changed duration of each event."""
         durations = np.array(self._own, np.float64)
         for change in changes:
-            is_matched = match_events(self._index, change, self._events)
             if change.bandwidth is not None:
-                durations = np.where(is_matched, self._latencies(change), durations)
+                is_matched = match_events(self._index, change, self._events)
+                durations = np.where(is_matched, self._latency(change), durations)
                 continue
             assert change.factor is not None
-            by_parts = np.zeros(len(durations), bool)
-            for i, parts in self._parts:
-                if not len(parts):
-                    continue
-                chosen = parts[match_events(self._index, change, parts)]
-                time = (self._index.ends[chosen] - self._index.starts[chosen]).sum()
-                by_parts[i] = change.target in ("op", "node", "line", "scope")
-                if by_parts[i]:
-                    durations[i] += float(time) * (change.factor - 1)
-            durations[is_matched & ~by_parts] *= change.factor
-        return np.maximum(durations, 0).tolist()  # type: ignore[no-any-return]
+            is_matched = match_events(self._index, change, self._component_events)
+            saved = self._component_times * (change.factor - 1) * is_matched
+            durations += np.bincount(self._component_positions, saved, len(durations))
+        return [max(0.0, duration) for duration in durations.tolist()]
 
-    def _latencies(self, change: Change) -> NDArray[np.float64]:
-        """Return the part of the duration of each transfer that does not depend on its size."""
+    def _latency(self, change: Change) -> float:
+        """Return the part of the duration of a transfer that does not depend on its size."""
         index = self._index
         everything = np.flatnonzero(index.kinds == Kind.TRANSFER)
         matched = everything[match_events(index, change, everything)]
@@ -228,7 +244,7 @@ class Replay:
             slope, offset = np.polyfit(sizes, times, 1)
             if slope > 0:
                 latency = min(max(float(offset), 0.0), latency)
-        return np.full(len(self._events), latency)
+        return latency
 
     # The simulation
 

@@ -110,41 +110,61 @@ class StepIndex:
         return result
 
 
-def find_producers(
-    index: StepIndex, span: StepSpan, events: NDArray[np.intp], dependencies: Dependencies
-) -> dict[int, list[int]]:
-    """Return, for each event of a step, the events that it waited for.
+def find_sequences(index: StepIndex, events: NDArray[np.intp]) -> dict[int, int]:
+    """Return, for each event of a step, the first event of its sequence.
 
-    These are the producers of its inputs, and two kinds that are not in the graph:
-
-    - Cheap nodes run as a sequence, which starts when the inputs of all its nodes are there. Events
-      of a sequence follow each other without a gap, so the first one waits for the others' inputs.
-    - The calling thread hands work without inputs to other threads, after what it did before.
+    Cheap nodes run as a sequence, which starts when the inputs of all its nodes are there. Its
+    events follow each other without a gap, and have the ready time of the first one, or that of
+    their own start.
 
     Args:
       events: the events of the step, sorted by start.
     """
-    producers = {event: dependencies.of(event).tolist() for event in events.tolist()}
+    heads = {event: event for event in events.tolist()}
+    latest: dict[int, tuple[int, int]] = {}
     ready = index.trace.events["ready"]
-    heads: dict[int, tuple[int, int]] = {}
-    caller_lane = int(index.lanes[span.event])
-    caller: list[int] = []
-    for event in events.tolist():
-        if int(index.kinds[event]) not in OCCUPYING:
+    for event in heads:
+        kind = int(index.kinds[event])
+        if kind not in OCCUPYING:
             continue
         lane, start = int(index.lanes[event]), int(index.starts[event])
-        head, end = heads.get(lane, (event, -1))
-        if ready[event] == start == end and index.kinds[event] != Kind.PHASE:
-            known = producers[head]
-            known += [p for p in producers[event] if index.ends[p] <= ready[head]]
-        else:
-            head = event
-        heads[lane] = head, int(index.ends[event])
-        if lane == caller_lane:
-            caller.append(event)
-        elif not producers[event] and index.processes[event] == index.processes[span.event]:
-            before = [e for e in caller[-2:] if index.ends[e] <= ready[event]]
-            producers[event] += before[-1:]
+        head, end = latest.get(lane, (event, -1))
+        is_member = kind != Kind.PHASE and start == end and ready[event] in (start, ready[head])
+        heads[event] = head if is_member else event
+        latest[lane] = heads[event], int(index.ends[event])
+    return heads
+
+
+def find_producers(
+    index: StepIndex,
+    span: StepSpan,
+    heads: dict[int, int],
+    dependencies: Dependencies,
+) -> dict[int, list[int]]:
+    """Return, for each event of a step, the events that it waited for.
+
+    These are the producers of its inputs; for the first event of a sequence, those of all events
+    in it; and for work without inputs on another thread, what the calling thread did before.
+
+    Args:
+      heads: `find_sequences` of the events of the step.
+    """
+    producers = {event: dependencies.of(event).tolist() for event in heads}
+    ready = index.trace.events["ready"]
+    caller_lane = index.lanes[span.event]
+    caller = -1
+    for event, head in heads.items():
+        if head != event:
+            producers[head] += [p for p in producers[event] if index.ends[p] <= ready[head]]
+        if index.lanes[event] == caller_lane and index.kinds[event] in OCCUPYING:
+            caller = event
+        elif (
+            caller >= 0
+            and not producers[event]
+            and index.processes[event] == index.processes[span.event]
+            and index.ends[caller] <= ready[event]
+        ):
+            producers[event].append(caller)
     return {event: list(dict.fromkeys(known)) for event, known in producers.items()}
 
 
