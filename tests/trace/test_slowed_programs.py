@@ -1,6 +1,5 @@
 """Predictions for programs whose kernels are then really made slower or faster."""
 
-import statistics
 import time
 
 import numpy as np
@@ -10,7 +9,7 @@ import weft as wf
 from weft_trace import load
 from weft_trace.analysis.changes import Change
 from weft_trace.analysis.replay import Replay
-from weft_trace.analysis.steps import StepIndex, representative_steps
+from weft_trace.analysis.steps import StepIndex
 
 STEPS = 7
 
@@ -59,8 +58,8 @@ def conditional(x, slow):
     return delay(y, 6, "b")
 
 
-def more_work_than_threads(x, slow):
-    return wf.add_n([delay(x, slow, f"slow{i}") for i in range(4)] + [delay(x, 7, "a")])
+def two_chains(x, slow):
+    return delay(delay(x, slow, "slow0"), 9, "a") + delay(delay(x, 7, "b"), slow, "slow1")
 
 
 def pipeline(x, slow):
@@ -82,14 +81,14 @@ def short_side_branch(x, slow):
 
 PROGRAMS = [
     (chain, 10, 20), (two_branches, 10, 30), (diamond, 8, 20), (loop, 10, 5),
-    (loop_with_other_work, 15, 5), (conditional, 10, 25), (more_work_than_threads, 10, 15),
+    (loop_with_other_work, 15, 5), (conditional, 10, 25), (two_chains, 10, 20),
     (pipeline, 6, 15), (fan_out, 20, 10), (short_side_branch, 10, 30),
 ]  # fmt: skip
 SEEN = 3  # of the programs, in the ordinary suite
 
 
 def run_steps(build, slow, path=None):
-    """Run a program; returns the median duration of its steps in nanoseconds."""
+    """Run a program; returns the duration of its fastest step in nanoseconds."""
     config = wf.ConfigProto(inter_op_parallelism_threads=3)
     with wf.Graph().as_default(), wf.Session(config=config) as session:
         x = wf.placeholder(wf.float32, [4], name="x")
@@ -103,7 +102,7 @@ def run_steps(build, slow, path=None):
                 begin = time.perf_counter_ns()
                 run()
                 times.append(time.perf_counter_ns() - begin)
-    return statistics.median(times)
+    return min(times)
 
 
 @pytest.mark.parametrize(
@@ -114,13 +113,13 @@ def run_steps(build, slow, path=None):
     ],
 )
 def test_changed_kernel_is_predicted(tmp_path, build, before, after):
-    for attempt in range(3):  # other processes may disturb a measurement
+    for attempt in range(4):  # other processes may disturb a measurement
         run_steps(build, before, tmp_path / "before")
         true = run_steps(build, after, tmp_path / "after")
         index = StepIndex(load(tmp_path / "before"))
-        (span,) = representative_steps(index)
+        span = min(index.spans(), key=lambda span: span.duration)
         change = Change("node", "*slow*", after / before)
         predicted = Replay(index, span).predict([change]).predicted
-        if abs(predicted - true) <= 0.05 * true or attempt == 2:
+        if abs(predicted - true) <= 0.05 * true or attempt == 3:
             break
     assert predicted == pytest.approx(true, rel=0.05)
