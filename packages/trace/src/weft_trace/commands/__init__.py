@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Final
 
-from weft_trace.commands import ask, convert
+from weft_trace.commands import ask, convert, view
 from weft_trace.errors import TraceError
 
 GROUP: Final = "weft_trace.commands"
@@ -29,6 +29,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "diff": ask.add_diff,
         "whatif": ask.add_whatif,
         "export": convert.add_export,
+        "html": view.add_html,
+        "open": view.add_open,
     }
     others = {entry.name: entry for entry in entry_points(group=GROUP)}
     for name in sorted({*adders, *others}):
