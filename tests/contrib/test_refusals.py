@@ -232,7 +232,7 @@ LAYERS: Table = {
         lambda: layers.variance_scaling_initializer()([2, 2], wf.int32),
     ),
     "a mode": ("FAN_IN", lambda: layers.variance_scaling_initializer(mode="FAN")),
-    "a summary": ("no summaries of ..nope", lambda: optimized(summaries=["loss", "nope"])),
+    "a summary": (r"unknown summaries: .*nope", lambda: optimized(summaries=["loss", "nope"])),
     "a decay without a step": (
         "global_step is required",
         lambda: optimized(learning_rate_decay_fn=lambda rate, step: rate),

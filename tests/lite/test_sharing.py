@@ -20,7 +20,7 @@ from weft_testing.waiting import least_growth
 import weft as wf
 from weft_lite import Interpreter
 from weft_lite.errors import ConcurrentUseError, FailedPreconditionError
-from weft_lite.watching import watched
+from weft_lite.watching import invoke_watched
 
 MODEL = Path(__file__).parent / "runtime" / "corpus" / "convnet.weftlite"
 
@@ -72,7 +72,7 @@ CALLS: dict[str, Callable[[Interpreter], Any]] = {
     "set_tensor": lambda i: i.set_tensor(0, IMAGES),
     "tensor": lambda i: i.tensor(0),
     "view": lambda i: VIEWS[i](),
-    "watched": lambda i: watched(i, lambda op, ended: None),
+    "watched": lambda i: invoke_watched(i, lambda op, ended: None),
 }
 VIEWS: dict[Interpreter, Callable[[], Any]] = {}
 
@@ -101,7 +101,7 @@ def test_what_overlaps_a_call_of_another_thread_is_refused(interpreter: Interpre
             other.start()
             other.join()
 
-    watched(interpreter, watch)
+    invoke_watched(interpreter, watch)
     assert raised.keys() == CALLS.keys()
     assert "open one interpreter per thread" in str(raised["invoke"])
     values(interpreter, 0, 1)  # it goes on to work
@@ -120,7 +120,7 @@ def test_what_an_invocation_calls_may_read_and_not_change(interpreter: Interpret
                 assert not isinstance(error, ConcurrentUseError)
                 refused.add(name)
 
-    watched(interpreter, watch)
+    invoke_watched(interpreter, watch)
     assert refused == CALLS.keys() - reads
 
 

@@ -10,7 +10,7 @@ from weft_testing.recorded import BUNDLES
 
 from weft_graph import proto
 from weft_io.bundle.coding import slice_key
-from weft_io.bundle.index import BundleIndex, Entry, Piece, merged
+from weft_io.bundle.index import BundleIndex, Entry, Piece, merge_indexes
 from weft_io.bundle.table import table_bytes
 from weft_io.checkpoint.regions import Region
 from weft_tensor import dtypes, errors
@@ -143,8 +143,16 @@ def test_what_cannot_be(case: str) -> None:
 
 HEADERS: list[tuple[Callable[[], Any], type[errors.OpError], str]] = [
     (lambda: b"\xff", errors.DataLossError, "header is not a BundleHeaderProto"),
-    (lambda: proto.BundleHeaderProto(num_shards=-1), errors.DataLossError, "-1 shards"),
-    (lambda: proto.BundleHeaderProto(num_shards=10**6), errors.DataLossError, "1000000 shards"),
+    (
+        lambda: proto.BundleHeaderProto(num_shards=-1),
+        errors.DataLossError,
+        "number of shards is invalid: -1",
+    ),
+    (
+        lambda: proto.BundleHeaderProto(num_shards=10**6),
+        errors.DataLossError,
+        "is invalid: 1000000",
+    ),
     (
         lambda: proto.BundleHeaderProto(endianness=7),
         errors.DataLossError,
@@ -153,7 +161,7 @@ HEADERS: list[tuple[Callable[[], Any], type[errors.OpError], str]] = [
     (
         lambda: proto.BundleHeaderProto(version=proto.VersionDef(min_consumer=9)),
         errors.UnimplementedError,
-        "needs a reader of version 9",
+        "requires a reader of version 9",
     ),
     (
         lambda: proto.BundleHeaderProto(version=proto.VersionDef(bad_consumers=[1])),
@@ -170,20 +178,20 @@ def test_headers_that_cannot_be(header: Any, kind: Any, text: str) -> None:
 
 
 def test_no_header() -> None:
-    with pytest.raises(errors.DataLossError, match="begins with its header"):
+    with pytest.raises(errors.DataLossError, match="must begin with a header"):
         BundleIndex.from_bytes(table_bytes([(b"v", b"")]), FILE)
-    with pytest.raises(errors.DataLossError, match="begins with its header"):
+    with pytest.raises(errors.DataLossError, match="must begin with a header"):
         BundleIndex.from_bytes(table_bytes([]), FILE)
 
 
 def test_merging() -> None:
     one = index({"a": entry()})
     two = index({"b": entry(offset=8)}, proto.BundleHeaderProto(num_shards=2))
-    both, sources = merged(FILE, [one, two])
+    both, sources = merge_indexes(FILE, [one, two])
     assert sources == [(0, 0), (1, 0), (1, 1)]
     assert [(name, e.parts[0].shard) for name, e in both.tensors.items()] == [("a", 0), ("b", 1)]
     with pytest.raises(errors.InvalidArgumentError, match="have the unsliced tensor 'a'"):
-        merged(FILE, [one, one])
+        merge_indexes(FILE, [one, one])
     big = index({"c": entry()}, proto.BundleHeaderProto(num_shards=1, endianness=1))
     with pytest.raises(errors.InvalidArgumentError, match="different byte orders"):
-        merged(FILE, [one, big])
+        merge_indexes(FILE, [one, big])

@@ -25,13 +25,13 @@ from weft_io import (
     load_checkpoint,
     load_variable,
 )
-from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.checksum import crc32c, mask_crc
 from weft_io.bundle.index import BundleIndex, Entry, Piece
 from weft_io.bundle.placing import read_bundle_index
 from weft_io.bundle.strings import encode_strings
 from weft_io.bundle.writer import write_bundle
 from weft_io.checkpoint.items import Item
-from weft_io.checkpoint.reader import Wanted, read_tensors
+from weft_io.checkpoint.reader import TensorRequest, read_tensors
 from weft_io.checkpoint.regions import Region
 from weft_io.ops.checkpoint import restore_v2
 from weft_io.saving.warm_start import init_from_checkpoint
@@ -99,23 +99,23 @@ def test_slices_are_joined() -> None:
     "spec", ["5 7 0,5:0,7", "5 7 1,3:2,3", "5 7 4,1:-", "5 7 -:6,1", "5 7 2,0:-", "5 7 0,2:0,3"]
 )
 def test_any_part_of_them(name: str, spec: str) -> None:
-    (found,) = read_tensors(SLICES, [Wanted(name, spec)])
+    (found,) = read_tensors(SLICES, [TensorRequest(name, spec)])
     assert same(found, script().box(script().grid(), spec))
 
 
 def test_a_slice_whose_neighbours_were_not_saved() -> None:
-    (found,) = read_tensors(SLICES, [Wanted("partial", "100 71,3")])
+    (found,) = read_tensors(SLICES, [TensorRequest("partial", "100 71,3")])
     assert found.tolist() == [71, 72, 73]
     for spec in ("", "100 69,3", "100 0,2"):
         with pytest.raises(errors.NotFoundError, match="lacks slices of tensor 'partial'"):
-            read_tensors(SLICES, [Wanted("partial", spec)])
+            read_tensors(SLICES, [TensorRequest("partial", spec)])
 
 
 def test_what_is_wanted_is_compared_first() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="must be int32, got float32"):
-        read_tensors(TYPES, [Wanted("scalar", "", dtypes.int32)])
+        read_tensors(TYPES, [TensorRequest("scalar", "", dtypes.int32)])
     with pytest.raises(errors.InvalidArgumentError, match=r"must have shape \[2\], got \[3000\]"):
-        read_tensors(TYPES, [Wanted("long", "", None, (2,))])
+        read_tensors(TYPES, [TensorRequest("long", "", None, (2,))])
 
 
 def test_several_files_and_the_state_of_a_directory(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_the_other_order_of_bytes(tmp_path: Path) -> None:
         unit = dtype.real_dtype.numpy.itemsize
         stored = flat.view(np.uint8).reshape(-1, unit)[:, ::-1].tobytes()
         end = len(data) + len(stored)
-        part = Piece(Region.whole(value.shape), 0, len(data), end, masked(crc32c(stored)))
+        part = Piece(Region.whole(value.shape), 0, len(data), end, mask_crc(crc32c(stored)))
         entries[name] = Entry(dtype, value.shape, (part,))
         data += stored
     (tmp_path / "big.data-00000-of-00001").write_bytes(data)
@@ -205,7 +205,7 @@ class TestStrings:
 
     @staticmethod
     def read(tmp_path: Path, stored: bytes, crc: int, shape: tuple[int, ...]) -> Any:
-        part = Piece(Region.whole(shape), 0, 0, len(stored), masked(crc))
+        part = Piece(Region.whole(shape), 0, 0, len(stored), mask_crc(crc))
         index = BundleIndex("", "", 1, False, {"s": Entry(dtypes.string, shape, (part,))})
         (tmp_path / "s.index").write_bytes(index.to_bytes())
         (tmp_path / "s.data-00000-of-00001").write_bytes(stored)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from weft_testing.recorded import BUNDLES
 
-from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.checksum import crc32c, mask_crc
 from weft_io.bundle.coding import put_varint
 from weft_io.bundle.table import FOOTER, TABLE_MAGIC, TableReader, is_table, table_bytes
 from weft_tensor import errors
@@ -25,7 +25,7 @@ def read(data: bytes) -> list[tuple[bytes, bytes]]:
 def block(content: bytes, kind: int = 0) -> bytes:
     """A block behind its trailer; `content` ends in its restart points."""
     body = content + bytes([kind])
-    return body + struct.pack("<I", masked(crc32c(body)))
+    return body + struct.pack("<I", mask_crc(crc32c(body)))
 
 
 def entry(shared: int, key: bytes, value: bytes) -> bytes:
@@ -52,7 +52,7 @@ def test_checksums() -> None:
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(b"6789", crc32c(b"12345")) == 0xE3069283
     assert crc32c(b"") == 0
-    assert masked(0xE3069283) == 0xC78AB0E5
+    assert mask_crc(0xE3069283) == 0xC78AB0E5
 
 
 @given(KEYS, st.integers(1, 200))

@@ -19,7 +19,7 @@ from weft_io import Saver, get_checkpoint_state, latest_checkpoint
 from weft_io.checkpoint import journal
 from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.journal import names_of
-from weft_io.checkpoint.reader import Wanted, read_tensors
+from weft_io.checkpoint.reader import TensorRequest, read_tensors
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import local_storage
 from weft_tensor import dtypes, errors
@@ -170,7 +170,7 @@ def test_short_reads(training: Training) -> None:
     data = shard.read_bytes()
     os.truncate(shard, len(data) - 1)
     with pytest.raises(errors.DataLossError, match=f"must have {len(data)} bytes"):
-        read_tensors(prefix, [Wanted("v")])
+        read_tensors(prefix, [TensorRequest("v")])
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may do anything")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from weft_io.checkpoint import formats
-from weft_io.checkpoint.format import Checked
+from weft_io.checkpoint.format import PartCheck
 from weft_io.checkpoint.items import Item
-from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_tensors
+from weft_io.checkpoint.reader import CheckpointReader, TensorRequest, read_tensors
 from weft_io.checkpoint.regions import Region
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes, errors
@@ -53,8 +53,8 @@ class Plain:
         by_name = dict(zip(index.tensors, values, strict=True))
         return [np.array(by_name[name], np.float32) for name, _ in wanted]
 
-    def checks(self, prefix: str, index: Index) -> Iterator[Checked]:
-        yield from (Checked(name, 4, None) for name in index.tensors)
+    def checks(self, prefix: str, index: Index) -> Iterator[PartCheck]:
+        yield from (PartCheck(name, 4, None) for name in index.tensors)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_format_of_another_package_is_read(prefix: str) -> None:
     assert reader.get_tensor("b") == 2
     assert [checked.tensor for checked in reader.checks()] == ["a", "b"]
     with pytest.raises(errors.InvalidArgumentError, match="must be int32, got float32"):
-        read_tensors(prefix, [Wanted("a", dtype=dtypes.int32)])
+        read_tensors(prefix, [TensorRequest("a", dtype=dtypes.int32)])
 
 
 def test_a_save_replaces_a_checkpoint_of_another_format(prefix: str) -> None:
@@ -99,5 +99,7 @@ def test_what_is_no_index(tmp_path: Path, data: bytes) -> None:
 
 def test_names_that_look_like_the_other_format() -> None:
     bundle = b"\0\0\x02\x08\x01\0\x0f\0weft-checkpoint"
-    assert type(formats.recognized(bundle, "")).__name__ == "BundleFormat"
-    assert type(formats.recognized(b'{"format":"weft-checkpoint"', "")).__name__ == "WeftFormat"
+    assert type(formats.recognize_format(bundle, "")).__name__ == "BundleFormat"
+    assert (
+        type(formats.recognize_format(b'{"format":"weft-checkpoint"', "")).__name__ == "WeftFormat"
+    )

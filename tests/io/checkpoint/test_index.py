@@ -16,7 +16,7 @@ import pytest
 from weft_io.checkpoint.checksums import checksum
 from weft_io.checkpoint.index import Index
 from weft_io.checkpoint.items import Item
-from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_index, read_tensors
+from weft_io.checkpoint.reader import CheckpointReader, TensorRequest, read_index, read_tensors
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes, errors
 
@@ -142,7 +142,9 @@ def test_a_valid_checksum_over_nonsense(tmp_path: Path, change: Change) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(errors.DataLossError):
-            read_tensors(str(tmp_path / "m"), [Wanted("a"), Wanted("s"), Wanted("p")])
+            read_tensors(
+                str(tmp_path / "m"), [TensorRequest("a"), TensorRequest("s"), TensorRequest("p")]
+            )
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
@@ -162,4 +164,4 @@ def test_strings_that_do_not_fit_their_bytes(tmp_path: Path) -> None:
         entry["checksum"] = checksum(blob)
         path.write_bytes(envelope(json.dumps(body).encode()))
         with pytest.raises(errors.DataLossError, match=r"'s'.*strings"):
-            read_tensors(str(tmp_path / "m"), [Wanted("s")])
+            read_tensors(str(tmp_path / "m"), [TensorRequest("s")])

@@ -29,7 +29,7 @@ from weft_io import (
 )
 from weft_io.checkpoint import writer
 from weft_io.checkpoint.items import Item
-from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_tensors
+from weft_io.checkpoint.reader import CheckpointReader, TensorRequest, read_tensors
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import remote_storage
 from weft_tensor import dtypes, errors
@@ -150,7 +150,7 @@ def test_large_tensors_come_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_storage.RemoteReading, "chunk", 8000)
     value = np.arange(20_011, dtype=np.int16)
     write_checkpoint("objects://b/m", [Item("a", dtypes.int16, value)])
-    (found,) = read_tensors("objects://b/m", [Wanted("a")])
+    (found,) = read_tensors("objects://b/m", [TensorRequest("a")])
     assert np.array_equal(found, value)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_tensors
+from weft_io.checkpoint.reader import CheckpointReader, TensorRequest, read_tensors
 from weft_io.checkpoint.writer import Item, remove_checkpoint, write_checkpoint
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import ALL_DTYPES, DType
@@ -44,7 +44,7 @@ def test_every_type_and_shape(tmp_path: Path, dtype: DType) -> None:
     prefix = str(tmp_path / "m")
     write_checkpoint(prefix, [Item(name, dtype, value) for name, value in values.items()])
     names = list(values)[::-1]
-    found = read_tensors(prefix, [Wanted(name, dtype=dtype) for name in names])
+    found = read_tensors(prefix, [TensorRequest(name, dtype=dtype) for name in names])
     for name, value in zip(names, found, strict=True):
         assert same(value, values[name])
     reader = CheckpointReader(prefix)
@@ -99,7 +99,7 @@ class TestParts:
         prefix = str(tmp_path / "m")
         self.save(prefix, saved)
         assert len(list(tmp_path.glob("*.safetensors"))) == min(3, len(saved) + 1)
-        (found,) = read_tensors(prefix, [Wanted("w", wanted)])
+        (found,) = read_tensors(prefix, [TensorRequest("w", wanted)])
         rows, columns = slice(None), slice(None)
         if wanted:
             pairs = [p.split(",") for p in wanted.split(" ")[2].split(":")]
@@ -127,7 +127,7 @@ class TestParts:
         monkeypatch.setattr(ShardReader, "read", read)
         cuts = [10 * i // wanted for i in range(wanted + 1)]
         boxes = [*itertools.pairwise(cuts), (2, 7), (0, 10)]
-        found = read_tensors(prefix, [Wanted("w", f"10 6 {a},{b - a}:-") for a, b in boxes])
+        found = read_tensors(prefix, [TensorRequest("w", f"10 6 {a},{b - a}:-") for a, b in boxes])
         assert len(reads) == len(set(map(id, reads))) == saved
         for value, (a, b) in zip(found, boxes, strict=True):
             assert same(value, self.value[a:b])
@@ -142,7 +142,9 @@ class TestParts:
             Item("s", dtypes.string, value[1:], "4 1,3", 1),
         ]
         write_checkpoint(str(tmp_path / "m"), items)
-        whole, part = read_tensors(str(tmp_path / "m"), [Wanted("s"), Wanted("s", "4 0,2")])
+        whole, part = read_tensors(
+            str(tmp_path / "m"), [TensorRequest("s"), TensorRequest("s", "4 0,2")]
+        )
         assert same(whole, value) and same(part, value[:2])
 
     @pytest.mark.parametrize(
@@ -178,21 +180,21 @@ class TestRequirements:
         return prefix
 
     def test_all_that_is_missing_is_named_with_what_is_near(self, prefix: str) -> None:
-        wanted = [Wanted("weight"), Wanted("biases"), Wanted("qqqq")]
+        wanted = [TensorRequest("weight"), TensorRequest("biases"), TensorRequest("qqqq")]
         with pytest.raises(errors.NotFoundError, match=r"weight .similar.* weights.*qqqq") as got:
             read_tensors(prefix, wanted)
         assert got.value.details["missing"] == ["weight", "qqqq"]
 
     def test_another_shape(self, prefix: str) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=r"'weights'.*\[3,3\].*\[2,3\]"):
-            read_tensors(prefix, [Wanted("weights", dims=(3, 3))])
+            read_tensors(prefix, [TensorRequest("weights", dims=(3, 3))])
         with pytest.raises(errors.InvalidArgumentError, match=r"'weights'.*\[4,3\].*\[2,3\]"):
-            read_tensors(prefix, [Wanted("weights", "4 3 0,2:-")])
-        read_tensors(prefix, [Wanted("weights", dims=(None, 3))])
+            read_tensors(prefix, [TensorRequest("weights", "4 3 0,2:-")])
+        read_tensors(prefix, [TensorRequest("weights", dims=(None, 3))])
 
     def test_another_type(self, prefix: str) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=r"'weights'.*float64.*float32"):
-            read_tensors(prefix, [Wanted("weights", dtype=dtypes.float64)])
+            read_tensors(prefix, [TensorRequest("weights", dtype=dtypes.float64)])
 
     def test_no_checkpoint(self, tmp_path: Path) -> None:
         with pytest.raises(errors.NotFoundError, match="none"):
@@ -204,7 +206,7 @@ class TestRequirements:
         (shard,) = tmp_path.glob("*.safetensors")
         shard.unlink()
         with pytest.raises(errors.NotFoundError, match=r"safetensors is missing.*weights"):
-            read_tensors(prefix, [Wanted("weights")])
+            read_tensors(prefix, [TensorRequest("weights")])
 
 
 class TestPlaces:
@@ -245,7 +247,7 @@ class TestPlaces:
             return index
 
         monkeypatch.setattr(reader, "read_index", slow)
-        assert read_tensors(prefix, [Wanted("a")])[0] == 2
+        assert read_tensors(prefix, [TensorRequest("a")])[0] == 2
         assert len(calls) == 2
 
     def test_the_directory_is_made(self, tmp_path: Path) -> None:

@@ -37,13 +37,13 @@ def images() -> np.ndarray:
 def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of values of each component that is copied into a batch."""
     counts: list[int] = []
-    stacked = batches.stacked
+    stacked = batches.stack_components
 
     def noting(values: Any, empty: Any) -> Any:
         counts.append(len(values))
         return stacked(values, empty)
 
-    monkeypatch.setattr(batches, "stacked", noting)
+    monkeypatch.setattr(batches, "stack_components", noting)
     return counts
 
 

@@ -615,12 +615,12 @@ def test_a_cache_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
         lambda: Dataset.zip((R(4), R(4))),
     ]
     for other in others:
-        wanted = r"(?s)elements of another dataset: they are int64 \(\), where .* are wanted"
+        wanted = r"(?s)elements of another dataset: they are int64 \(\), but .* are required"
         with pytest.raises(errors.InvalidArgumentError, match=wanted):
             Reader(lambda other=other: other().cache(name))  # type: ignore[misc]
     with TFRecordWriter(str(tmp_path / "records.cache")) as writer:
         writer.write(b"a record of something else")
-    with pytest.raises(errors.InvalidArgumentError, match="is no cache of a dataset"):
+    with pytest.raises(errors.InvalidArgumentError, match="is not the cache of a dataset"):
         Reader(lambda: R(4).cache(str(tmp_path / "records")))
 
 

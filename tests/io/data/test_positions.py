@@ -219,7 +219,7 @@ def test_a_state_belongs_to_what_one_initializer_begins(
                 session.run(first)
             assert session.run(following) == wanted
     (warning,) = caplog.messages
-    assert "is of what 'MakeIterator' begins, and now 'MakeIterator_1' began" in warning
+    assert "belongs to the initializer 'MakeIterator', but 'MakeIterator_1' ran" in warning
 
 
 # ------------------------------------------------------------------- several, and handles

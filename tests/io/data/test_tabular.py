@@ -110,7 +110,10 @@ def test_wrong_arguments_of_csv_datasets(written: Any) -> None:
     with Parts() as parts:
         with parts.part("types"), pytest.raises(TypeError, match="complex64"):
             CsvDataset(path, [dtypes.complex64])
-        with parts.part("numbers"), pytest.raises(errors.InvalidArgumentError, match="one length"):
+        with (
+            parts.part("numbers"),
+            pytest.raises(errors.InvalidArgumentError, match="the same length"),
+        ):
             CsvDataset(path, [INT], select_cols=[0, 1])
         for options, words in (
             ({"select_cols": [1, 0]}, "strictly increasing"),

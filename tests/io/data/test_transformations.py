@@ -631,8 +631,8 @@ WRONG: list[tuple[Callable[[], Any], Any, str]] = [
     (lambda: _inner(2, 0), VALUE, "block_length must be at least 1, got 0"),
     (lambda: _inner(2, 1, [2]), VALUE, "num_parallel_calls must be a scalar"),
     (lambda: _inner(2, 1, 0), VALUE, "num_parallel_calls must be at least 1, or -1"),
-    (lambda: Dataset.from_tensors(([1, 2], [1])).unbatch(), VALUE, "of one size, got 2 and 1"),
-    (lambda: R(3).unbatch(), VALUE, "unbatch requires rank 1 at least"),
+    (lambda: Dataset.from_tensors(([1, 2], [1])).unbatch(), VALUE, "of the same size, got 2 and 1"),
+    (lambda: R(3).unbatch(), VALUE, "unbatch requires a rank of at least 1"),
     (lambda: Dataset.from_sparse_tensor_slices([[1]]), TYPE, "a SparseTensor is required"),
     (lambda: Dataset.list_files("a", seed="x"), TYPE, "seed must be an integer or None"),
 ]

@@ -182,7 +182,7 @@ TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
         (lambda: slice_input_producer(3), TYPE, "tensor_list must be a list, got 3"),  # type: ignore[arg-type]
         (lambda: slice_input_producer(None), TYPE, "tensor_list must be a list, got None"),  # type: ignore[arg-type]
         (lambda: slice_input_producer([3]), VALUE, "must have rank at least 1"),
-        (lambda: slice_input_producer([[1], [1, 2]]), VALUE, r"of one size, got \[1, 2\]"),
+        (lambda: slice_input_producer([[1], [1, 2]]), VALUE, r"of the same size, got \[1, 2\]"),
         (lambda: limit_epochs(1, "x"), TYPE, "num_epochs must be an integer, got 'x'"),  # type: ignore[arg-type]
     ],
 )

@@ -364,7 +364,7 @@ def test_csv(session: Any) -> None:
     [
         ({"select_cols": [1, 0]}, "must be ascending"),
         ({"select_cols": [-1, 0]}, "must not be negative"),
-        ({"select_cols": [1]}, "must have one length, got 1 and 2"),
+        ({"select_cols": [1]}, "must have the same length, got 1 and 2"),
         ({"field_delim": ";;"}, "must be one byte"),
         ({"field_delim": ""}, "must be one byte"),
         ({"record_defaults": [[""], [[1, 2]]]}, "a default must have shape"),

@@ -57,7 +57,7 @@ def test_what_cannot_be_taken_stays() -> None:
     matrix = kept.add(dtypes.float32, sparse([[1, 0]]))
     with pytest.raises(errors.InvalidArgumentError, match=r"one rank, got \[1, 2\]"):
         kept.take(dtypes.float32, [vector, matrix])
-    with pytest.raises(errors.InvalidArgumentError, match="under the number 7"):
+    with pytest.raises(errors.InvalidArgumentError, match="with the key 7"):
         kept.take(dtypes.float32, [vector, 7])
     with pytest.raises(errors.InvalidArgumentError, match="is float32, but int32"):
         kept.take(dtypes.int32, [vector])

@@ -86,7 +86,7 @@ def test_sparse_tensors(graph: Graph) -> None:
     kind.type_spec_class = proto.TypeSpecProto.RAGGED_TENSOR_SPEC
     with pytest.raises(errors.UnimplementedError, match="RAGGED_TENSOR_SPEC"):
         get_tensor_from_tensor_info(composite)
-    with pytest.raises(errors.InvalidArgumentError, match="names no tensor"):
+    with pytest.raises(errors.InvalidArgumentError, match="does not name a tensor"):
         get_tensor_from_tensor_info(proto.TensorInfo())
 
 

@@ -505,7 +505,7 @@ class TestTheEndOfTheProgram:
         assert process.returncode == (0 if mode in ("returns", "atexit") else 1), err
         assert out == "saved\n"
         if mode != "atexit":
-            assert f"the program ends when the checkpoint {tmp_path / 'm-2'} is finished" in err
+            assert f"waiting at exit until the checkpoint {tmp_path / 'm-2'} is finished" in err
         assert latest_checkpoint(str(tmp_path)) == str(tmp_path / "m-2")
         assert load_variable(str(tmp_path), "v")[0] == 2.0
 
@@ -524,7 +524,7 @@ class TestTheEndOfTheProgram:
         try:
             assert process.stdout.readline() == "saved\n"
             process.send_signal(signal.SIGINT)
-            while "the program ends when" not in (line := process.stderr.readline()):
+            while "waiting at exit until" not in (line := process.stderr.readline()):
                 assert line, f"the program did not wait for its save, or ignored SIGINT {LIMIT:g} s"
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=LIMIT)

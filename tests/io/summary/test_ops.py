@@ -190,7 +190,7 @@ def test_a_tag_that_is_fed_and_a_shape_that_is_unknown() -> None:
     node = out("ScalarSummary", [tag, number])
     (value,) = run(node, {tag: "späť", number: 4.0}).value
     assert (value.tag, value.simple_value) == ("späť", 4.0)
-    with pytest.raises(wf.errors.InvalidArgumentError, match=r"one shape, got \[\] and \[1\]"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"the same shape, got \[\] and \[1\]"):
         run(node, {tag: "a", number: [4.0]})
     with pytest.raises(wf.errors.InvalidArgumentError, match="UTF-8"):
         run(node, {tag: b"\xff", number: 4.0})

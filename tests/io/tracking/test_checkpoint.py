@@ -222,7 +222,7 @@ class TestMatching:
         session.run(v.initializer)
         path = wf.train.Checkpoint(v=v).write(str(tmp_path / "c"))
         other = wf.train.Checkpoint(w=v).restore(path)
-        with pytest.raises(AssertionError, match="nothing of the program"):
+        with pytest.raises(AssertionError, match="no object of the program"):
             other.assert_nontrivial_match()
 
     def test_what_comes_later_begins_with_the_checkpoint(

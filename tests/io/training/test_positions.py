@@ -206,7 +206,7 @@ def test_a_training_may_get_the_hook_later(tmp_path: Path, logged: Callable[[], 
     wanted = in_order(4)
     assert found == [wanted[:2], wanted[:2], wanted[2:]]
     assert load_variable(str(tmp_path), "global_step") == 6
-    assert sum("no state to restore the iterator 'IteratorV2'" in line for line in logged()) == 1
+    assert sum("no state of the iterator 'IteratorV2'" in line for line in logged()) == 1
 
 
 def test_a_saver_without_the_iterator_is_told(tmp_path: Path) -> None:

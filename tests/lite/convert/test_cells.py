@@ -35,7 +35,7 @@ def test_a_cell_is_one_op(cell: Any, kind: OpKind, network: Any) -> None:
         converter = Converter.from_session(session, [x], [y])
         value = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
         wanted = session.run(y, {x: value})
-    lowered = converter._lowered([(2, 5, 3)])
+    lowered = converter._lower([(2, 5, 3)])
     found = [op.kind for graph in lowered.graphs() for op in graph.ops]
     assert found.count(kind) == (1 if network is wf.nn.dynamic_rnn else 5)
     assert not {OpKind.Sigmoid, OpKind.Tanh, OpKind.FullyConnected} & set(found)
@@ -132,5 +132,5 @@ def test_what_is_nearly_a_cell_stays_as_it_is() -> None:
         swapped = c * wf.sigmoid(i) + wf.sigmoid(f) * wf.tanh(j)  # gates in another order
         y = wf.identity(wf.tanh(swapped) * wf.sigmoid(o), name="y")
         converter = Converter.from_session(session, [x, c], [y])
-    assert OpKind.LstmCell not in [op.kind for op in converter._lowered([(1, 3), (1, 2)]).ops]
+    assert OpKind.LstmCell not in [op.kind for op in converter._lower([(1, 3), (1, 2)]).ops]
     assert converter.convert()

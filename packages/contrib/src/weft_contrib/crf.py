@@ -194,14 +194,14 @@ def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
     """
     score, table = np.asarray(score), np.asarray(transition_params)
     best = score[0]
-    back = np.zeros(score.shape, np.int32)
+    backpointers = np.zeros(score.shape, np.int32)
     for t in range(1, len(score)):
         paths = best[:, None] + table
-        back[t] = paths.argmax(0)
+        backpointers[t] = paths.argmax(0)
         best = score[t] + paths.max(0)
     tags = [int(best.argmax())]
     for t in range(len(score) - 1, 0, -1):
-        tags.append(int(back[t, tags[-1]]))
+        tags.append(int(backpointers[t, tags[-1]]))
     return tags[::-1], best.max()
 
 
@@ -225,8 +225,8 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
         paths = shapes.expand_dims(best, 2) + table
         runs = shapes.expand_dims(t <= ends, 1)
         following = masks.where_v2(runs, steps[t] + reduction.reduce_max(paths, 1), best)
-        back = casting.cast(reduction.argmax(paths, 1), dtypes.int32)
-        return [t + 1, following, pointers.write(t, masks.where_v2(runs, back, identity))]
+        backpointers = casting.cast(reduction.argmax(paths, 1), dtypes.int32)
+        return [t + 1, following, pointers.write(t, masks.where_v2(runs, backpointers, identity))]
 
     pointers = TensorArray(dtypes.int32, count, element_shape=[x.shape[0].value, x.shape[2].value])
     pointers = pointers.write(0, identity)

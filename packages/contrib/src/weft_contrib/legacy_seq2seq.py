@@ -212,10 +212,10 @@ def embedding_rnn_seq2seq(
                 scope=scope,
             )
 
-        return _by_choice(feed_previous, decode, var_scope)
+        return _branch_on_feed(feed_previous, decode, var_scope)
 
 
-def _by_choice(
+def _branch_on_feed(
     feed_previous: Any, decode: Callable[..., Any], var_scope: Any
 ) -> tuple[list[Any], Any]:
     """Call `decode`; for a tensor, build a branch for each value, with shared weights."""
@@ -426,7 +426,7 @@ def embedding_attention_seq2seq(
                 initial_state_attention=initial_state_attention,
             )
 
-        return _by_choice(feed_previous, decode, var_scope)
+        return _branch_on_feed(feed_previous, decode, var_scope)
 
 
 def sequence_loss_by_example(

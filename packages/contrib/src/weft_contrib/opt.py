@@ -161,13 +161,13 @@ class AdaMaxOptimizer(AdamOptimizer):
 
     def _apply_dense(self, grad: Any, var: Any) -> Any:
         m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
-        new_m, new_v, step = self._moved(grad, convert_to_tensor(m), convert_to_tensor(v), var)
+        new_m, new_v, step = self._move(grad, convert_to_tensor(m), convert_to_tensor(v), var)
         return control.group(m.assign(new_m), v.assign(new_v), var.assign_sub(step))
 
     def _resource_apply_dense(self, grad: Any, handle: Any) -> Any:
         return self._apply_dense(grad, handle)
 
-    def _moved(self, grad: Any, m: Any, v: Any, var: Any) -> tuple[Any, Any, Any]:
+    def _move(self, grad: Any, m: Any, v: Any, var: Any) -> tuple[Any, Any, Any]:
         hyper = self._hyper_tensors(var.dtype.base_dtype)
         power = cast(self._beta1_power, var.dtype.base_dtype)
         new_m = hyper["beta1"] * m + (1 - hyper["beta1"]) * grad
@@ -186,7 +186,7 @@ class AdaMaxOptimizer(AdamOptimizer):
     def _resource_apply_sparse(self, grad: Any, handle: Any, indices: Any) -> Any:
         m, v = self.get_slot(handle, "m"), self.get_slot(handle, "v")
         rows = gather(m, indices), gather(v, indices)
-        new_m, new_v, step = self._moved(grad, *rows, handle)
+        new_m, new_v, step = self._move(grad, *rows, handle)
         return control.group(
             m.scatter_update(IndexedSlices(new_m, indices)),
             v.scatter_update(IndexedSlices(new_v, indices)),

@@ -223,17 +223,17 @@ class LayerNormBasicLSTMCell(RNNCell):
         c, h = state
         total = linear([inputs, h], 4 * self._units, not self._layer_norm)
         i, j, f, o = join.split(total, 4, axis=1)
-        i, j = self._normalized(i, "input"), self._normalized(j, "transform")
-        f, o = self._normalized(f, "forget"), self._normalized(o, "output")
+        i, j = self._normalize(i, "input"), self._normalize(j, "transform")
+        f, o = self._normalize(f, "forget"), self._normalize(o, "output")
         candidate = self._activation(j)
         if not isinstance(self._keep_prob, float) or self._keep_prob < 1:
             candidate = nn_activation.dropout(candidate, self._keep_prob, seed=self._seed)
         new_c = c * sigmoid(f + self._forget_bias) + sigmoid(i) * candidate
-        new_c = self._normalized(new_c, "state")
+        new_c = self._normalize(new_c, "state")
         new_h = self._activation(new_c) * sigmoid(o)
         return new_h, LSTMStateTuple(new_c, new_h)
 
-    def _normalized(self, x: Any, scope: str) -> Any:
+    def _normalize(self, x: Any, scope: str) -> Any:
         if not self._layer_norm:
             return x
         with variable_scope(scope):

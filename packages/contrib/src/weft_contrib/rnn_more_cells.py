@@ -186,7 +186,7 @@ class NASCell(RNNCell):
         if self._use_bias:
             bias = get_variable("bias", [8 * self._units], dtype, Zeros())
             from_input = nn.bias_add(from_input, bias)
-        new_memory, new_state = _searched(
+        new_memory, new_state = _compute_tree(
             join.split(from_state, 8, axis=1), join.split(from_input, 8, axis=1), memory
         )
         if self._num_proj is not None:
@@ -195,7 +195,7 @@ class NASCell(RNNCell):
         return new_state, LSTMStateTuple(new_memory, new_state)
 
 
-def _searched(h: Sequence[Any], x: Sequence[Any], memory: Any) -> tuple[Any, Any]:
+def _compute_tree(h: Sequence[Any], x: Sequence[Any], memory: Any) -> tuple[Any, Any]:
     """Compute the tree of figure 8 of the paper: two layers, the memory, two more layers."""
     first = [
         sigmoid(h[0] + x[0]),

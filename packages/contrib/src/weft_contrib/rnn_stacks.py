@@ -36,7 +36,7 @@ def stack_bidirectional_rnn(
     Returns: the list of outputs, and the final states of all forward and all backward cells.
     Raises: InvalidArgumentError: the lists differ in length.
     """
-    forward, backward = _checked(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    forward, backward = _validate(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
     states_fw, states_bw = [], []
     below = inputs
     with variable_scope(scope or "stack_bidirectional_rnn"):
@@ -74,7 +74,7 @@ def stack_bidirectional_dynamic_rnn(
     Returns: the outputs, shape (B, T, O), and the final states of all forward and backward cells.
     Raises: InvalidArgumentError: the lists differ in length.
     """
-    forward, backward = _checked(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    forward, backward = _validate(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
     states_fw, states_bw = [], []
     below = inputs
     with variable_scope(scope or "stack_bidirectional_rnn"):
@@ -98,7 +98,7 @@ def stack_bidirectional_dynamic_rnn(
     return below, tuple(states_fw), tuple(states_bw)
 
 
-def _checked(
+def _validate(
     cells_fw: Sequence[Any], cells_bw: Sequence[Any], forward: Any, backward: Any
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     count = len(cells_fw)

@@ -110,13 +110,13 @@ class HParams:
         """
         if getattr(self, name, None) is not None or name in self._hparam_types:
             raise errors.InvalidArgumentError(f"Hyperparameter name is reserved: {name}")
-        several = isinstance(value, list | tuple)
-        if several and not value:
+        is_list = isinstance(value, list | tuple)
+        if is_list and not value:
             raise errors.InvalidArgumentError(
                 f"Multi-valued hyperparameters cannot be empty: {name}"
             )
-        self._hparam_types[name] = (type(value[0] if several else value), several)
-        setattr(self, name, list(value) if several else value)
+        self._hparam_types[name] = (type(value[0] if is_list else value), is_list)
+        setattr(self, name, list(value) if is_list else value)
 
     def set_hparam(self, name: str, value: Any) -> None:
         """Change one hyperparameter.
@@ -129,12 +129,12 @@ class HParams:
         """
         if name not in self._hparam_types:
             raise errors.InvalidArgumentError(f"Unknown hyperparameter: {name}")
-        kind, several = self._hparam_types[name]
-        if isinstance(value, list | tuple) is not several:
+        kind, is_list = self._hparam_types[name]
+        if isinstance(value, list | tuple) is not is_list:
             raise errors.InvalidArgumentError(
-                f"{name} {'is a list' if several else 'is no list'}, got {value!r}"
+                f"{name} {'is a list' if is_list else 'is not a list'}, got {value!r}"
             )
-        converted = [_cast(name, kind, v) for v in value] if several else _cast(name, kind, value)
+        converted = [_cast(name, kind, v) for v in value] if is_list else _cast(name, kind, value)
         setattr(self, name, converted)
 
     def del_hparam(self, name: str) -> None:

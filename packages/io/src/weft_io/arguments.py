@@ -14,18 +14,18 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
 
 
-def listed(values: Any, label: str) -> list[Any]:
+def to_list(values: Any, label: str) -> list[Any]:
     """Return the items of a list or another iterable.
 
     Raises: InvalidTypeError: `values` cannot be iterated, or is a string, a mapping or a tensor.
     """
-    odd = isinstance(values, str | bytes | Mapping | Output) or not isinstance(values, Iterable)
-    if odd:
+    invalid = isinstance(values, str | bytes | Mapping | Output) or not isinstance(values, Iterable)
+    if invalid:
         raise errors.InvalidTypeError(f"{label} must be a list, got {values!r}")
     return list(values)
 
 
-def sequence(values: Any, label: str) -> list[Any]:
+def to_sequence(values: Any, label: str) -> list[Any]:
     """Return the items of a list or tuple; reject other iterables.
 
     Raises: InvalidTypeError: `values` is neither a list nor a tuple.
@@ -84,11 +84,11 @@ def encoded_paths(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape") if _escaped(value) else value
+        return value.encode("utf-8", "surrogateescape") if _escape(value) else value
     return [encoded_paths(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _escaped(path: str) -> bool:
+def _escape(path: str) -> bool:
     """Return True if a path has surrogates and each of them represents a byte."""
     codes = [ord(char) for char in path if "\ud800" <= char <= "\udfff"]
     return bool(codes) and all(0xDC80 <= code <= 0xDCFF for code in codes)

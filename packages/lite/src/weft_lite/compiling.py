@@ -81,18 +81,18 @@ def machine() -> str:
 def sources(processor: str | None = None) -> list[Path]:
     """Return the C files of the runtime for a processor family; by default this machine's."""
     flags = VECTORS.get(processor or machine(), {})
-    others = {name for group in VECTORS.values() for name in group} - flags.keys()
+    other_sets = {name for group in VECTORS.values() for name in group} - flags.keys()
     glob = sorted(RUNTIME.glob("*.c"))
-    return [path for path in glob if path.stem.removeprefix("vector_") not in others]
+    return [path for path in glob if path.stem.removeprefix("vector_") not in other_sets]
 
 
-def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> None:
+def build(target: Path, extra: Sequence[str] = (), cache_folder: Path | None = None) -> None:
     """Compile the shared library.
 
     Args:
       target: the path of the library, which is replaced atomically.
       extra: further flags, such as those of sanitizers.
-      kept: a folder that caches object files by source and flags.
+      cache_folder: a folder that caches object files by source and flags.
     Raises:
       FileNotFoundError: there is no compiler.
       RuntimeError: the compiler failed; the message contains its output.
@@ -107,11 +107,11 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
             flags = [*COMMON, *special.get(source.stem.removeprefix("vector_"), ()), *extra]
             text = " ".join([*command, *flags]).encode() + headers + source.read_bytes()
             name = f"{source.stem}-{hashlib.sha256(text).hexdigest()[:16]}.o"
-            if kept and (kept / name).exists():
-                return kept / name
+            if cache_folder and (cache_folder / name).exists():
+                return cache_folder / name
             out = Path(folder) / name
             _call([*command, *flags, "-c", str(source), "-o", str(out)])
-            return _keep(out, kept) if kept else out
+            return _keep(out, cache_folder) if cache_folder else out
 
         objects = list(pool.map(compile_one, sources()))
         library = Path(folder) / LIBRARY
@@ -120,7 +120,7 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
         library.replace(target)
 
 
-def built() -> Path:
+def build_checkout() -> Path:
     """Build the library from the sources of a checkout, unless it is up to date.
 
     One process builds it while others wait.
@@ -131,14 +131,14 @@ def built() -> Path:
     folder = Path(__file__).parents[2] / "build"
     path = folder / digest.hexdigest()[:16] / LIBRARY
     if not path.exists():
-        with _alone(folder):
+        with _detach(folder):
             if not path.exists():
-                build(path, kept=folder / "objects")
+                build(path, cache_folder=folder / "objects")
     return path
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _detach(folder: Path) -> Iterator[None]:
     """Return a context that one process can enter at a time; on Windows there is no lock."""
     folder.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
@@ -157,6 +157,6 @@ def _keep(path: Path, folder: Path) -> Path:
 
 
 def _call(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{process.stderr}")

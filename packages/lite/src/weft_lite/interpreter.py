@@ -57,7 +57,7 @@ def _numpy() -> Any:
     return numpy
 
 
-def _aligned(size: int) -> tuple[Any, int]:
+def _align(size: int) -> tuple[Any, int]:
     """Return a block of zeros, and the first aligned address in it.
 
     A forked process has its own copy.
@@ -67,7 +67,7 @@ def _aligned(size: int) -> tuple[Any, int]:
     return block, -(-address // _ALIGNMENT) * _ALIGNMENT
 
 
-def _shaped(block: Any, form: Any, shape: tuple[int, ...]) -> memoryview[Any]:
+def _reshape(block: Any, form: Any, shape: tuple[int, ...]) -> memoryview[Any]:
     """Return a view of a block as elements of a shape; a scalar has a view of one element."""
     return memoryview(block).cast("B").cast(form, shape or (1,))
 
@@ -105,7 +105,7 @@ class _File:
                 f"model_content must be bytes or an object with the buffer protocol: {error}"
             ) from error
         self.size = view.nbytes
-        self._block, self.address = _aligned(self.size)
+        self._block, self.address = _align(self.size)
         ctypes.memmove(self.address, bytes(view), self.size)
 
 
@@ -208,7 +208,7 @@ class Interpreter:
         config = ctypes.byref(self._config)
         self._check(lib.wl_query(*file, config, ctypes.byref(size), self._error_at))
         try:
-            self._memory, start = _aligned(size.value)
+            self._memory, start = _align(size.value)
         except (OSError, ValueError, OverflowError) as error:
             raise ResourceExhaustedError(f"{size.value} bytes of memory are needed") from error
         handle = ctypes.c_void_p()
@@ -468,7 +468,7 @@ class Interpreter:
             view = self._view(tensor_index)
             if not isinstance(view, memoryview):
                 return view.copy()
-            return _shaped(bytearray(view.tobytes()), view.format, tuple(view.shape or ()))
+            return _reshape(bytearray(view.tobytes()), view.format, tuple(view.shape or ()))
 
     def _view(self, index: int) -> Any:
         with self._exclusive:
@@ -487,7 +487,7 @@ class Interpreter:
             array = numpy.frombuffer(block, kind.name).reshape(shape)
             array.flags.writeable = info.storage != 1
             return array
-        return _shaped(block, kind.format, shape)
+        return _reshape(block, kind.format, shape)
 
     def get_input_details(self) -> list[dict[str, Any]]:
         """Return the properties of the inputs.

@@ -139,9 +139,9 @@ def _path() -> str:
         path = os.path.join(dirname, name)
         if os.path.exists(path):
             return path
-    from weft_lite.compiling import built
+    from weft_lite.compiling import build_checkout
 
-    return str(built())
+    return str(build_checkout())
 
 
 def check(status: int, error: Error) -> None:

@@ -33,7 +33,7 @@ ANDROID: Final = frozenset(_ANDROID.split())
 """Functions of Android's libc and libm since API level 21 that the runtime may call."""
 
 
-class Built(NamedTuple):
+class BuildResult(NamedTuple):
     """Result of a build.
 
     Attributes:
@@ -95,7 +95,7 @@ def build(
     kinds: Sequence[str] | None = None,
     say: Callable[[str], None] = lambda text: None,
     level: str = "-O2",
-) -> Built:
+) -> BuildResult:
     """Build a static and a shared library.
 
     For Android there is only a static library, which is built without system headers; the build
@@ -135,7 +135,7 @@ def build(
     headers += sorted((RUNTIME.parent / "js").iterdir()) if system == "wasi" else []
     for path in headers:
         shutil.copy(path, out / path.name)
-    return Built([*files, *[out / path.name for path in headers]], size, kinds_to_build)
+    return BuildResult([*files, *[out / path.name for path in headers]], size, kinds_to_build)
 
 
 def _shared_name(system: str) -> str:
@@ -176,8 +176,10 @@ def kernel_flags(kinds: Sequence[str]) -> list[str]:
 
 def is_needed(source: Path, kinds: Sequence[str]) -> bool:
     """Return True if a source file has one of some kernels, or belongs to all builds."""
-    has = set(re.findall(r"\b(?:wl_op_|KERNEL\(|TEST\()(\w+)", source.read_text("utf-8")))
-    return not has & set(all_kinds()) or bool(has & set(kinds))
+    kinds_in_source = set(
+        re.findall(r"\b(?:wl_op_|KERNEL\(|TEST\()(\w+)", source.read_text("utf-8"))
+    )
+    return not kinds_in_source & set(all_kinds()) or bool(kinds_in_source & set(kinds))
 
 
 def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> list[Path]:
@@ -225,10 +227,10 @@ def call(command: list[str]) -> str:
 
     Raises: LiteError: the command failed; the message contains its error output.
     """
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LiteError(f"{' '.join(command)}\n{done.stderr}")
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise LiteError(f"{' '.join(command)}\n{process.stderr}")
+    return process.stdout
 
 
 # ------------------------------------------------------------------------------ Android
@@ -249,4 +251,4 @@ def _check_android(objects: Sequence[Path], archive: Path) -> int:
     return sum(item.size for item in result)
 
 
-__all__ = ["Built", "all_kinds", "build", "kinds_of", "parts_of", "zig"]
+__all__ = ["BuildResult", "all_kinds", "build", "kinds_of", "parts_of", "zig"]

@@ -29,7 +29,7 @@ class Op(NamedTuple):
     outputs: list[int]
 
 
-class Timed(NamedTuple):
+class TimedOp(NamedTuple):
     """An op with its measured time.
 
     Attributes:
@@ -76,7 +76,7 @@ def _tensors(lib: Any, handle: Any, op: int, results: int) -> list[int]:
     return list(numbers)
 
 
-def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> None:
+def invoke_watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> None:
     """Invoke once, with a callback before and after each op.
 
     Args:
@@ -106,7 +106,7 @@ def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> Non
         raise raised[0]
 
 
-def profile(interpreter: Interpreter, runs: int) -> list[Timed]:
+def profile(interpreter: Interpreter, runs: int) -> list[TimedOp]:
     """Measure the average time of each op over some invocations.
 
     Args:
@@ -125,8 +125,8 @@ def profile(interpreter: Interpreter, runs: int) -> list[Timed]:
             starts[op] = time.perf_counter()
 
     for _ in range(runs):
-        watched(interpreter, watch)
-    return [Timed(op, total[op.place] / runs, calls[op.place] / runs) for op in ops]
+        invoke_watched(interpreter, watch)
+    return [TimedOp(op, total[op.place] / runs, calls[op.place] / runs) for op in ops]
 
 
-__all__ = ["Op", "Timed", "ops_of", "profile", "watched"]
+__all__ = ["Op", "TimedOp", "invoke_watched", "ops_of", "profile"]

@@ -11,15 +11,17 @@ from types import ModuleType
 from typing import Any
 
 
-def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def attach(
+    package: str, *lazy_modules: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a module with submodules and lazy names.
 
     Type checkers read the same names from `import *` of the same modules.
 
     Args:
       package: the module's name.
-      late: modules whose public names the module re-exports. They are imported in this order, until
-        one has the requested name; `__version__` is in the last.
+      lazy_modules: modules whose public names the module re-exports. They are imported in order,
+        until one has the requested name; `__version__` is in the last.
     """
 
     @cache
@@ -28,14 +30,14 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
         return frozenset(info.name for info in iter_modules(path) if info.name[0] != "_")
 
     def list_names() -> list[str]:
-        public_names = {name for module in late for name in _public(import_module(module))}
+        public_names = {name for module in lazy_modules for name in _public(import_module(module))}
         return sorted({*vars(sys.modules[package]), *submodules(), *public_names})
 
     def load(name: str) -> Any:
         if name in submodules():
             return import_module(f"{package}.{name}")
         if _may_be_shown(name):
-            for module in map(import_module, late if name[0] != "_" else late[-1:]):
+            for module in map(import_module, lazy_modules if name[0] != "_" else lazy_modules[-1:]):
                 if name in _public(module):
                     value = vars(module)[name]
                     setattr(sys.modules[package], name, value)
@@ -72,5 +74,5 @@ def _hint(module: ModuleType, name: str, list_names: Callable[[], list[str]]) ->
 
     from weft._deprecated import advice
 
-    near = get_close_matches(name, list_names(), cutoff=0.8)
-    return advice(module, name) or (f"; similar names: {', '.join(near)}" if near else "")
+    similar = get_close_matches(name, list_names(), cutoff=0.8)
+    return advice(module, name) or (f"; similar names: {', '.join(similar)}" if similar else "")

@@ -33,7 +33,7 @@ def layer_scope(
         yield var_scope, convert_to_tensor(inputs)
 
 
-def finished(
+def finish_layer(
     outputs: Any,
     var_scope: Any,
     *,

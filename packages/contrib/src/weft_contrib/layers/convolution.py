@@ -32,7 +32,7 @@ from weft_contrib.initializers import xavier_initializer
 from weft_contrib.layers.common import (
     Function,
     channels,
-    finished,
+    finish_layer,
     layer_scope,
     list_variables_of,
 )
@@ -120,7 +120,7 @@ def convolution(
         )
         outputs = layer(x)
         list_variables_of(layer, variables_collections, _NAMES)
-        return finished(
+        return finish_layer(
             outputs,
             var_scope,
             normalizer_fn=normalizer_fn,
@@ -147,7 +147,7 @@ conv2d = convolution2d = _of_rank(2, "convolution2d")
 conv3d = convolution3d = _of_rank(3, "convolution3d")
 
 
-def _transposed(layer_class: Any, spatial: int, default: str, name: str) -> Any:
+def _transpose(layer_class: Any, spatial: int, default: str, name: str) -> Any:
     def transpose(
         inputs: Any,
         num_outputs: int,
@@ -196,7 +196,7 @@ def _transposed(layer_class: Any, spatial: int, default: str, name: str) -> Any:
             )
             outputs = layer(x)
             list_variables_of(layer, variables_collections, _NAMES)
-            return finished(
+            return finish_layer(
                 outputs,
                 var_scope,
                 normalizer_fn=normalizer_fn,
@@ -209,10 +209,10 @@ def _transposed(layer_class: Any, spatial: int, default: str, name: str) -> Any:
     return add_arg_scope(transpose)
 
 
-conv2d_transpose = convolution2d_transpose = _transposed(
+conv2d_transpose = convolution2d_transpose = _transpose(
     layers.Conv2DTranspose, 2, "Conv2d_transpose", "convolution2d_transpose"
 )
-conv3d_transpose = convolution3d_transpose = _transposed(
+conv3d_transpose = convolution3d_transpose = _transpose(
     layers.Conv3DTranspose, 3, "Conv3d_transpose", "convolution3d_transpose"
 )
 
@@ -296,7 +296,7 @@ def separable_convolution2d(
                 }
                 variable_args["trainable"] = trainable
                 outputs = _with_biases(outputs, variable_args, data_format, variables_collections)
-        return finished(
+        return finish_layer(
             outputs,
             var_scope,
             normalizer_fn=normalizer_fn,

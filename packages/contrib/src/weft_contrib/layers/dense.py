@@ -27,7 +27,7 @@ from typing import Any
 from weft_contrib import framework
 from weft_contrib.arg_scope import add_arg_scope
 from weft_contrib.initializers import xavier_initializer
-from weft_contrib.layers.common import Function, finished, layer_scope, list_variables_of
+from weft_contrib.layers.common import Function, finish_layer, layer_scope, list_variables_of
 from weft_contrib.utils import collect_named_outputs
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.layers import core
@@ -92,7 +92,7 @@ def fully_connected(
         )
         outputs = layer(x)
         list_variables_of(layer, variables_collections, _NAMES)
-        return finished(
+        return finish_layer(
             outputs,
             var_scope,
             normalizer_fn=normalizer_fn,
@@ -137,7 +137,7 @@ def bias_add(
         )
         _list("biases", biases, variables_collections)
         outputs = nn.bias_add(x, biases, data_format=data_format)
-        return finished(
+        return finish_layer(
             outputs,
             var_scope,
             activation_fn=activation_fn,

@@ -12,7 +12,7 @@ from weft_contrib.arg_scope import add_arg_scope
 from weft_contrib.layers.common import (
     Function,
     channels,
-    finished,
+    finish_layer,
     layer_scope,
     list_variables_of,
 )
@@ -107,7 +107,7 @@ def batch_norm(
         before = len(get_collection_ref(GraphKeys.UPDATE_OPS))
         outputs = _with_updates(layer(x, training=is_training), before, updates_collections)
         list_variables_of(layer, variables_collections, _NAMES)
-        return finished(
+        return finish_layer(
             outputs, var_scope, activation_fn=activation_fn, outputs_collections=outputs_collections
         )
 
@@ -188,7 +188,7 @@ def layer_norm(
         epsilon = 1e-3 if x.dtype.base_dtype is dtypes.float16 else 1e-12
         outputs = statistics.batch_normalization(x, mean, variance, beta, gamma, epsilon)
         outputs.set_shape(x.shape)
-        return finished(
+        return finish_layer(
             outputs,
             var_scope,
             activation_fn=activation_fn,
@@ -243,7 +243,7 @@ def instance_norm(
         mean, variance = statistics.moments(x, axes, keep_dims=True)
         outputs = statistics.batch_normalization(x, mean, variance, beta, gamma, epsilon)
         outputs.set_shape(x.shape)
-        return finished(
+        return finish_layer(
             outputs,
             var_scope,
             activation_fn=activation_fn,
@@ -321,7 +321,7 @@ def group_norm(
         normalized = statistics.batch_normalization(parts, mean, variance, beta, gamma, epsilon)
         outputs = shapes.reshape(normalized, shapes.shape(x))
         outputs.set_shape(x.shape)
-        return finished(
+        return finish_layer(
             outputs,
             var_scope,
             activation_fn=activation_fn,

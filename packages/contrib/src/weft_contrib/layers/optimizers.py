@@ -85,7 +85,7 @@ def optimize_loss(
     summary_kinds = ["loss", "learning_rate"] if summaries is None else list(summaries)
     unknown = set(summary_kinds) - {*OPTIMIZER_SUMMARIES, "global_gradient_norm"}
     if unknown:
-        raise errors.InvalidArgumentError(f"there are no summaries of {sorted(unknown)}")
+        raise errors.InvalidArgumentError(f"unknown summaries: {sorted(unknown)}")
     step = get_global_step() if global_step is None else global_step
     with variable_scope(name, "OptimizeLoss", [loss, step]):
         updates = get_collection(GraphKeys.UPDATE_OPS) if update_ops is None else list(update_ops)
@@ -104,8 +104,8 @@ def optimize_loss(
         if gradient_noise_scale is not None:
             pairs = _with_noise(pairs, gradient_noise_scale)
         if gradient_multipliers is not None:
-            pairs = _multiplied(pairs, gradient_multipliers)
-        pairs = _clipped(pairs, clip_gradients)
+            pairs = _multiply(pairs, gradient_multipliers)
+        pairs = _clip(pairs, clip_gradients)
         if "loss" in summary_kinds:
             summary.scalar("loss", loss)
         _summarize(pairs, summary_kinds)
@@ -161,7 +161,7 @@ def _with_noise(pairs: Any, scale: float) -> list[Any]:
     return [(g if g is None else _on_values(g, noisy), v) for g, v in pairs]
 
 
-def _multiplied(pairs: Any, factors: Mapping[Any, Any]) -> list[Any]:
+def _multiply(pairs: Any, factors: Mapping[Any, Any]) -> list[Any]:
     result = []
     for gradient, variable in pairs:
         factor = factors.get(variable, factors.get(getattr(variable, "name", None)))
@@ -171,7 +171,7 @@ def _multiplied(pairs: Any, factors: Mapping[Any, Any]) -> list[Any]:
     return result
 
 
-def _clipped(pairs: Any, limit: Any) -> list[Any]:
+def _clip(pairs: Any, limit: Any) -> list[Any]:
     if limit is None:
         return list(pairs)
     if callable(limit):

@@ -349,7 +349,7 @@ class AttentionWrapper(RNNCell):
         super().__init__(name=name)
         self._several = isinstance(attention_mechanism, list | tuple)
         self._mechanisms = list(attention_mechanism) if self._several else [attention_mechanism]
-        self._layers = self._made_layers(attention_layer_size, attention_layer)
+        self._layers = self._build_layers(attention_layer_size, attention_layer)
         self._cell = cell
         self._keeps_history = alignment_history
         self._cell_input = cell_input_fn or (
@@ -358,7 +358,7 @@ class AttentionWrapper(RNNCell):
         self._output_attention = output_attention
         self._initial_cell_state = initial_cell_state
 
-    def _made_layers(self, size: Any, layer: Any) -> list[Any]:
+    def _build_layers(self, size: Any, layer: Any) -> list[Any]:
         count = len(self._mechanisms)
         if size is not None and layer is not None:
             raise errors.InvalidArgumentError(

@@ -84,12 +84,12 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
     steps, parents = convert_to_tensor(step_ids), convert_to_tensor(parent_ids)
     count, batch, width = [shapes.shape(steps)[i] for i in range(3)]
     ends = shapes.expand_dims(casting.cast(max_sequence_lengths, dtypes.int32), 1)
-    behind = array.fill([batch, width], casting.cast(end_token, dtypes.int32))
+    filler = array.fill([batch, width], casting.cast(end_token, dtypes.int32))
     first = join.tile(shapes.expand_dims(sequence.range(width), 0), [batch, 1])
 
     def body(t: Any, beams: Any, symbols: Any) -> list[Any]:
         runs = comparison.logical_and(t < ends, array.ones_like(beams, dtypes.bool_))
-        current = masks.where(runs, gather.gather(steps[t], beams, batch_dims=1), behind)
+        current = masks.where(runs, gather.gather(steps[t], beams, batch_dims=1), filler)
         above = gather.gather(parents[t], beams, batch_dims=1)
         return [t - 1, masks.where(runs, above, beams), symbols.write(t, current)]
 
@@ -170,16 +170,16 @@ class BeamSearchDecoder(Decoder):
         """Reshape (B * W, ...) to (B, W, ...)."""
         if isinstance(value, TensorArray) or value.shape.ndims == 0:
             return value
-        return self._reshaped(value, [self.batch_size, self._width], 1, [None, self._width])
+        return self._reshape(value, [self.batch_size, self._width], 1, [None, self._width])
 
     def _merge(self, value: Any) -> Any:
         """Reshape (B, W, ...) to (B * W, ...)."""
         if isinstance(value, TensorArray) or value.shape.ndims == 0:
             return value
-        return self._reshaped(value, [self.batch_size * self._width], 2, [None])
+        return self._reshape(value, [self.batch_size * self._width], 2, [None])
 
     @staticmethod
-    def _reshaped(value: Any, front: Any, axes: int, static: Any) -> Any:
+    def _reshape(value: Any, front: Any, axes: int, static: Any) -> Any:
         inner_sizes = shapes.shape(value)[axes:]
         result = shapes.reshape(value, join.concat([join.stack(front), inner_sizes], 0))
         result.set_shape([*static, *value.shape[axes:]])
@@ -232,16 +232,16 @@ class BeamSearchDecoder(Decoder):
         probs = gather.gather(shapes.reshape(total, flat_size), places, batch_dims=1)
         before = gather.gather(state.finished, beams, batch_dims=1)
         finished = comparison.logical_or(before, comparison.equal(words, self._end))
-        grown = gather.gather(state.lengths, beams, batch_dims=1) + casting.cast(
+        new_lengths = gather.gather(state.lengths, beams, batch_dims=1) + casting.cast(
             comparison.logical_not(before), dtypes.int64
         )
-        for value in (words, beams, probs, finished, grown):
+        for value in (words, beams, probs, finished, new_lengths):
             value.set_shape([None, self._width])
         following = BeamSearchDecoderState(
             nest.map_structure(lambda s: self._of_beams(s, beams), cell_state),
             probs,
             finished,
-            grown,
+            new_lengths,
             (),
         )
         return BeamSearchDecoderOutput(best, words, beams), following

@@ -114,7 +114,7 @@ def dynamic_decode(
                     lambda out: masks.where(finished, array.zeros_like(out), out), outputs
                 )
                 next_state = nest.map_structure(
-                    lambda new, old: _kept(finished, new, old), next_state, state
+                    lambda new, old: _select_state(finished, new, old), next_state, state
                 )
             nest.assert_same_structure(state, next_state)
             arrays = nest.map_structure(lambda ta, out: ta.write(time, out), arrays, outputs)
@@ -148,7 +148,7 @@ def _static(batch_size: Any) -> int | None:
     return None if static is None else int(static)
 
 
-def _kept(finished: Any, new: Any, old: Any) -> Any:
+def _select_state(finished: Any, new: Any, old: Any) -> Any:
     """Select the old state for finished sequences, except for TensorArrays and scalars."""
     if isinstance(old, TensorArray) or new.shape.ndims == 0:
         return new

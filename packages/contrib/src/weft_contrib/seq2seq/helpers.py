@@ -132,7 +132,7 @@ class TrainingHelper(Helper):
         self._inputs = nest.map_structure(convert_to_tensor, inputs)
         if not time_major:
             self._inputs = nest.map_structure(transpose_batch_time, self._inputs)
-        self._arrays = nest.map_structure(_unstacked, self._inputs)
+        self._arrays = nest.map_structure(_unstack, self._inputs)
         self._lengths = convert_to_tensor(sequence_length)
         if self._lengths.shape.ndims not in (None, 1):
             raise errors.InvalidArgumentError(
@@ -177,7 +177,7 @@ class TrainingHelper(Helper):
         return finished, self._inputs_at(time + 1, reduction.reduce_all(finished)), state
 
 
-def _unstacked(value: Any) -> TensorArray:
+def _unstack(value: Any) -> TensorArray:
     count = shapes.shape(value)[0]
     elements = TensorArray(
         value.dtype, count, element_shape=value.shape[1:], clear_after_read=False

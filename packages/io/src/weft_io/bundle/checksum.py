@@ -16,6 +16,6 @@ def crc32c(data: Any, crc: int = 0) -> int:
     return value
 
 
-def masked(crc: int) -> int:
+def mask_crc(crc: int) -> int:
     """Mask a CRC for storage, as TensorFlow does for data that may contain its own CRC."""
     return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF

@@ -78,8 +78,8 @@ def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any
         raise MalformedError(int(starts[widths.argmax()]), "a length is too large")
     values = np.zeros(number, np.uint64)
     for i in range(int(widths.max()) if number else 0):
-        some = np.flatnonzero(widths > i)
-        values[some] |= (data[starts[some] + i] & 0x7F).astype(np.uint64) << np.uint64(7 * i)
+        longer = np.flatnonzero(widths > i)
+        values[longer] |= (data[starts[longer] + i] & 0x7F).astype(np.uint64) << np.uint64(7 * i)
     return values, total
 
 

@@ -10,7 +10,7 @@ from weft_io.bundle.index import BundleIndex, shard_path
 from weft_io.bundle.reader import read_boxes
 from weft_io.bundle.table import is_table
 from weft_io.checkpoint.encoding import Array, Empty
-from weft_io.checkpoint.format import Checked
+from weft_io.checkpoint.format import PartCheck
 from weft_io.checkpoint.formats import register_format
 from weft_io.checkpoint.regions import Region
 from weft_tensor import errors
@@ -42,7 +42,7 @@ class BundleFormat:
         """Read boxes of tensors."""
         return read_boxes(prefix, index, expected, empty)
 
-    def checks(self, prefix: str, index: BundleIndex) -> Iterator[Checked]:
+    def checks(self, prefix: str, index: BundleIndex) -> Iterator[PartCheck]:
         """Read all tensors of supported types and compare the checksums."""
         for name, entry in index.tensors.items():
             if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
@@ -53,7 +53,7 @@ class BundleFormat:
                     read_boxes(prefix, index, [(name, part.region)], np.empty)
                 except errors.OpError as cause:
                     error = cause
-                yield Checked(name, part.end - part.begin, error)
+                yield PartCheck(name, part.end - part.begin, error)
 
 
 register_format(BundleIndex.format, BundleFormat())

@@ -135,7 +135,7 @@ class BundleIndex:
                 for key, message in messages.items()
                 if not key.startswith(_SLICE)
             }
-            _check_places(tensors)
+            _check_ranges_disjoint(tensors)
         except _MalformedError as cause:
             raise errors.DataLossError(f"{path} is malformed: {cause}") from cause
         except _UnknownVersionError as cause:
@@ -201,21 +201,22 @@ class _UnknownVersionError(Exception):
 
 def _header(item: tuple[bytes, bytes] | None) -> proto.BundleHeaderProto:
     if item is None or item[0] != _HEADER:
-        raise _MalformedError("a bundle's index begins with its header, under an empty key")
-    header: proto.BundleHeaderProto = _parsed(proto.BundleHeaderProto, item[1], "its header")
+        raise _MalformedError("a bundle's index must begin with a header under the empty key")
+    header: proto.BundleHeaderProto = _parse(proto.BundleHeaderProto, item[1], "its header")
     if header.version.min_consumer > VERSION or VERSION in header.version.bad_consumers:
         raise _UnknownVersionError(
-            f"needs a reader of version {header.version.min_consumer} of the format; this reader "
+            f"requires a reader of version {header.version.min_consumer} of the format; "
+            "this reader "
             f"has version {VERSION}"
         )
     if not 0 <= header.num_shards <= _MOST_SHARDS:
-        raise _MalformedError(f"it cannot have {header.num_shards} shards")
+        raise _MalformedError(f"the number of shards is invalid: {header.num_shards}")
     if header.endianness not in (0, 1):
         raise _MalformedError(f"the byte order must be 0 or 1, got {header.endianness}")
     return header
 
 
-def _parsed(kind: Any, data: bytes, label: str) -> Any:
+def _parse(kind: Any, data: bytes, label: str) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
@@ -225,7 +226,7 @@ def _parsed(kind: Any, data: bytes, label: str) -> Any:
 
 
 def _entry_proto(key: bytes, value: bytes) -> proto.BundleEntryProto:
-    message: proto.BundleEntryProto = _parsed(proto.BundleEntryProto, value, f"the entry {key!r}")
+    message: proto.BundleEntryProto = _parse(proto.BundleEntryProto, value, f"the entry {key!r}")
     return message
 
 
@@ -259,12 +260,12 @@ def _entry(
         if result.dtype != message.dtype or _shape(result, label) != region.shape:
             raise _MalformedError(f"a slice of {label} does not have its declared type or shape")
         parts.append(_piece(result, region, dtype, shards, label))
-    if not disjoint([part.region for part in parts]):
+    if not are_disjoint([part.region for part in parts]):
         raise _MalformedError(f"slices of {label} overlap")
     return Entry(dtype, shape, tuple(parts))
 
 
-def disjoint(boxes: Iterable[Region]) -> bool:
+def are_disjoint(boxes: Iterable[Region]) -> bool:
     """Return True if the boxes do not overlap."""
     filled = [box for box in boxes if regions.count(box.shape)]
     if len(filled) < 2 or not filled[0].shape:
@@ -275,8 +276,8 @@ def disjoint(boxes: Iterable[Region]) -> bool:
     order = np.argsort(starts[:, axis], kind="stable")
     starts, ends = starts[order], ends[order]
     for i in range(len(filled) - 1):
-        near = slice(i + 1, int(np.searchsorted(starts[:, axis], ends[i, axis])))
-        is_disjoint = (starts[near] >= ends[i]) | (ends[near] <= starts[i])
+        candidates = slice(i + 1, int(np.searchsorted(starts[:, axis], ends[i, axis])))
+        is_disjoint = (starts[candidates] >= ends[i]) | (ends[candidates] <= starts[i])
         if not is_disjoint.any(axis=1).all():
             return False
     return True
@@ -333,7 +334,7 @@ def _piece(
     return Piece(region, message.shard_id, begin, begin + size, message.crc32c)
 
 
-def _check_places(tensors: Mapping[str, Entry]) -> None:
+def _check_ranges_disjoint(tensors: Mapping[str, Entry]) -> None:
     """Check that no byte belongs to two tensors, so that file sizes bound allocations."""
     places = sorted(
         (part.shard, part.begin, part.end, name)
@@ -346,7 +347,9 @@ def _check_places(tensors: Mapping[str, Entry]) -> None:
             raise _MalformedError(f"tensors {before[3]!r} and {after[3]!r} share bytes")
 
 
-def merged(path: str, indexes: Sequence[BundleIndex]) -> tuple[BundleIndex, list[tuple[int, int]]]:
+def merge_indexes(
+    path: str, indexes: Sequence[BundleIndex]
+) -> tuple[BundleIndex, list[tuple[int, int]]]:
     """Merge the indexes of several bundles into one.
 
     Args:
@@ -365,20 +368,18 @@ def merged(path: str, indexes: Sequence[BundleIndex]) -> tuple[BundleIndex, list
             )
         for name, entry in index.tensors.items():
             renumbered = [part._replace(shard=part.shard + base) for part in entry.parts]
-            tensors[name] = _joined(
-                name, tensors.get(name), entry._replace(parts=tuple(renumbered))
-            )
+            tensors[name] = _join(name, tensors.get(name), entry._replace(parts=tuple(renumbered)))
     big = bool(indexes) and indexes[0].big_endian
     return BundleIndex(path, "", len(sources), big, tensors), sources
 
 
-def _joined(name: str, one: Entry | None, other: Entry) -> Entry:
-    if one is None:
+def _join(name: str, entry: Entry | None, other: Entry) -> Entry:
+    if entry is None:
         return other
-    parts = one.parts + other.parts
-    is_same = (one.dtype, one.shape) == (other.dtype, other.shape)
-    if not is_same or not disjoint([part.region for part in parts]):
+    parts = entry.parts + other.parts
+    is_same = (entry.dtype, entry.shape) == (other.dtype, other.shape)
+    if not is_same or not are_disjoint([part.region for part in parts]):
         raise errors.InvalidArgumentError(
             f"two of the bundles to merge have the unsliced tensor {name!r}"
         )
-    return one._replace(parts=parts)
+    return entry._replace(parts=parts)

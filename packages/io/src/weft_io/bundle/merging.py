@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import uuid4
 
-from weft_io.bundle.index import BundleIndex, merged, shard_path
+from weft_io.bundle.index import BundleIndex, merge_indexes, shard_path
 from weft_io.bundle.placing import NewBundle, read_bundle_index
 from weft_io.checkpoint.index import index_path
 from weft_io.files import paths, systems
@@ -21,7 +21,7 @@ _PART_PREFIX: Final = re.compile(r"_temp_[0-9a-f]{32}/part-\d{5}-of-\d{5}$")
 _STEP: Final = re.compile(r"-\d+$")
 
 
-def temporary_place() -> str:
+def temporary_suffix() -> str:
     """Return a suffix that turns a checkpoint's path into the temporary prefix of its parts."""
     return f"_temp_{uuid4().hex}/part"
 
@@ -56,7 +56,7 @@ def merge_bundles(
         except errors.NotFoundError:
             if not allow_missing_files:
                 raise
-    index, sources = merged(index_path(destination), [index for _, index in result])
+    index, sources = merge_indexes(index_path(destination), [index for _, index in result])
     directory, base = paths.split_prefix(destination)
     with (
         reported("merging bundles into", destination),

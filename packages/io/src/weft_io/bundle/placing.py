@@ -81,7 +81,7 @@ class NewBundle:
         storage = self._storage
         storage.sync_directory(self._directory)
         with storage.locked(self._directory):
-            replaced_files = journal.replaced(self._directory, self._base)
+            replaced_files = journal.replaced_names(self._directory, self._base)
             self._note.add(sorted(replaced_files - self._needed))
             storage.write_atomically(index.path, index.to_bytes())
             self._note.settle(self._needed)

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.checksum import crc32c, mask_crc
 from weft_io.bundle.coding import MalformedError
 from weft_io.bundle.index import BundleIndex, Entry, Piece, shard_path
 from weft_io.bundle.strings import decode_strings
-from weft_io.checkpoint.assembly import assembled
+from weft_io.checkpoint.assembly import assemble_boxes
 from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.regions import Region, count
 from weft_io.files import paths
@@ -40,7 +40,9 @@ def read_boxes(
         return _open_shard(prefix, index, number, names)
 
     def read(group: Sequence[int]) -> list[Array]:
-        return assembled(prefix, index.tensors, [expected[i] for i in group], open_shard, empty)
+        return assemble_boxes(
+            prefix, index.tensors, [expected[i] for i in group], open_shard, empty
+        )
 
     if len(groups) == 1:
         return read(groups[0])
@@ -51,11 +53,11 @@ def read_boxes(
 def _groups(sizes: Sequence[int], number: int) -> list[range]:
     """Divide a sequence of sizes into about `number` groups of neighbors with similar totals."""
     groups: list[range] = []
-    start = done = 0
+    start = num_done = 0
     share = sum(sizes) / number
     for i, size in enumerate(sizes):
-        done += size
-        if done >= share * (len(groups) + 1) or i + 1 == len(sizes):
+        num_done += size
+        if num_done >= share * (len(groups) + 1) or i + 1 == len(sizes):
             groups.append(range(start, i + 1))
             start = i + 1
     return groups or [range(0)]
@@ -92,41 +94,41 @@ class _Shard:
 
         Raises: DataLossError: the checksum of its bytes is wrong.
         """
-        where = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
+        location = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
         if part.end > self._file.size:
             raise errors.DataLossError(
-                f"{where} is damaged: the file ends at byte {self._file.size}"
+                f"{location} is damaged: the file ends at byte {self._file.size}"
             )
         if dtype is dtypes.string:
-            return self._read_strings(where, part)
+            return self._read_strings(location, part)
         array: Array = empty(part.region.shape, dtype.numpy)
         memory = array.reshape(-1).view(np.uint8)
-        _compare(where, part.crc, masked(self._fill(where, part.begin, memory)))
+        _compare(location, part.crc, mask_crc(self._fill(location, part.begin, memory)))
         if dtype is dtypes.bool_ and memory.size and int(memory.max()) > 1:
-            raise errors.DataLossError(f"{where} is malformed: a bool is neither 0 nor 1")
-        return _swapped(array, dtype) if self._swap else array
+            raise errors.DataLossError(f"{location} is malformed: a bool is neither 0 nor 1")
+        return _swap_bytes(array, dtype) if self._swap else array
 
-    def _read_strings(self, where: str, part: Piece) -> Array:
+    def _read_strings(self, location: str, part: Piece) -> Array:
         data = np.empty(part.end - part.begin, np.uint8)
-        self._fill(where, part.begin, data)
+        self._fill(location, part.begin, data)
         try:
             array, crc = decode_strings(data, part.region.shape)
         except MalformedError as cause:
             place = part.begin + cause.position
             raise errors.DataLossError(
-                f"{where} is damaged at byte {place}: {cause.what}"
+                f"{location} is damaged at byte {place}: {cause.what}"
             ) from None
-        _compare(where, part.crc, masked(crc))
+        _compare(location, part.crc, mask_crc(crc))
         return array
 
-    def _fill(self, where: str, position: int, memory: Array) -> int:
+    def _fill(self, location: str, position: int, memory: Array) -> int:
         """Read until `memory` is full; return the unmasked checksum of the bytes."""
         crc = 0
         for start in range(0, memory.size, _CHUNK):
             chunk = memory[start : start + _CHUNK]
             if self._file.read_into(position + start, _memory(chunk)) < chunk.size:
                 raise errors.DataLossError(
-                    f"{where} is damaged: the file ended while it was being read"
+                    f"{location} is damaged: the file ended while it was being read"
                 )
             crc = crc32c(chunk, crc)
         return crc
@@ -136,7 +138,7 @@ def _memory(array: Any) -> memoryview:
     return memoryview(array)
 
 
-def _swapped(array: Array, dtype: DType) -> Array:
+def _swap_bytes(array: Array, dtype: DType) -> Array:
     """Return the array with the bytes of each number reversed."""
     unit = dtype.real_dtype.numpy.itemsize
     if unit > 1:
@@ -163,8 +165,8 @@ def _open_shard(
         file.close()
 
 
-def _compare(where: str, stored: int, result: int) -> None:
+def _compare(location: str, stored: int, result: int) -> None:
     if result != stored:
         raise errors.DataLossError(
-            f"{where} is damaged: its checksum must be {stored:#010x}, got {result:#010x}"
+            f"{location} is damaged: its checksum must be {stored:#010x}, got {result:#010x}"
         )

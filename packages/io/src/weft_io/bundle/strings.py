@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.checksum import crc32c, mask_crc
 from weft_io.bundle.coding import MalformedError, get_varints, put_varint
 from weft_io.checkpoint.regions import Shape, count
 from weft_tensor import errors
@@ -36,7 +36,7 @@ def encode_strings(array: Array) -> tuple[memoryview, int]:
         raise errors.InvalidTypeError(f"a string tensor must hold bytes, got {invalid!r}")
     lengths = [len(item) for item in items]
     crc = _crc_of_lengths(lengths)
-    check = masked(crc).to_bytes(_SUM, "little")
+    check = mask_crc(crc).to_bytes(_SUM, "little")
     stored = b"".join([*map(put_varint, lengths), check, *items])
     return memoryview(stored), crc32c(memoryview(stored)[-_SUM - sum(lengths) :], crc)
 
@@ -52,7 +52,7 @@ def decode_strings(data: Array, shape: Shape) -> tuple[Array, int]:
     lengths, position = get_varints(data, number)
     check, begin = data[position : position + _SUM].tobytes(), position + _SUM
     crc = _crc_of_lengths(lengths)
-    if masked(crc) != int.from_bytes(check, "little"):
+    if mask_crc(crc) != int.from_bytes(check, "little"):
         raise MalformedError(position, "the checksum of the lengths of the strings differs")
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if number else 0

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, NoReturn
 
-from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.checksum import crc32c, mask_crc
 from weft_io.bundle.coding import MalformedError, get_varint, put_varint
 from weft_tensor import errors
 
@@ -36,7 +36,7 @@ _FREE: Final = 1 << 24
 _RATIO: Final = 8
 
 
-class Place(NamedTuple):
+class BlockHandle(NamedTuple):
     """The position and size of a block in the file, without its trailer."""
 
     offset: int
@@ -103,7 +103,7 @@ class TableReader:
         if start != self._metaindex.offset:
             self._fail(start, "the index has no block here")
 
-    def _footer(self) -> Place:
+    def _footer(self) -> BlockHandle:
         """Return the handle of the index block."""
         data, size = self._data, len(self._data)
         if size < FOOTER:
@@ -122,12 +122,12 @@ class TableReader:
             pass
         return index
 
-    def _place(self, data: bytes, position: int, end: int) -> tuple[Place, int]:
+    def _place(self, data: bytes, position: int, end: int) -> tuple[BlockHandle, int]:
         offset, position = get_varint(data, position, end)
         size, position = get_varint(data, position, end)
-        return Place(offset, size), position
+        return BlockHandle(offset, size), position
 
-    def _block(self, place: Place) -> Iterator[tuple[bytes, bytes]]:
+    def _block(self, place: BlockHandle) -> Iterator[tuple[bytes, bytes]]:
         """Yield the keys and values of a block."""
         data, (begin, size) = self._data, place
         end = begin + size
@@ -135,7 +135,7 @@ class TableReader:
             self._fail(begin, f"a block of {size} bytes does not fit here")
         kind = data[end]
         (stored,) = _U32.unpack_from(data, end + 1)
-        if masked(crc32c(memoryview(data)[begin : end + 1])) != stored:
+        if mask_crc(crc32c(memoryview(data)[begin : end + 1])) != stored:
             self._fail(begin, f"the checksum of the {size + 1} bytes from here on differs")
         if kind != _PLAIN:
             name = _COMPRESSIONS.get(kind, str(kind))
@@ -222,7 +222,7 @@ def _finish(data: bytearray, block: _Block) -> bytes:
     """Append a block and its trailer; return its handle."""
     content = block.to_bytes() + bytes([_PLAIN])
     place = put_varint(len(data)) + put_varint(len(content) - 1)
-    data += content + _U32.pack(masked(crc32c(content)))
+    data += content + _U32.pack(mask_crc(crc32c(content)))
     return place
 
 

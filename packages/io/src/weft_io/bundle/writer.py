@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.bundle.checksum import crc32c, masked
-from weft_io.bundle.index import BundleIndex, Entry, Piece, disjoint
+from weft_io.bundle.checksum import crc32c, mask_crc
+from weft_io.bundle.index import BundleIndex, Entry, Piece, are_disjoint
 from weft_io.bundle.placing import NewBundle
 from weft_io.bundle.strings import encode_strings
-from weft_io.checkpoint.items import Item, Wholes
+from weft_io.checkpoint.items import Item, WholeTensors
 from weft_io.checkpoint.regions import Region
 from weft_io.files import paths
 from weft_io.files.storage import Writing
@@ -49,7 +49,7 @@ class _Plan:
     """The assignment of pieces to shards, after validation."""
 
     def __init__(self, items: Iterable[Item]) -> None:
-        self._wholes = Wholes()
+        self._wholes = WholeTensors()
         self._parts: dict[str, list[Piece]] = {}
         boxes: dict[str, list[Region]] = {}
         shards: dict[int, list[tuple[Item, Region]]] = {}
@@ -63,7 +63,7 @@ class _Plan:
             shards.setdefault(item.shard, []).append((item, region))
         for name, parts in boxes.items():
             # A tensor without elements is in one piece too.
-            if not disjoint(parts) or len(set(parts)) < len(parts):
+            if not are_disjoint(parts) or len(set(parts)) < len(parts):
                 raise errors.InvalidArgumentError(f"elements of {name!r} would be written twice")
         self.shards = [shards[number] for number in sorted(shards)] or [[]]
 
@@ -72,14 +72,15 @@ class _Plan:
         position = 0
         for item, region in pieces:
             size, crc = _write_tensor(writing, item)
-            part = Piece(region, number, position, position + size, masked(crc))
+            part = Piece(region, number, position, position + size, mask_crc(crc))
             self._parts.setdefault(item.name, []).append(part)
             position += size
 
     def tensors(self) -> dict[str, Entry]:
         """Return the locations of all tensors; call it after every shard is written."""
         return {
-            name: Entry(*whole, tuple(self._parts[name])) for name, whole in self._wholes.items()
+            name: Entry(*entry_fields, tuple(self._parts[name]))
+            for name, entry_fields in self._wholes.items()
         }
 
 

@@ -26,7 +26,7 @@ OpenFile = Callable[[int, Sequence[str]], AbstractContextManager[OpenShard]]
 """A function that opens a data file by its number, to read certain tensors."""
 
 
-def assembled(
+def assemble_boxes(
     prefix: str,
     tensors: Mapping[str, StoredTensor],
     expected: Sequence[tuple[str, Region]],
@@ -45,7 +45,9 @@ def assembled(
     for number, of_file in sorted(parts_by_shard.items()):
         names = list(dict.fromkeys(name for name, _ in of_file))
         with reported("reading", prefix), open_file(number, names) as shard:
-            for (name, part), users in sorted(of_file.items(), key=lambda need: need[0][1].begin):
+            for (name, part), users in sorted(
+                of_file.items(), key=lambda request: request[0][1].begin
+            ):
                 _Targets(results, users, boxes, tensors[name].dtype, empty).fill(shard, name, part)
     return [
         empty(box.shape, tensors[name].dtype.numpy) if result is None else result

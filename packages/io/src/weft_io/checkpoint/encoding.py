@@ -125,7 +125,7 @@ def _decode_strings(array: Array, shape: Shape) -> Array:
     ends = array[: number * _ENDS.itemsize].view(_ENDS)
     data = array[number * _ENDS.itemsize :].tobytes()
     if (ends[1:] < ends[:-1]).any() or (int(ends[-1]) if number else 0) != len(data):
-        raise ValueError("the ends of the strings do not fit their bytes")
+        raise ValueError("the end offsets of the strings do not match their bytes")
     result: Array = np.empty(number, np.object_)
     start = 0
     for i, end in enumerate(ends.tolist()):

@@ -66,7 +66,7 @@ class CheckpointIndex(Protocol):
         """The number of data files."""
 
 
-class Checked(NamedTuple):
+class PartCheck(NamedTuple):
     """A stored part of a tensor whose checksum was verified.
 
     Attributes:
@@ -116,5 +116,5 @@ class CheckpointFormat(Protocol):
           DataLossError: a file is damaged; the message names tensor, file and position.
         """
 
-    def checks(self, prefix: str, index: Any) -> Iterator[Checked]:
+    def checks(self, prefix: str, index: Any) -> Iterator[PartCheck]:
         """Read everything and compare the checksums; yield the result of each part."""

@@ -36,7 +36,7 @@ def format_of(index: CheckpointIndex) -> CheckpointFormat:
     return _formats.lookup(index.format)
 
 
-def recognized(data: bytes, path: str) -> CheckpointFormat:
+def recognize_format(data: bytes, path: str) -> CheckpointFormat:
     """Return the format of the bytes of an index file.
 
     Args:
@@ -56,4 +56,4 @@ def recognized(data: bytes, path: str) -> CheckpointFormat:
 
 def parse_index(data: bytes, path: str) -> CheckpointIndex:
     """Parse the bytes of an index file; see `CheckpointFormat.parse` for arguments and errors."""
-    return recognized(data, path).parse(data, path)
+    return recognize_format(data, path).parse(data, path)

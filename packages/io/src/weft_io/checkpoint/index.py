@@ -164,7 +164,7 @@ class Index:
           DataLossError: the bytes are damaged or inconsistent.
           UnimplementedError: a later version wrote it.
         """
-        body = _verified(data, path)
+        body = _verify(data, path)
         try:
             with paused_gc():  # all that is made stays
                 return _index_from_json(json.loads(body))
@@ -177,7 +177,7 @@ def shard_suffixes(data: bytes, path: str) -> set[str]:
 
     Raises: as `Index.from_bytes`.
     """
-    body = _verified(data, path)
+    body = _verify(data, path)
     try:
         shards = _field(json.loads(body), "shards", list)
         return {_shard_from_json(item).suffix for item in shards}
@@ -185,7 +185,7 @@ def shard_suffixes(data: bytes, path: str) -> set[str]:
         raise errors.DataLossError(f"{path} is malformed: {cause}") from cause
 
 
-def _verified(data: bytes, path: str) -> bytes:
+def _verify(data: bytes, path: str) -> bytes:
     """Return the bytes that the checksum of an index covers."""
     match = _ENVELOPE.fullmatch(data)
     if match is None:
@@ -198,7 +198,8 @@ def _verified(data: bytes, path: str) -> bytes:
         )
     if not 1 <= int(version) <= FORMAT_VERSION:
         raise errors.UnimplementedError(
-            f"{path} has version {int(version)} of the format; this reads 1 to {FORMAT_VERSION}"
+            f"{path} has version {int(version)} of the format; this reader supports 1 to "
+            f"{FORMAT_VERSION}"
         )
     return body
 
@@ -247,7 +248,7 @@ def _index_from_json(data: Any) -> Index:
         name: _entry_from_json(name, item, shards)
         for name, item in _field(data, "tensors", dict).items()
     }
-    _check_places(tensors, len(shards))
+    _check_ranges_disjoint(tensors, len(shards))
     return Index(_field(data, "save", str), shards, tensors)
 
 
@@ -299,7 +300,7 @@ def _part_from_json(
     return Part(region, number, begin, end, _checksum_from_json(data))
 
 
-def _check_places(tensors: Mapping[str, Entry], number: int) -> None:
+def _check_ranges_disjoint(tensors: Mapping[str, Entry], number: int) -> None:
     """Check that no byte belongs to two tensors, so that file sizes bound allocations."""
     places: list[list[tuple[int, int]]] = [[] for _ in range(number)]
     for entry in tensors.values():
@@ -309,7 +310,7 @@ def _check_places(tensors: Mapping[str, Entry], number: int) -> None:
     for ranges in places:
         ranges.sort()
         if any(after[0] < before[1] for before, after in pairwise(ranges)):
-            raise _MalformedError("two tensors share bytes")
+            raise _MalformedError("the byte ranges of two tensors overlap")
 
 
 def _field(data: Any, key: str, kind: type[Any]) -> Any:
@@ -327,7 +328,7 @@ def _size(value: Any) -> int:
 def _shape(sizes: list[Any]) -> Shape:
     shape = tuple([_size(size) for size in sizes])
     if len(shape) > 64 or regions.count(shape) >= _LARGEST:
-        raise _MalformedError(f"no tensor has the shape {sizes}")
+        raise _MalformedError(f"not a valid shape: {sizes}")
     return shape
 
 
@@ -335,5 +336,5 @@ def _checksum_from_json(data: Any) -> str:
     old = isinstance(data, dict) and "checksum" not in data
     text = f"crc32:{_field(data, 'crc32', str)}" if old else _field(data, "checksum", str)
     if not checksums.is_checksum(text):
-        raise _MalformedError(f"{text!r} is not a checksum of a kind that this version supports")
+        raise _MalformedError(f"{text!r} is not a checksum of a supported kind")
     return text

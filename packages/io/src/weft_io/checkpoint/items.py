@@ -28,14 +28,14 @@ class Item(NamedTuple):
     shard: int = 0
 
 
-class Whole(NamedTuple):
+class WholeTensor(NamedTuple):
     """The element type and shape of a tensor that may be saved in parts."""
 
     dtype: DType
     shape: Shape
 
 
-class Wholes(dict[str, Whole]):
+class WholeTensors(dict[str, WholeTensor]):
     """The tensors that items are parts of, by name."""
 
     def add(self, item: Item) -> Region:
@@ -62,7 +62,7 @@ class Wholes(dict[str, Whole]):
                 f"{name!r}: the slice {spec!r} has shape {list(region.shape)}, "
                 f"got a value of shape {list(shape)}"
             )
-        whole = Whole(dtype, full)
+        whole = WholeTensor(dtype, full)
         existing = self.setdefault(name, whole)
         if existing != whole:
             raise errors.InvalidArgumentError(

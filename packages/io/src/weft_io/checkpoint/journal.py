@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from weft_io.checkpoint.formats import recognized
+from weft_io.checkpoint.formats import recognize_format
 from weft_io.checkpoint.index import SHARD_SUFFIX, index_path
 from weft_io.files import paths
 from weft_io.files.storage import Note
@@ -138,11 +138,11 @@ def names_of(prefix: str) -> set[str]:
         data = paths.read_bytes(path)
     except FileNotFoundError:
         return set()
-    suffixes = recognized(data, path).file_suffixes(data, path)
+    suffixes = recognize_format(data, path).file_suffixes(data, path)
     return {base + suffix for suffix in (*suffixes, ".meta")}
 
 
-def replaced(directory: str, base: str) -> set[str]:
+def replaced_names(directory: str, base: str) -> set[str]:
     """Return the names of the files that a new checkpoint replaces, except the index.
 
     An unreadable index is replaced as well.

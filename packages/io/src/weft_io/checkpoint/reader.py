@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_io.checkpoint.encoding import Array, Empty
-from weft_io.checkpoint.format import Checked, CheckpointIndex, StoredTensor
+from weft_io.checkpoint.format import CheckpointIndex, PartCheck, StoredTensor
 from weft_io.checkpoint.formats import format_of, parse_index
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.regions import Region, Shape, parse_spec
-from weft_io.checkpoint.split_slots import Source, SplitSlot, find_split_slot, joined
+from weft_io.checkpoint.split_slots import Source, SplitSlot, find_split_slot, join_parts
 from weft_io.files import paths
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -31,7 +31,7 @@ class CheckpointNotFoundError(errors.NotFoundError, ValueError):
     """
 
 
-class Wanted(NamedTuple):
+class TensorRequest(NamedTuple):
     """A request to read a tensor.
 
     Attributes:
@@ -66,7 +66,9 @@ def read_index(prefix: str) -> CheckpointIndex:
         ) from cause
 
 
-def read_tensors(prefix: str, wanteds: Sequence[Wanted], empty: Empty = np.empty) -> list[Array]:
+def read_tensors(
+    prefix: str, wanteds: Sequence[TensorRequest], empty: Empty = np.empty
+) -> list[Array]:
     """Read and verify tensors of a checkpoint.
 
     Names, types and shapes are compared before anything is read, and all bytes are verified before
@@ -95,7 +97,7 @@ def read_tensors(prefix: str, wanteds: Sequence[Wanted], empty: Empty = np.empty
 
 
 def _read(
-    prefix: str, index: CheckpointIndex, wanteds: Sequence[Wanted], empty: Empty
+    prefix: str, index: CheckpointIndex, wanteds: Sequence[TensorRequest], empty: Empty
 ) -> list[Array]:
     requested = [expected.name in index.tensors or not expected.optional for expected in wanteds]
     requested_names = list(compress(wanteds, requested))
@@ -114,35 +116,35 @@ def _read(
     result = (
         next(arrays)
         if len(group) == 1
-        else joined(group, arrays, empty(box.shape, entry.dtype.numpy))
+        else join_parts(group, arrays, empty(box.shape, entry.dtype.numpy))
         for entry, box, group in zip(stored, boxes, sources, strict=True)
     )
     return [next(result) if is_there else np.array(b"", object) for is_there in requested]
 
 
-def _stored(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot | None:
+def _store(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot | None:
     """Return the tensor of a name; an earlier version may have stored it in parts."""
     return index.tensors.get(name) or find_split_slot(index.tensors, name)
 
 
 def _present(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot:
     """Return the tensor of a name that passed `check_names`."""
-    entry = _stored(index, name)
+    entry = _store(index, name)
     assert entry is not None
     return entry
 
 
 def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> None:
     """Raise NotFoundError if names are missing; the message lists them with similar names."""
-    missing = [name for name in dict.fromkeys(names) if _stored(index, name) is None]
+    missing = [name for name in dict.fromkeys(names) if _store(index, name) is None]
     if not missing:
         return
     import difflib
 
     problems = []
     for name in missing[:10]:
-        near = difflib.get_close_matches(name, index.tensors, n=3)
-        problems.append(f"{name} (similar names: {', '.join(near)})" if near else name)
+        similar = difflib.get_close_matches(name, index.tensors, n=3)
+        problems.append(f"{name} (similar names: {', '.join(similar)})" if similar else name)
     if len(missing) > 10:
         problems.append(f"and {len(missing) - 10} more")
     raise errors.NotFoundError(
@@ -152,7 +154,7 @@ def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> No
     )
 
 
-def _check(prefix: str, entry: StoredTensor | SplitSlot, expected: Wanted) -> Region:
+def _check(prefix: str, entry: StoredTensor | SplitSlot, expected: TensorRequest) -> Region:
     """Return the requested box of a tensor, after comparing its type and shape."""
     parsed = parse_spec(expected.spec)
     if expected.dtype is not None and expected.dtype.base_dtype is not entry.dtype:
@@ -225,7 +227,7 @@ class CheckpointReader:
 
     def has_tensor(self, tensor_str: str | bytes) -> bool:
         """Return True if the checkpoint has a tensor of that name."""
-        return _stored(self._index, _name(tensor_str)) is not None
+        return _store(self._index, _name(tensor_str)) is not None
 
     def get_tensor(self, tensor_str: str | bytes) -> Any:
         """Return a tensor: an array, or a scalar for rank 0.
@@ -234,7 +236,7 @@ class CheckpointReader:
           InvalidTypeError: `tensor_str` is not a name.
           NotFoundError, DataLossError: the tensor does not exist, or is damaged.
         """
-        return _read(self._prefix, self._index, [Wanted(_name(tensor_str))], np.empty)[0][()]
+        return _read(self._prefix, self._index, [TensorRequest(_name(tensor_str))], np.empty)[0][()]
 
     def shape(self, tensor_str: str | bytes) -> Shape:
         """Return the shape of a tensor.
@@ -271,6 +273,6 @@ class CheckpointReader:
             if checked.error is not None:
                 raise checked.error
 
-    def checks(self) -> Iterator[Checked]:
+    def checks(self) -> Iterator[PartCheck]:
         """Read everything and compare the checksums; yield the result of each part."""
         return format_of(self._index).checks(self._prefix, self._index)

@@ -158,17 +158,19 @@ class ShardReader:
         size = part.end - part.begin
         array, memory = encoding.allocate(dtype, part.region.shape, size, empty)
         actual, result = self._fill(part.begin, memory, part.checksum)
-        where = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
+        location = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
         if actual < size:
-            raise errors.DataLossError(f"{where} is damaged: the file ends after {actual} of them")
+            raise errors.DataLossError(
+                f"{location} is damaged: the file ends after {actual} of them"
+            )
         if result != part.checksum:
             raise errors.DataLossError(
-                f"{where} is damaged: its checksum must be {part.checksum}, got {result}"
+                f"{location} is damaged: its checksum must be {part.checksum}, got {result}"
             )
         try:
             return encoding.decode(array, dtype, part.region.shape)
         except ValueError as cause:
-            raise errors.DataLossError(f"{where} is malformed: {cause}") from cause
+            raise errors.DataLossError(f"{location} is malformed: {cause}") from cause
 
     def _fill(self, position: int, memory: memoryview, like: str) -> tuple[int, str]:
         """Read until `memory` is full or the file ends.
@@ -178,19 +180,19 @@ class ShardReader:
         Returns: the number of bytes read, and their checksum.
         """
         result = digest_like(like)
-        done = 0
-        while done < len(memory):
-            chunk = memory[done : done + self._file.chunk]
-            actual = self._file.read_into(position + done, chunk)
+        num_done = 0
+        while num_done < len(memory):
+            chunk = memory[num_done : num_done + self._file.chunk]
+            actual = self._file.read_into(position + num_done, chunk)
             result.update(chunk[:actual])
-            done += actual
+            num_done += actual
             if actual < len(chunk):
                 break
-        return done, result.text()
+        return num_done, result.text()
 
 
 @contextmanager
-def opened(prefix: str, shard: Shard, tensors: Sequence[str]) -> Iterator[ShardReader]:
+def open_shard_file(prefix: str, shard: Shard, tensors: Sequence[str]) -> Iterator[ShardReader]:
     """Open a shard.
 
     Args:

@@ -83,7 +83,7 @@ def _former_name(tensors: Mapping[str, StoredTensor], name: str) -> str | None:
     return next(result, None)
 
 
-def joined(sources: Sequence[Source], arrays: Iterator[Array], target: Array) -> Array:
+def join_parts(sources: Sequence[Source], arrays: Iterator[Array], target: Array) -> Array:
     """Copy the next array of each source to its position in `target`; return `target`.
 
     Args:

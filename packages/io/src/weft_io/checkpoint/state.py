@@ -177,7 +177,7 @@ def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
     except (text_format.ParseError, UnicodeDecodeError) as cause:
         raise errors.DataLossError(f"{path} is damaged: {cause}") from cause
     if not message.model_checkpoint_path:
-        raise errors.DataLossError(f"{path} is damaged: it names no checkpoint")
+        raise errors.DataLossError(f"{path} is damaged: it does not name a checkpoint")
     return message
 
 
@@ -239,7 +239,9 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
         for place in (path, paths.join(checkpoint_dir, paths.base_name(path))):
             if checkpoint_exists(place):
                 if path != newest:
-                    _log.warning("%s does not exist; the latest checkpoint is %s", newest, place)
+                    _log.warning(
+                        "%s does not exist; using the checkpoint before it, %s", newest, place
+                    )
                 return place
     _log.warning("none of the checkpoints that %s names exists", state_path(checkpoint_dir))
     return None

@@ -77,20 +77,22 @@ def statistics(value: Any, dtype: DType) -> Statistics:
     flat = _flat(value)
     for start in range(0, flat.size, _PIECE):
         piece = _numbers(flat[start : start + _PIECE], dtype)
-        good = piece[np.isfinite(piece)] if piece.dtype.kind == "f" else piece
-        not_finite += piece.size - good.size
+        finite = piece[np.isfinite(piece)] if piece.dtype.kind == "f" else piece
+        not_finite += piece.size - finite.size
         zeros += int(np.count_nonzero(piece == 0))
-        if not good.size:
+        if not finite.size:
             continue
-        low, high = good.min().item(), good.max().item()
+        low, high = finite.min().item(), finite.max().item()
         minimum = low if minimum is None else min(minimum, low)
         limit = high if limit is None else max(limit, high)
         with np.errstate(over="ignore", invalid="ignore"):  # squares of the largest float64
-            wide = good.astype(np.float64)
-            own = float(wide.mean())
-            shift, both = own - mean, total + good.size
-            squares += float(((wide - own) ** 2).sum()) + shift * shift * total * good.size / both
-            mean += shift * good.size / both
+            wide = finite.astype(np.float64)
+            piece_mean = float(wide.mean())
+            shift, both = piece_mean - mean, total + finite.size
+            squares += (
+                float(((wide - piece_mean) ** 2).sum()) + shift * shift * total * finite.size / both
+            )
+            mean += shift * finite.size / both
         total = both
     if not total:
         return Statistics(None, None, None, None, zeros, not_finite)
@@ -106,13 +108,13 @@ def difference(a: Any, b: Any, dtype: DType) -> Difference | None:
     elements = 0
     absolute: Any = None if dtype is dtypes.string else 0
     relative = None if dtype is dtypes.string else 0.0
-    for one, two in _pieces(a, b):
-        unequal = _unequal(one, two)
+    for a_piece, b_piece in _pieces(a, b):
+        unequal = _unequal(a_piece, b_piece)
         if not unequal.any():
             continue
         elements += int(np.count_nonzero(unequal))
         if dtype is not dtypes.string:
-            distance, part = _distance(one[unequal], two[unequal], dtype)
+            distance, part = _distance(a_piece[unequal], b_piece[unequal], dtype)
             absolute, relative = max(absolute, distance), max(relative or 0.0, part)
     return Difference(elements, absolute, relative) if elements else None
 
@@ -131,8 +133,8 @@ def _unequal(a: Array, b: Array) -> Array:
         )
         return result
     rows = (a.size, a.dtype.itemsize)
-    bits, others = a.view(np.uint8).reshape(rows), b.view(np.uint8).reshape(rows)
-    result = (bits != others).any(axis=1)
+    bits, other_bits = a.view(np.uint8).reshape(rows), b.view(np.uint8).reshape(rows)
+    result = (bits != other_bits).any(axis=1)
     return result
 
 

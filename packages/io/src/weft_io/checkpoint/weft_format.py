@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from weft_io.checkpoint.assembly import assembled
+from weft_io.checkpoint.assembly import assemble_boxes
 from weft_io.checkpoint.encoding import Array, Empty
-from weft_io.checkpoint.format import Checked
+from weft_io.checkpoint.format import PartCheck
 from weft_io.checkpoint.index import Index, shard_suffixes
 from weft_io.checkpoint.regions import Region
-from weft_io.checkpoint.shards import ShardReader, opened
+from weft_io.checkpoint.shards import ShardReader, open_shard_file
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
@@ -38,11 +38,11 @@ class WeftFormat:
         """Read boxes of tensors."""
 
         def open_shard(number: int, names: Sequence[str]) -> AbstractContextManager[ShardReader]:
-            return opened(prefix, index.shards[number], names)
+            return open_shard_file(prefix, index.shards[number], names)
 
-        return assembled(prefix, index.tensors, expected, open_shard, empty)
+        return assemble_boxes(prefix, index.tensors, expected, open_shard, empty)
 
-    def checks(self, prefix: str, index: Index) -> Iterator[Checked]:
+    def checks(self, prefix: str, index: Index) -> Iterator[PartCheck]:
         """Read everything, shard by shard, and compare the checksums."""
         for number, shard in enumerate(index.shards):
             left = [
@@ -51,12 +51,12 @@ class WeftFormat:
                 for part in entry.parts
                 if part.shard == number
             ]
-            left.sort(key=lambda need: -need[2].begin)
+            left.sort(key=lambda request: -request[2].begin)
             names = list(dict.fromkeys([name for name, _, _ in reversed(left)]))
             try:
                 with (
                     reported("reading", prefix),
-                    opened(prefix, shard, names) as reader,
+                    open_shard_file(prefix, shard, names) as reader,
                 ):
                     while left:
                         name, dtype, part = left.pop()
@@ -65,9 +65,9 @@ class WeftFormat:
                             reader.read(name, dtype, part, np.empty)
                         except errors.DataLossError as cause:
                             error = cause
-                        yield Checked(name, size, error)
+                        yield PartCheck(name, size, error)
             except errors.OpError as error:  # nothing more of this file can be read
                 for name, _, part in reversed(left):
-                    yield Checked(name, part.end - part.begin, error)
+                    yield PartCheck(name, part.end - part.begin, error)
                 if not names:
-                    yield Checked("", 0, error)
+                    yield PartCheck("", 0, error)

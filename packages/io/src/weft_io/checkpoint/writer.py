@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from weft_io.checkpoint import journal, regions
 from weft_io.checkpoint.index import Entry, Index, Part, Shard, index_path, shard_suffix
-from weft_io.checkpoint.items import Item, Wholes
+from weft_io.checkpoint.items import Item, WholeTensors
 from weft_io.checkpoint.regions import Region
 from weft_io.checkpoint.shards import Piece, write_shard
 from weft_io.files import paths
@@ -54,7 +54,7 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
             index = plan.index(save, written)
             storage.sync_directory(directory)
             with storage.locked(directory):
-                note.add(journal.replaced(directory, base) - {base + ".meta"})
+                note.add(journal.replaced_names(directory, base) - {base + ".meta"})
                 storage.write_atomically(index_path(prefix), index.to_bytes())
                 note.settle({base + suffix for suffix in suffixes} | {base + ".meta"})
         except BaseException:  # because the files have to go, whatever stopped the save
@@ -63,11 +63,11 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
     return index
 
 
-def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
+def remove_checkpoint(prefix: str, further_names: Iterable[str] = ()) -> None:
     """Remove a checkpoint if it exists, index first, so that no incomplete one remains.
 
     Args:
-      others: names of further files to remove.
+      further_names: names of further files to remove.
     Raises: PermissionDeniedError, ...: the operating system reports an error.
     """
     directory, base = paths.split_prefix(prefix)
@@ -76,14 +76,14 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
         if not storage.is_directory(directory):
             return
         with storage.locked(directory):
-            named = journal.replaced(directory, base) | set(others)
+            named = journal.replaced_names(directory, base) | set(further_names)
             present = sorted(named & set(storage.names(directory)))
             if not present and not paths.exists(index_path(prefix)):
                 return
             note = journal.Journal(directory, base, present)
             try:
                 storage.remove(index_path(prefix))
-                for name in others:
+                for name in further_names:
                     storage.remove(paths.join(directory, name))
                 note.settle()
             except BaseException:  # because the note has to go, whatever stopped the removal
@@ -95,7 +95,7 @@ class _Plan:
     """The assignment of pieces to shards, after validation."""
 
     def __init__(self, items: Sequence[Item]) -> None:
-        self._wholes = Wholes()
+        self._wholes = WholeTensors()
         used = sorted({item.shard for item in items}) or [0]
         self.shards: list[list[Piece]] = [[] for _ in used]
         numbers = {shard: i for i, shard in enumerate(used)}

@@ -58,15 +58,15 @@ def decode_gif(data: bytes, only_first: bool = False) -> Array:
 
 def _complete(data: bytes) -> Iterator[_Frame]:
     """Yield the frames before the first incomplete one."""
-    seen = 0
+    num_frames = 0
     try:
         for frame in _frames(data):
             yield frame
-            seen += 1
+            num_frames += 1
     except (ValueError, IndexError, struct.error):
-        if not seen:
+        if not num_frames:
             raise
-    if not seen:
+    if not num_frames:
         raise ValueError("it has no frames")
 
 

@@ -136,7 +136,7 @@ def _samples(chunks: _Chunks) -> Array:
     """Return the file's values, shape (h, w, channels), with small gray values scaled to 8 bits."""
     key = chunks.color, chunks.bits
     if key in _RAW:
-        values = _unpacked(chunks, *_RAW[key])
+        values = _unpack(chunks, *_RAW[key])
         if values.dtype == bool:
             values = values.astype(np.uint8) * np.uint8(255)
         if chunks.bits == 16:
@@ -144,20 +144,20 @@ def _samples(chunks: _Chunks) -> Array:
         return values
     mode = _MODES[_CHANNELS[chunks.color]]
     # Pillow's unpackers read one of two bytes; the other byte is read in the opposite byte order.
-    high, low = [_unpacked(chunks, mode, f"{mode};16{order}") for order in "BL"]
+    high, low = [_unpack(chunks, mode, f"{mode};16{order}") for order in "BL"]
     return (high.astype(np.uint16) << 8) | low
 
 
-def _unpacked(chunks: _Chunks, mode: str, raw_mode: str) -> Array:
+def _unpack(chunks: _Chunks, mode: str, raw_mode: str) -> Array:
     from PIL import Image
 
-    size, data = (chunks.width, chunks.height), _quickly_inflated(chunks)
+    size, data = (chunks.width, chunks.height), _inflate_with_isal(chunks)
     image = Image.frombytes(mode, size, data, "zip", raw_mode, int(chunks.interlaced))
     values = np.asarray(image)
     return values if values.ndim == 3 else values[:, :, np.newaxis]
 
 
-def _quickly_inflated(chunks: _Chunks) -> bytes:
+def _inflate_with_isal(chunks: _Chunks) -> bytes:
     """Decompress with ISA-L to a stream of stored blocks, which Pillow only has to unfilter.
 
     ISA-L takes two fifths of the time. Damaged streams and those of unexpected size are returned

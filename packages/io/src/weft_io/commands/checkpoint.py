@@ -92,7 +92,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     header: tuple[str, ...] = ("name", "tensor", "bytes", "parts")
     if arguments.statistics:
         header += _STATISTICS
-    rows = (_described(reader, name, arguments.statistics) for name in names)
+    rows = (_describe(reader, name, arguments.statistics) for name in names)
     output.table(header, rows, numbers="bytes parts " + " ".join(_STATISTICS))
     total = sum([_size(reader.index.tensors[name]) for name in names])
     index = reader.index
@@ -107,7 +107,7 @@ def _size(entry: Any) -> int:
     return sum([part.end - part.begin for part in entry.parts])
 
 
-def _described(reader: CheckpointReader, name: str, values: bool) -> list[str]:
+def _describe(reader: CheckpointReader, name: str, values: bool) -> list[str]:
     entry = reader.index.tensors[name]
     cells = [name, _kind(entry), str(_size(entry)), str(len(entry.parts))]
     if not values:
@@ -142,7 +142,7 @@ def compare(arguments: argparse.Namespace) -> int:
 
     def rows() -> Iterator[Sequence[str]]:
         for name in names:
-            result = _compared(first, second, name, arguments.atol, arguments.rtol)
+            result = _compare(first, second, name, arguments.atol, arguments.rtol)
             if result is not None:
                 counts[result[0]] += 1
                 yield result
@@ -154,7 +154,7 @@ def compare(arguments: argparse.Namespace) -> int:
     return DIFFERENT if any(counts.values()) else 0
 
 
-def _compared(
+def _compare(
     first: CheckpointReader, second: CheckpointReader, name: str, atol: float, rtol: float
 ) -> Sequence[str] | None:
     a, b = first.index.tensors.get(name), second.index.tensors.get(name)

@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     from weft_io.onnx.backend import Backend
 
     prepared = Backend.prepare(arguments.path)
-    inputs = dict(_named(item) for item in arguments.input)
+    inputs = dict(_select_named(item) for item in arguments.input)
     random = np.random.default_rng(arguments.seed)
     feeds: dict[str, Any] = {}
     for name, input_ in prepared.model.inputs.items():
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _named(text: str) -> tuple[str, str]:
+def _select_named(text: str) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     if not mark:
         raise errors.InvalidArgumentError(f"an input must be NAME=VALUE, got {text!r}")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_tensor import errors
 from weft_tensor.arguments import function, number
 
@@ -48,7 +48,7 @@ class Coordinator:
     ) -> None:
         if clean_stop_exception_types is None:
             clean_stop_exception_types = (errors.OutOfRangeError,)
-        self._clean = tuple(listed(clean_stop_exception_types, "clean_stop_exception_types"))
+        self._clean = tuple(to_list(clean_stop_exception_types, "clean_stop_exception_types"))
         for kind in self._clean:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise errors.InvalidTypeError(
@@ -141,7 +141,7 @@ class Coordinator:
           FailedPreconditionError: threads still run after the grace period.
           InvalidTypeError: something in `threads` is not a thread.
         """
-        threads_to_join = [] if threads is None else listed(threads, "threads")
+        threads_to_join = [] if threads is None else to_list(threads, "threads")
         for thread in threads_to_join:
             _check_thread(thread)
         if stop_grace_period_secs is not None:

@@ -105,7 +105,7 @@ class CriticalSection:
             self._wait_for_outside(lock.op, body)
             resources = _resources_of(body)
             self._check_resources(resources, exclusive_resource_access)
-            results = nest.map_structure(_to_result, built)
+            results = nest.map_structure(_copy_result, built)
             flat = [item for item in nest.flatten(results) if item is not None]
             with control_dependencies([*flat, *_ends(body)]), colocate_with(self._handle):
                 release = resource_state.mutex_release(lock)
@@ -119,18 +119,18 @@ class CriticalSection:
         """Make the lock wait for all inputs of the body from outside."""
         inside = {lock, *body}
         outside = dict.fromkeys(
-            need
+            producer
             for node in body
-            for need in (*[source.node for source in node.inputs], *node.controls)
-            if need not in inside
+            for producer in (*[source.node for source in node.inputs], *node.controls)
+            if producer not in inside
         )
         controls = dict.fromkeys([*lock.controls, *outside])
         controls.pop(self._handle.op, None)
         self._graph.set_control_inputs(lock, list(controls), reason="critical section")
 
     def _check_resources(self, resources: Iterable[Output], exclusive: bool) -> None:
-        mine = set(resources)
-        if self._handle in mine:
+        own_resources = set(resources)
+        if self._handle in own_resources:
             raise errors.InvalidArgumentError(
                 "The function fn attempts to directly access the CriticalSection in which it would "
                 "be running.  This is illegal and would cause deadlocks."
@@ -138,7 +138,7 @@ class CriticalSection:
         for other in self._graph.get_collection(CRITICAL_SECTION_EXECUTIONS):
             if other.handle is self._handle or not (exclusive or other.exclusive):
                 continue
-            shared = mine.intersection(other.resources)
+            shared = own_resources.intersection(other.resources)
             if shared:
                 names = ", ".join(sorted(output.name for output in shared))
                 raise errors.InvalidArgumentError(
@@ -167,7 +167,7 @@ def _ends(body: Sequence[Node]) -> list[Node]:
     return [node for node in body if not node.consumers]
 
 
-def _to_result(item: Any) -> Any:
+def _copy_result(item: Any) -> Any:
     """Copy a result of the body inside the section."""
     if item is None or isinstance(item, Node):
         return item

@@ -18,7 +18,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.collection_items import one_by_one, register_collection
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.queues.queue import QueueBase
 from weft_tensor import errors
@@ -98,7 +98,7 @@ class QueueRunner:
     ) -> None:
         if queue is None or enqueue_ops is None:
             raise errors.InvalidArgumentError("Must provide queue and enqueue_ops.")
-        enqueue_ops = listed(enqueue_ops, "enqueue_ops")
+        enqueue_ops = to_list(enqueue_ops, "enqueue_ops")
         if not enqueue_ops:
             raise errors.InvalidArgumentError("Must provide queue and enqueue_ops.")
         if exception_types is None:

@@ -9,7 +9,7 @@ from typing import Any
 from weft_graph.ir.builder import create
 from weft_io import arguments
 from weft_io.data import specs
-from weft_io.data.functions import Traced, graph_around, traced
+from weft_io.data.functions import TracedFunction, graph_around, trace_function
 from weft_io.data.steps import DatasetT, Steps, int64
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
@@ -34,10 +34,10 @@ class Applying(Steps[DatasetT]):
           >>> session.run(total), session.run(total)
           (np.int32(4), np.int32(6))
         """
-        return self._mapped(map_func, num_parallel_calls)
+        return self._map(map_func, num_parallel_calls)
 
-    def _mapped(self, function: Any, calls: Any, preserve_cardinality: bool = False) -> DatasetT:
-        result = self._traced(function, "map")
+    def _map(self, function: Any, calls: Any, preserve_cardinality: bool = False) -> DatasetT:
+        result = self._trace(function, "map")
         attrs = {"f": result.attr, "preserve_cardinality": preserve_cardinality}
         if calls is None:
             return self._chain("MapDataset", result.captured, element=result.form, **attrs)
@@ -101,7 +101,7 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(stairs.batch(9).make_one_shot_iterator().get_next())
           array([0, 0, 1, 0, 1, 2])
         """
-        result = self._traced(map_func, "flat_map")
+        result = self._trace(map_func, "flat_map")
         return self._apply_op("FlatMapDataset", result, element=_inner_form(result, "map_func"))
 
     def interleave(
@@ -128,7 +128,7 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(turns.batch(9).make_one_shot_iterator().get_next())
           array([0, 0, 1, 1, 0, 1])
         """
-        result = self._traced(map_func, "interleave")
+        result = self._trace(map_func, "interleave")
         form = _inner_form(result, "map_func")
         if isinstance(cycle_length, int) and cycle_length == AUTOTUNE:
             cycle_length = min(os.cpu_count() or 1, 10)
@@ -172,8 +172,8 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(sums.batch(9).make_one_shot_iterator().get_next())
           array([ 1,  3,  6, 10])
         """
-        state = specs.converted(initial_state)
-        result, form = self._settled(scan_func, "scan", state, _first_of_pair)
+        state = specs.convert_structure(initial_state)
+        result, form = self._settle(scan_func, "scan", state, _first_of_pair)
         inputs = [specs.components(state), result.captured]
         types = [part.dtype for part in specs.parts(form)]
         attrs = {"f": result.attr, "Tstate": types, "preserve_cardinality": True}
@@ -194,24 +194,24 @@ class Applying(Steps[DatasetT]):
           np.int64(10)
         """
         with graph_around(self._variant_tensor).as_default():
-            state = specs.converted(initial_state)
-            result, form = self._settled(reduce_func, "reduce", state, lambda result: result)
+            state = specs.convert_structure(initial_state)
+            result, form = self._settle(reduce_func, "reduce", state, lambda result: result)
             inputs = [self._variant_tensor, specs.components(state), result.captured]
             node = create("ReduceDataset", inputs, {**specs.attrs_of(form), "f": result.attr})
-        return specs.rebuilt(form, node.outputs)
+        return specs.rebuild_structure(form, node.outputs)
 
-    def _settled(
+    def _settle(
         self, function: Any, kind: str, state: Any, state_of: Callable[[Any], Any]
-    ) -> tuple[Traced, Any]:
+    ) -> tuple[TracedFunction, Any]:
         graph = graph_around(self._variant_tensor)
-        return specs.settled(
-            lambda form: traced(function, (form, self._element), graph, kind),
+        return specs.trace_until_stable(
+            lambda form: trace_function(function, (form, self._element), graph, kind),
             specs.form_of(state),
             state_of,
         )
 
-    def _predicate(self, predicate: Callable[..., Any], kind: str) -> Traced:
-        result = self._traced(predicate, kind)
+    def _predicate(self, predicate: Callable[..., Any], kind: str) -> TracedFunction:
+        result = self._trace(predicate, kind)
         spec = result.form
         if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.bool_ or spec.dims:
             raise errors.InvalidTypeError(
@@ -219,10 +219,12 @@ class Applying(Steps[DatasetT]):
             )
         return result
 
-    def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
-        return traced(function, self._element, graph_around(self._variant_tensor), kind)
+    def _trace(self, function: Callable[..., Any], kind: str) -> TracedFunction:
+        return trace_function(function, self._element, graph_around(self._variant_tensor), kind)
 
-    def _apply_op(self, op: str, function: Traced, *inputs: Any, element: Any = None) -> DatasetT:
+    def _apply_op(
+        self, op: str, function: TracedFunction, *inputs: Any, element: Any = None
+    ) -> DatasetT:
         form = function.form if element is None else element
         return self._chain(op, function.captured, *inputs, element=form, f=function.attr)
 
@@ -235,7 +237,7 @@ def _first_of_pair(form: Any) -> Any:
     return form[0]
 
 
-def _inner_form(result: Traced, label: str) -> Any:
+def _inner_form(result: TracedFunction, label: str) -> Any:
     if not isinstance(result.result, specs.DatasetBase):
         raise errors.InvalidTypeError(
             f"`{label}` must return a `Dataset` object, got {result.result!r}"

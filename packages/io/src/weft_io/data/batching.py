@@ -12,7 +12,7 @@ from weft_graph.ragged.tensor import RaggedTensor
 from weft_io.data import specs
 from weft_io.data.padding import padded_form, padding_values_for
 from weft_io.data.steps import DatasetT, Steps, drops, int64
-from weft_io.data.variant_elements import any_variant, packed_each, unpacked_each
+from weft_io.data.variant_elements import any_variant, pack_elements, unpack_elements
 from weft_tensor import errors
 
 _STACKED: Final = (SparseTensor, RaggedTensor, specs.DatasetBase)
@@ -39,8 +39,8 @@ class Batching(Steps[DatasetT]):
         rows = _static_rows(batch_size, drop_remainder)
         form = nest.map_structure(lambda spec: spec.batch(rows), self._element)
         if any_variant(self._element):
-            stacked = packed_each(self).batch(batch_size, drop_remainder)
-            batches: DatasetT = unpacked_each(stacked, form)
+            stacked = pack_elements(self).batch(batch_size, drop_remainder)
+            batches: DatasetT = unpack_elements(stacked, form)
             return batches
         return self._chain("BatchDatasetV2", *inputs, element=form)
 
@@ -99,7 +99,7 @@ class Batching(Steps[DatasetT]):
         check_rows(self._element, "unbatch")
         form = nest.map_structure(lambda spec: spec.row, self._element)
         if any_variant(form):
-            rows: DatasetT = unpacked_each(packed_each(self, rows=True).unbatch(), form)
+            rows: DatasetT = unpack_elements(pack_elements(self, rows=True).unbatch(), form)
             return rows
         return self._chain("UnbatchDataset", element=form)
 
@@ -121,11 +121,11 @@ def check_rows(form: Any, label: str) -> None:
         if not issubclass(spec.cls, (Output, *_STACKED)):
             raise errors.UnimplementedError(f"{label} requires tensors, got a {spec.cls.__name__}")
         if spec.dims == ():
-            raise errors.InvalidArgumentError(f"{label} requires rank 1 at least, got ()")
+            raise errors.InvalidArgumentError(f"{label} requires a rank of at least 1, got ()")
         rows = None if spec.dims is None else spec.dims[0]
         if None not in (rows, size) and rows != size:
             raise errors.InvalidArgumentError(
-                f"{label} requires first axes of one size, got {size} and {rows}"
+                f"{label} requires first axes of the same size, got {size} and {rows}"
             )
         size = rows if size is None else size
 

@@ -74,7 +74,7 @@ def Counter(  # noqa: N802 (TensorFlow's name)
     kind = dtypes.as_dtype(dtype)
     first = arguments.scalar(start, kind, "start")
     distance = arguments.scalar(step, kind, "step")
-    return Dataset.from_tensors(0).repeat().scan(first, lambda now, _: (now + distance, now))
+    return Dataset.from_tensors(0).repeat().scan(first, lambda value, _: (value + distance, value))
 
 
 # ---------------------------------------------------------------------------- choosing
@@ -110,7 +110,7 @@ def choose_from_datasets(
 
 
 def _datasets(datasets: Any) -> list[Dataset]:
-    result = arguments.listed(datasets, "datasets")
+    result = arguments.to_list(datasets, "datasets")
     if not result:
         raise errors.InvalidArgumentError("`datasets` must be a non-empty list of datasets")
     for item in result:
@@ -160,7 +160,7 @@ def sample_from_datasets(
     inner = _datasets(datasets)
     if isinstance(weights, Dataset):
         pairs = Dataset.zip((_uniform(seed), weights))
-        return _directed(pairs.map(_drawn), inner, stop_on_empty_dataset)
+        return _directed(pairs.map(_draw_samples), inner, stop_on_empty_dataset)
     probabilities = [1.0] * len(inner) if weights is None else weights
     chances = convert_to_tensor(probabilities)
     if not chances.dtype.is_floating:
@@ -170,11 +170,11 @@ def sample_from_datasets(
             f"`weights` must have shape [{len(inner)}], one for each dataset, got "
             f"{list(chances.dims or ())}"
         )
-    draws = _uniform(seed).map(lambda chance: _drawn(chance, chances))
+    draws = _uniform(seed).map(lambda chance: _draw_samples(chance, chances))
     return _directed(draws, inner, stop_on_empty_dataset)
 
 
-def _drawn(chance: Output, weights: Output) -> Output:
+def _draw_samples(chance: Output, weights: Output) -> Output:
     """Return the index that a uniform number in [0, 1) selects by relative weights."""
     ends = cumsum(cast(weights, dtypes.float64))
     reached = greater_equal(chance * reduce_max(ends), ends)

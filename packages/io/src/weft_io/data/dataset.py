@@ -27,10 +27,10 @@ from weft_io.data.options import Options
 from weft_io.data.steps import drops, int64, seeds
 from weft_io.data.variant_elements import (
     any_variant,
-    packed,
-    packed_each,
-    unpacked_each,
-    unpacked_windows,
+    pack_elements,
+    pack_variants,
+    unpack_elements,
+    unpack_windows,
 )
 from weft_io.ops.files import matching_files
 from weft_io.streams.generators import GeneratorFunction
@@ -111,7 +111,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Args:
           tensors: a structure of tensors; a list is one tensor.
         """
-        values = specs.converted(tensors)
+        values = specs.convert_structure(tensors)
         flat, form = specs.components(values), specs.form_of(values)
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
         return Dataset._create("TensorDataset", [flat], attrs, form)
@@ -121,15 +121,17 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """Return the rows of tensors.
 
         Args:
-          tensors: a structure of tensors, also sparse and ragged ones, with first axes of one size;
+          tensors: a structure of tensors, also sparse and ragged, with first axes of the same size;
             a list is one tensor.
         Raises: InvalidArgumentError: a tensor has rank 0, or the sizes differ.
         """
-        values = specs.converted(tensors)
+        values = specs.convert_structure(tensors)
         form = nest.map_structure(lambda spec: spec.row, specs.form_of(values))
         check_rows(specs.form_of(values), "from_tensor_slices")
         if any_variant(form):
-            slices: Dataset = unpacked_each(Dataset.from_tensor_slices(packed(values)), form)
+            slices: Dataset = unpack_elements(
+                Dataset.from_tensor_slices(pack_variants(values)), form
+            )
             return slices
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
         return Dataset._create("TensorSliceDataset", [specs.components(values)], attrs, form)
@@ -178,7 +180,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           args: tensors; `generator` is called with their values.
         Raises: InvalidTypeError: `generator` cannot be called with as many arguments.
         """
-        arguments_list = [] if args is None else arguments.listed(args, "args")
+        arguments_list = [] if args is None else arguments.to_list(args, "args")
         function(generator, "generator", len(arguments_list))
         form = specs.form_from(output_types, output_shapes)
 
@@ -204,8 +206,8 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """
         pattern = convert_to_tensor(arguments.encoded_paths(file_pattern), dtypes.string)
         output = matching_files(pattern)
-        some = greater(size(output), 0)
-        check = Assert(some, ["No files matched pattern: ", pattern], summarize=1)
+        is_nonempty = greater(size(output), 0)
+        check = Assert(is_nonempty, ["No files matched pattern: ", pattern], summarize=1)
         with output.graph.control_dependencies([check]):
             output = create("Identity", [output]).outputs[0]
         dataset = Dataset.from_tensor_slices(output)
@@ -241,7 +243,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         if not flat:
             raise errors.InvalidArgumentError("zip requires at least one dataset")
         form = nest.pack_sequence_as(datasets, [_Held(item._element) for item in flat])
-        form = _released(form)
+        form = _release(form)
         inputs = [item._variant_tensor for item in flat]
         result = Dataset._create("ZipDataset", [inputs], specs.attrs_of(form), form)
         for element in flat:
@@ -259,19 +261,21 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """
         if not isinstance(dataset, Dataset):
             raise errors.InvalidTypeError(f"concatenate requires a Dataset, got {dataset!r}")
-        mine, its = self._element, dataset._element
+        element, other_element = self._element, dataset._element
         try:
-            nest.assert_same_structure(mine, its)
+            nest.assert_same_structure(element, other_element)
         except (errors.InvalidTypeError, errors.InvalidArgumentError) as cause:
             raise errors.InvalidTypeError(
                 f"Two datasets to concatenate have different structures: {cause}"
             ) from cause
-        for a, b in zip(nest.flatten(mine), nest.flatten(its), strict=True):
+        for a, b in zip(nest.flatten(element), nest.flatten(other_element), strict=True):
             if not a.like(b):
                 raise errors.InvalidTypeError(
                     f"Two datasets to concatenate have different types {a!r} and {b!r}"
                 )
-        form = nest.map_structure(lambda a, b: a.with_dims(common_dims(a.dims, b.dims)), mine, its)
+        form = nest.map_structure(
+            lambda a, b: a.with_dims(common_dims(a.dims, b.dims)), element, other_element
+        )
         return self._chain("ConcatenateDataset", dataset._variant_tensor, element=form)
 
     def repeat(self, count: Any = None) -> Dataset:
@@ -426,8 +430,8 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         """
         self._check_dense("window", but=(SparseTensor, RaggedTensor, specs.DatasetBase))
         if any_variant(self._element):
-            inside = packed_each(self).window(size, shift, stride, drop_remainder)
-            windows: Dataset = unpacked_windows(inside, self._element)
+            inside = pack_elements(self).window(size, shift, stride, drop_remainder)
+            windows: Dataset = unpack_windows(inside, self._element)
             return windows
         numbers = [
             int64(value, label, 1)
@@ -460,7 +464,7 @@ class _Held:
         self.form = form
 
 
-def _released(structure: Any) -> Any:
+def _release(structure: Any) -> Any:
     return nest.map_structure(lambda held: held.form, structure)
 
 

@@ -17,7 +17,7 @@ from weft_tensor import errors
 from weft_tensor.arguments import function as checked
 
 
-class Traced:
+class TracedFunction:
     """A function of the graph's library.
 
     Attributes:
@@ -37,7 +37,9 @@ class Traced:
         return specs.form_of(self.result)
 
 
-def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> Traced:
+def trace_function(
+    function: Callable[..., Any], form: Any, outer: Graph, kind: str
+) -> TracedFunction:
     """Trace a Python function to a function of the graph.
 
     Args:
@@ -60,18 +62,18 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
             )
         if isinstance(result, list):  # several tensors are meant, not one of them stacked
             result = tuple(result)
-        results.append(specs.converted(result))
+        results.append(specs.convert_structure(result))
         return specs.components(results[0])
 
     def arguments(graph: FunctionGraph) -> tuple[list[Any], dict[str, Any]]:
         outputs = [graph.add_input(part.dtype, part.dims, "arg") for part in specs.parts(form)]
-        element = specs.rebuilt(form, outputs)
+        element = specs.rebuild_structure(form, outputs)
         return (list(element) if type(element) is tuple else [element]), {}
 
     with outer.functions.reserved(f"Dataset_{kind}") as name:
         result, _ = trace(body, arguments, name, outer, save=False)
         outer.functions.add(result)
-    return Traced(NameAttrs(name), result.captured_inputs, results[0])
+    return TracedFunction(NameAttrs(name), result.captured_inputs, results[0])
 
 
 def graph_around(dataset: Output) -> Graph:

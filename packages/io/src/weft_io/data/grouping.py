@@ -31,7 +31,7 @@ from weft_graph.ragged.tensor import RaggedTensor
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
-from weft_io.data.functions import Traced, graph_around, traced
+from weft_io.data.functions import TracedFunction, graph_around, trace_function
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims
@@ -40,7 +40,7 @@ Transformation = Callable[[Dataset], Dataset]
 _KEY = specs.Spec(dtypes.int64, ())
 
 
-def _integer(result: Traced, label: str) -> Traced:
+def _integer(result: TracedFunction, label: str) -> TracedFunction:
     """Check that a function returns an int64 scalar."""
     spec = result.form
     if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.int64 or spec.dims:
@@ -89,15 +89,16 @@ def group_by_window(
     def apply(dataset: Dataset) -> Dataset:
         graph, element = graph_around(dataset._variant_tensor), dataset._element
         key = _integer(
-            traced(_returning_int64(key_func), element, graph, "group_by_window"), "key_func"
+            trace_function(_returning_int64(key_func), element, graph, "group_by_window"),
+            "key_func",
         )
         group = specs.Spec(dtypes.variant, (), Dataset, element)
-        reduce = traced(reduce_func, (_KEY, group), graph, "group_by_window")
+        reduce = trace_function(reduce_func, (_KEY, group), graph, "group_by_window")
         if not isinstance(reduce.result, Dataset):
             raise errors.InvalidTypeError(
                 f"`reduce_func` must return a `Dataset` object, got {reduce.result!r}"
             )
-        size = _integer(traced(size_of, _KEY, graph, "group_by_window"), "window_size_func")
+        size = _integer(trace_function(size_of, _KEY, graph, "group_by_window"), "window_size_func")
         return dataset._chain(
             "GroupByWindowDataset",
             key.captured,
@@ -194,14 +195,14 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
     def apply(dataset: Dataset) -> Dataset:
         graph, element = graph_around(dataset._variant_tensor), dataset._element
         kind = "group_by_reducer"
-        key = _integer(traced(_returning_int64(key_func), element, graph, kind), "key_func")
-        begin = traced(reducer.init_func, _KEY, graph, kind)
-        reduce, form = specs.settled(
-            lambda state: traced(reducer.reduce_func, (state, element), graph, kind),
+        key = _integer(trace_function(_returning_int64(key_func), element, graph, kind), "key_func")
+        begin = trace_function(reducer.init_func, _KEY, graph, kind)
+        reduce, form = specs.trace_until_stable(
+            lambda state: trace_function(reducer.reduce_func, (state, element), graph, kind),
             begin.form,
             lambda result: result,
         )
-        finish = traced(reducer.finalize_func, form, graph, kind)
+        finish = trace_function(reducer.finalize_func, form, graph, kind)
         return dataset._chain(
             "GroupByReducerDataset",
             key.captured,
@@ -276,7 +277,7 @@ def bucket_by_sequence_length(
         if pad_to_bucket_boundary:
             largest = _largest_of(bucket, bounds)
             flat = nest.flatten_up_to(group._element, shapes, check_types=False)
-            filled = [_filled(shape, largest) for shape in flat]
+            filled = [_fill(shape, largest) for shape in flat]
             shapes = nest.pack_sequence_as(group._element, filled)
         return group.padded_batch(size_of(bucket), shapes, padding_values, drop_remainder)
 
@@ -294,7 +295,7 @@ def _largest_of(bucket: Output, bounds: Sequence[int]) -> Output:
     return gather(convert_to_tensor([n - 1 for n in bounds], dtypes.int64), place)
 
 
-def _filled(shape: Any, largest: Output) -> Any:
+def _fill(shape: Any, largest: Output) -> Any:
     dims = as_dims(shape)
     if dims is None:
         raise errors.InvalidArgumentError(
@@ -383,7 +384,7 @@ def _ragged_form(spec: specs.Spec, splits: DType) -> specs.Spec:
     if spec.cls is not Output or not spec.dims or None not in spec.dims:
         return spec
     axis = max([i for i, size in enumerate(spec.dims) if size is None])
-    return specs.Spec(spec.dtype, spec.dims, ragged=specs.Ragged(axis, splits))
+    return specs.Spec(spec.dtype, spec.dims, ragged=specs.Raggedness(axis, splits))
 
 
 def _cut(value: Any, spec: specs.Spec) -> Any:
@@ -397,4 +398,4 @@ def _cut(value: Any, spec: specs.Spec) -> Any:
 
 def _listed(shape: Any) -> list[Any]:
     result = getattr(shape, "as_list", lambda: shape)()
-    return arguments.listed(result, "row_shape")
+    return arguments.to_list(result, "row_shape")

@@ -126,7 +126,7 @@ class Iterator(specs.Elements):
         _check_dataset(dataset)
         try:
             nest.assert_same_structure(self._element, dataset._element)
-            fits = specs.compatible(self._element, dataset._element)
+            fits = specs.is_compatible(self._element, dataset._element)
         except (errors.InvalidTypeError, errors.InvalidArgumentError):
             fits = False
         if not fits:
@@ -149,7 +149,7 @@ class Iterator(specs.Elements):
         """
         attrs = specs.attrs_of(self._element)
         node = create("IteratorGetNext", [self._iterator_resource], attrs, name)
-        return specs.rebuilt(self._element, node.outputs)
+        return specs.rebuild_structure(self._element, node.outputs)
 
     def string_handle(self, name: str | None = None) -> Output:
         """Return the string handle: string, shape (); without `name` always the same tensor."""

@@ -43,7 +43,7 @@ class DatasetInitializer(TableInitializerBase):
         super().__init__(form[0].dtype, form[1].dtype)
         self._dataset = dataset
 
-    def _added(self, handle: Output) -> Node:
+    def _add_records(self, handle: Output) -> Node:
         return create("InitializeTableFromDataset", [handle, self._dataset._variant_tensor])
 
 

@@ -43,7 +43,7 @@ class Optional(specs.VariantBase):
         Args:
           value: a structure of tensors.
         """
-        tensors = specs.converted(value)
+        tensors = specs.convert_structure(value)
         result = out("OptionalFromValue", [specs.components(tensors)])
         return Optional(result, specs.form_of(tensors))
 
@@ -74,7 +74,7 @@ class Optional(specs.VariantBase):
         """
         attrs = specs.attrs_of(self._element)
         node = create("OptionalGetValue", [self._variant_tensor], attrs, name)
-        return specs.rebuilt(self._element, node.outputs)
+        return specs.rebuild_structure(self._element, node.outputs)
 
 
 def get_next_as_optional(iterator: Iterator) -> Optional:

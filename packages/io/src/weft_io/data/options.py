@@ -103,7 +103,7 @@ class OptionsBase:
             )
         merged = type(self)()
         for name in self._types:
-            object.__setattr__(merged, name, _merged(name, vars(self)[name], vars(options)[name]))
+            object.__setattr__(merged, name, _merge(name, vars(self)[name], vars(options)[name]))
         return merged
 
     def __repr__(self) -> str:
@@ -111,13 +111,13 @@ class OptionsBase:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in options.items())})"
 
 
-def _merged(name: str, mine: Any, its: Any) -> Any:
-    if isinstance(mine, OptionsBase) and isinstance(its, OptionsBase):
-        return mine.merge(its)
-    if mine is None or its is None or mine == its:
-        return its if mine is None else mine
+def _merge(name: str, value: Any, other_value: Any) -> Any:
+    if isinstance(value, OptionsBase) and isinstance(other_value, OptionsBase):
+        return value.merge(other_value)
+    if value is None or other_value is None or value == other_value:
+        return other_value if value is None else value
     raise errors.InvalidArgumentError(
-        f"Cannot merge incompatible values of option: {name} is {mine!r} and {its!r}"
+        f"Cannot merge incompatible values of option: {name} is {value!r} and {other_value!r}"
     )
 
 

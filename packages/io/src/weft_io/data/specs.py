@@ -29,7 +29,7 @@ from weft_tensor.nesting import too_deep
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
 
 
-class Ragged(NamedTuple):
+class Raggedness(NamedTuple):
     """The raggedness of the elements of a dataset.
 
     Attributes:
@@ -65,7 +65,7 @@ class Spec:
         dims: Dims,
         cls: type = Output,
         element: Any = None,
-        ragged: Ragged | None = None,
+        ragged: Raggedness | None = None,
     ) -> None:
         self.dtype = dtype.base_dtype
         self.dims = dims
@@ -121,14 +121,14 @@ class Spec:
     def _deeper(self, dims: Dims, levels: int) -> Spec:
         if self.ragged is None:
             return self.with_dims(dims)
-        ragged = Ragged(self.ragged.rank + levels, self.ragged.splits)
+        ragged = Raggedness(self.ragged.rank + levels, self.ragged.splits)
         return Spec(self.dtype, dims, ragged=ragged)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Spec):
             return NotImplemented
-        mine = (self.dtype, self.dims, self.cls, self.ragged)
-        return mine == (other.dtype, other.dims, other.cls, other.ragged)
+        own_fields = (self.dtype, self.dims, self.cls, self.ragged)
+        return own_fields == (other.dtype, other.dims, other.cls, other.ragged)
 
     def like(self, other: Spec) -> bool:
         """Return True if both forms have the same class and dtype, also in nested elements."""
@@ -281,24 +281,24 @@ def attrs_of(element: Any) -> dict[str, Any]:
 # --------------------------------------------------------------------- values and specs
 
 
-def converted(value: Any) -> Any:
+def convert_structure(value: Any) -> Any:
     """Convert a structure of values to one of tensors, sparse and ragged tensors, and datasets."""
     try:
-        return _converted(value)
+        return _convert(value)
     except RecursionError:
         raise too_deep(value) from None
 
 
-def _converted(value: Any) -> Any:
+def _convert(value: Any) -> Any:
     if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
     if isinstance(value, RaggedTensorValue):
         return RaggedTensor.from_value(value)
     if isinstance(value, Mapping):
-        result = {key: _converted(value[key]) for key in sorted(value)}
+        result = {key: _convert(value[key]) for key in sorted(value)}
         return nest.pack_sequence_as({key: 0 for key in value}, list(result.values()))
     if isinstance(value, tuple):
-        items = [_converted(item) for item in value]
+        items = [_convert(item) for item in value]
         kind: Any = type(value)
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
     if isinstance(value, SparseTensor | RaggedTensor | VariantBase | NestedVariant):
@@ -307,7 +307,7 @@ def _converted(value: Any) -> Any:
 
 
 def form_of(tensors: Any) -> Any:
-    """Return the form of a structure that `converted` returned."""
+    """Return the form of a structure that `convert_structure` returned."""
     return nest.map_structure(_spec_of, tensors)
 
 
@@ -328,11 +328,11 @@ def _ragged_like(spec: RaggedTensorSpec) -> Spec:
     dims, levels = as_dims(spec.shape), spec.ragged_rank
     if dims is not None:
         dims = (*dims[:1], *[None] * levels, *dims[levels + 1 :])
-    return Spec(spec.dtype, dims, ragged=Ragged(levels, spec.row_splits_dtype))
+    return Spec(spec.dtype, dims, ragged=Raggedness(levels, spec.row_splits_dtype))
 
 
 def components(tensors: Any) -> list[Output]:
-    """Return all components of a structure that `converted` returned."""
+    """Return all components of a structure that `convert_structure` returned."""
     return [part for leaf in nest.flatten(tensors) for part in _parts_of(leaf)]
 
 
@@ -351,7 +351,7 @@ def parts(form: Any) -> list[Part]:
     return [part for spec in nest.flatten(form) for part in spec.parts]
 
 
-def rebuilt(form: Any, outputs: Sequence[Output]) -> Any:
+def rebuild_structure(form: Any, outputs: Sequence[Output]) -> Any:
     """Reassemble a structure of tensors from all its components."""
     remaining = list(outputs)
     flat: list[Any] = []
@@ -390,12 +390,12 @@ def _spec_from(dtype: DType, dims: Dims, cls: Any) -> Spec:
             "number of its ragged axes must be known"
         )
     if isinstance(cls, RaggedTensorSpec):
-        ragged = Ragged(cls.ragged_rank, cls.row_splits_dtype)
+        ragged = Raggedness(cls.ragged_rank, cls.row_splits_dtype)
         return Spec(dtype, as_dims(cls.shape) if dims is None else dims, ragged=ragged)
     return Spec(dtype, dims, SparseTensor if cls is SparseTensor else Output)
 
 
-def settled(
+def trace_until_stable(
     trace: Callable[[Any], Any], initial: Any, state_of: Callable[[Any], Any]
 ) -> tuple[Any, Any]:
     """Trace a function of a state repeatedly, until the shapes hold for every state.
@@ -440,11 +440,12 @@ def _same_types(first: Any, second: Any) -> bool:
     return all(a.like(b) for a, b in zip(nest.flatten(first), nest.flatten(second), strict=True))
 
 
-def compatible(expected: Any, spec: Any) -> bool:
+def is_compatible(expected: Any, spec: Any) -> bool:
     """Return True if elements of `spec` may be used where `expected` is promised."""
-    mine, its = nest.flatten(expected), nest.flatten(spec)
-    return len(mine) == len(its) and all(
-        a.like(b) and compatible_dims(a.dims, b.dims) for a, b in zip(mine, its, strict=True)
+    own_fields, other_specs = nest.flatten(expected), nest.flatten(spec)
+    return len(own_fields) == len(other_specs) and all(
+        a.like(b) and compatible_dims(a.dims, b.dims)
+        for a, b in zip(own_fields, other_specs, strict=True)
     )
 
 
@@ -462,4 +463,4 @@ def _spec_like(value: Any) -> Spec:
         return Spec(value.dtype, as_dims(value.shape), SparseTensor)
     if isinstance(value, RaggedTensorSpec):
         return _ragged_like(value)
-    return value.as_spec() if isinstance(value, ElementsSpec) else _spec_of(_converted(value))
+    return value.as_spec() if isinstance(value, ElementsSpec) else _spec_of(_convert(value))

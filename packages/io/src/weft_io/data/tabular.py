@@ -88,7 +88,8 @@ class CsvDataset(Dataset):
         columns = list(select_cols or ())
         if columns and len(columns) != len(defaults):
             raise errors.InvalidArgumentError(
-                f"select_cols and record_defaults must have one length, got {len(columns)} and "
+                "select_cols and record_defaults must have the same length, got "
+                f"{len(columns)} and "
                 f"{len(defaults)}"
             )
         form = tuple([specs.Spec(default.dtype, ()) for default in defaults])
@@ -159,7 +160,7 @@ class SqlDataset(Dataset):
             ),
             arguments.scalar(query, dtypes.string, "query"),
         ]
-        types = arguments.listed(output_types, "output_types")
+        types = arguments.to_list(output_types, "output_types")
         form = tuple([specs.Spec(dtypes.as_dtype(dtype), ()) for dtype in types])
         result = Dataset._create("SqlDataset", inputs, specs.attrs_of(form), form)
         super().__init__(result._variant_tensor, form)
@@ -376,22 +377,22 @@ def make_csv_dataset(
       >>> wf.Session().run(batches.make_one_shot_iterator().get_next())
       ({'name': array([b'ann', b'bob'], dtype=object)}, array([30, 25], dtype=int32))
     """
-    paths = _matched(file_pattern)
+    paths = _match(file_pattern)
     form = _CsvForm(field_delim, use_quote_delim, na_value, header, compression_type)
     names = list(column_names) if column_names is not None else form.names_in(paths[0])
     selected = _select_columns(names, select_columns)
     defaults = column_defaults
     if defaults is None:
         defaults = form.inferred(paths, len(names), selected, num_rows_for_inference)
-    taken = [names[i] for i in selected]
-    _check_columns(taken, defaults, label_name)
+    selected_names = [names[i] for i in selected]
+    _check_columns(selected_names, defaults, label_name)
 
     def of_file(path: Any) -> Dataset:
         rows = form.dataset(path, defaults, selected if len(selected) < len(names) else None)
         return rows._chain("IgnoreErrorsDataset") if ignore_errors else rows
 
     def named(*columns: Any) -> Any:
-        result = dict(zip(taken, columns, strict=True))
+        result = dict(zip(selected_names, columns, strict=True))
         return result if label_name is None else _split_label(result, label_name)
 
     files = Dataset.from_tensor_slices(convert_to_tensor(arguments.encoded_paths(paths)))
@@ -422,7 +423,7 @@ def _check_columns(names: Sequence[str], defaults: Sequence[Any], label_name: st
         )
 
 
-def _matched(file_pattern: Any) -> list[str]:
+def _match(file_pattern: Any) -> list[str]:
     patterns = file_pattern if isinstance(file_pattern, list | tuple) else [file_pattern]
     result = sorted({path for pattern in patterns for path in gfile.glob(pattern)})
     if not result:

@@ -44,7 +44,7 @@ from weft_tensor.arguments import integer
 Transformation = Callable[[Dataset], Dataset]
 
 
-def _checked(dataset: Any) -> Dataset:
+def _validate(dataset: Any) -> Dataset:
     if not isinstance(dataset, Dataset):
         raise errors.InvalidTypeError(f"a Dataset is required, got {dataset!r}")
     return dataset
@@ -66,7 +66,7 @@ def cardinality(dataset: Dataset) -> Output:
       >>> wf.Session().run(wf.data.experimental.cardinality(dataset))
       np.int64(5)
     """
-    return out("DatasetCardinality", [_checked(dataset)._variant_tensor])
+    return out("DatasetCardinality", [_validate(dataset)._variant_tensor])
 
 
 def get_single_element(dataset: Dataset) -> Any:
@@ -82,9 +82,9 @@ def get_single_element(dataset: Dataset) -> Any:
       >>> wf.Session().run(wf.data.experimental.get_single_element(one))
       array([0, 1, 2, 3])
     """
-    form = _checked(dataset)._element
+    form = _validate(dataset)._element
     node = create("DatasetToSingleElement", [dataset._variant_tensor], specs.attrs_of(form))
-    return specs.rebuilt(form, node.outputs)
+    return specs.rebuild_structure(form, node.outputs)
 
 
 def to_variant(dataset: Dataset | specs.NestedVariant) -> Output:
@@ -100,7 +100,7 @@ def to_variant(dataset: Dataset | specs.NestedVariant) -> Output:
     """
     if isinstance(dataset, specs.NestedVariant):
         return dataset._variant_tensor
-    return _checked(dataset)._variant_tensor
+    return _validate(dataset)._variant_tensor
 
 
 def from_variant(variant: Output, structure: Any) -> Dataset:
@@ -211,7 +211,7 @@ def map_and_batch(
         calls = AUTOTUNE if static_size is None else static_size * batches
 
     def apply(dataset: Dataset) -> Dataset:
-        mapped = dataset._mapped(map_func, calls, preserve_cardinality=True)
+        mapped = dataset._map(map_func, calls, preserve_cardinality=True)
         return mapped.batch(batch_size, drop_remainder)
 
     return apply
@@ -238,7 +238,7 @@ def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformat
     """
 
     def apply(dataset: Dataset) -> Dataset:
-        form = _checked(dataset)._element
+        form = _validate(dataset)._element
         _check_can_be_padded(form, mask_key)
         with graph_around(dataset._variant_tensor).as_default():
             scalar = arguments.scalar(cardinality, dtypes.int64, "cardinality", 0)
@@ -263,7 +263,7 @@ def _check_can_be_padded(form: Any, mask_key: str) -> None:
         dense = isinstance(spec, specs.Spec) and spec.cls is Output
         if not dense or spec.dims is None or None in spec.dims:
             raise errors.InvalidArgumentError(
-                f"pad_to_cardinality requires tensors of known shapes, got {spec!r} for {key!r}"
+                f"pad_to_cardinality requires tensors of known shape, got {spec!r} for {key!r}"
             )
 
 

@@ -29,14 +29,14 @@ def _transport_form(spec: specs.Spec) -> bool:
     return spec.cls is SparseTensor or (spec.ragged is not None and spec.ragged.rank >= 0)
 
 
-def packed(tensors: Any) -> Any:
+def pack_variants(tensors: Any) -> Any:
     """Return a structure of tensors with the rows of sparse and ragged tensors as variants."""
     return nest.map_structure(
         lambda leaf, spec: _pack(leaf, spec, True), tensors, specs.form_of(tensors)
     )
 
 
-def packed_each(dataset: Any, rows: bool = False) -> Any:
+def pack_elements(dataset: Any, rows: bool = False) -> Any:
     """Return a dataset whose elements have variants in place of sparse and ragged tensors.
 
     Args:
@@ -58,13 +58,13 @@ def _pack(leaf: Any, spec: specs.Spec, rows: bool) -> Any:
     return create("RaggedTensorToVariant", [splits, values], attrs).outputs[0]
 
 
-def unpacked_each(dataset: Any, form: Any) -> Any:
+def unpack_elements(dataset: Any, form: Any) -> Any:
     """Return a dataset of elements of `form`, from one of variants in its place."""
     return dataset.map(_leaf_by_leaf(dataset._element, form, _unpack))._with_form(form)
 
 
-def unpacked_windows(dataset: Any, form: Any) -> Any:
-    """Undo `packed_each` for a dataset of datasets, one for each tensor of `form`."""
+def unpack_windows(dataset: Any, form: Any) -> Any:
+    """Undo `pack_elements` for a dataset of datasets, one for each tensor of `form`."""
 
     def unpack(leaf: Any, spec: specs.Spec) -> Any:
         return leaf.map(lambda parts: _unpack(parts, spec))._with_form(spec)
@@ -103,12 +103,12 @@ def _unpack_ragged(leaf: Output, spec: specs.Spec) -> Any:
 
 
 def _leaf_by_leaf(
-    given: Any, form: Any, change: Callable[[Any, specs.Spec], Any]
+    handle: Any, form: Any, change: Callable[[Any, specs.Spec], Any]
 ) -> Callable[..., Any]:
     """Return a function that converts each tensor of an element according to `form`."""
 
     def changed(*parts: Output) -> Any:
-        element = parts if type(given) is tuple else parts[0]
+        element = parts if type(handle) is tuple else parts[0]
         pairs = zip(nest.flatten(element), nest.flatten(form), strict=True)
         return nest.pack_sequence_as(form, [change(leaf, spec) for leaf, spec in pairs])
 

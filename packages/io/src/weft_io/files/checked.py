@@ -46,8 +46,8 @@ class Form(NamedTuple):
         start = bytes(data[: self.size])
         fixed, expected = start[:first] + start[first + self.width :], self.head + self.tail
         if fixed != expected:
-            alike = sum(a == b for a, b in zip(fixed, expected, strict=False))
-            if alike * 4 > len(fixed) * 3:  # never by chance
+            num_equal = sum(a == b for a, b in zip(fixed, expected, strict=False))
+            if num_equal * 4 > len(fixed) * 3:  # never by chance
                 raise errors.DataLossError(
                     f"{path} is damaged: it begins with {start!r} instead of a checksum between "
                     f"{self.head!r} and {self.tail!r}"

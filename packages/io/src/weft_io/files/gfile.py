@@ -179,13 +179,13 @@ def walk(
             onerror(error)
         return
     directories = [entry for entry, kind in entries if kind]
-    here = (name, directories, [entry for entry, kind in entries if not kind])
+    entry_of_directory = (name, directories, [entry for entry, kind in entries if not kind])
     if topdown:
-        yield here
+        yield entry_of_directory
     for entry in directories:
         yield from walk(_join(name, entry), topdown, onerror)
     if not topdown:
-        yield here
+        yield entry_of_directory
 
 
 def join(path: PathLike, *paths: PathLike) -> str:
@@ -437,7 +437,7 @@ class GFile:
         file = self._readable()
         with reported("reading", self._path):
             data = file.read() if n is None or n < 0 else self._read_some(file, n)
-        return self._decoded(data, file)
+        return self._decode(data, file)
 
     def _read_some(self, file: BinaryIO, n: int) -> bytes:
         data = file.read(n)
@@ -446,7 +446,7 @@ class GFile:
         missing_bytes = _missing_bytes(data)
         return data + file.read(missing_bytes) if missing_bytes else data
 
-    def _decoded(self, data: bytes, file: BinaryIO) -> Any:
+    def _decode(self, data: bytes, file: BinaryIO) -> Any:
         if self._binary:
             return data
         try:
@@ -464,7 +464,7 @@ class GFile:
         file = self._readable()
         with reported("reading", self._path):
             data = file.readline()
-        return self._decoded(data, file)
+        return self._decode(data, file)
 
     def readlines(self) -> list[Any]:
         """Return the remaining lines, with their line ends."""

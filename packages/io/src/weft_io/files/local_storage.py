@@ -34,7 +34,7 @@ if sys.platform == "win32":
     def _lock(descriptor: int) -> bool:
         return False
 
-    def _lock_of_the_dead(descriptor: int) -> bool:
+    def _lock_of_dead_writer(descriptor: int) -> bool:
         return False
 
 else:
@@ -50,7 +50,7 @@ else:
             raise
         return True
 
-    def _lock_of_the_dead(descriptor: int) -> bool:
+    def _lock_of_dead_writer(descriptor: int) -> bool:
         """Lock an open file if that says that its writer is gone."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,13 +114,13 @@ class LocalReading:
     def read_into(self, position: int, memory: memoryview) -> int:
         """Read until `memory` is full or the file ends."""
         self._file.seek(position)
-        done = 0
-        while done < len(memory):
-            readinto = self._file.readinto(memory[done:])
+        num_read = 0
+        while num_read < len(memory):
+            readinto = self._file.readinto(memory[num_read:])
             if not readinto:
                 break
-            done += readinto
-        return done
+            num_read += readinto
+        return num_read
 
     def close(self) -> None:
         """Close it."""
@@ -303,7 +303,7 @@ class LocalStorage:
             except OSError:  # renamed or removed meanwhile, or another user's
                 continue
             try:
-                if _lock_of_the_dead(descriptor):
+                if _lock_of_dead_writer(descriptor):
                     yield LocalAbandoned(path, match["base"], os.read(descriptor, _NOTE_LIMIT))
             finally:
                 os.close(descriptor)

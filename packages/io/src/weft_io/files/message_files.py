@@ -42,14 +42,14 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
         data = paths.read_bytes(path)
     if len(data) > _MOST:
         raise errors.DataLossError(
-            f"{path} has {len(data)} bytes; a message may have at most {_MOST}"
+            f"{path} has {len(data)} bytes; a message can have at most {_MOST}"
         )
     if not data:  # which would be a message without fields
         raise errors.DataLossError(f"{path} is empty")
-    return parsed(data, path, kind, as_text)
+    return parse_message(data, path, kind, as_text)
 
 
-def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -> M:
+def parse_message(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -> M:
     """Parse the message in a file's bytes; see `read_message` for arguments and errors."""
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError

@@ -100,19 +100,19 @@ class RemoteReading:
         """Read until `memory` is full or the object ends."""
         end = min(position + len(memory), self.size)
         starts = list(range(position, end, _RANGE))
-        done = 0
+        num_read = 0
         for i in range(0, len(starts), _AT_ONCE):
-            some = starts[i : i + _AT_ONCE]
-            ends = [min(start + _RANGE, end) for start in some]
-            paths = [self._path] * len(some)
+            batch = starts[i : i + _AT_ONCE]
+            ends = [min(start + _RANGE, end) for start in batch]
+            paths = [self._path] * len(batch)
             for start, stop, data in zip(
-                some, ends, self._fs.cat_ranges(paths, some, ends, on_error="raise"), strict=True
+                batch, ends, self._fs.cat_ranges(paths, batch, ends, on_error="raise"), strict=True
             ):
-                memory[done : done + len(data)] = data
-                done += len(data)
+                memory[num_read : num_read + len(data)] = data
+                num_read += len(data)
                 if len(data) < stop - start:
-                    return done
-        return done
+                    return num_read
+        return num_read
 
     def close(self) -> None:
         """Do nothing, because no file is open."""

@@ -157,9 +157,9 @@ class FsspecFileSystem:
         """Return size, modification time (if the store reports it) and kind."""
         info = self._fs.info(path)
         directory = info.get("type") == "directory"
-        return FileStatistics(int(info.get("size") or 0), self._changed(path, info), directory)
+        return FileStatistics(int(info.get("size") or 0), self._change(path, info), directory)
 
-    def _changed(self, path: str, info: dict[str, Any]) -> int:
+    def _change(self, path: str, info: dict[str, Any]) -> int:
         if info.get("type") == "directory":
             return 0
         try:
@@ -219,7 +219,7 @@ def as_path(path: PathLike) -> str:
         raise errors.InvalidTypeError(f"a path must be str, bytes or PathLike, got {path!r}")
     text = os.fsdecode(path)
     if "\0" in text:
-        raise errors.InvalidArgumentError(f"a path must not hold a zero byte, got {text!r}")
+        raise errors.InvalidArgumentError(f"a path must not contain a zero byte, got {text!r}")
     return text
 
 
@@ -297,10 +297,10 @@ def translate(pattern: str) -> re.Pattern[str]:
             index += 1
         else:
             parts[-1] += re.escape(char)
-    return re.compile(_joined(parts), re.DOTALL)
+    return re.compile(_join(parts), re.DOTALL)
 
 
-def _joined(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     """Join the parts of a pattern, with any text between them.
 
     The first match of each part is kept, whatever follows, without backtracking. Many asterisks

@@ -93,11 +93,11 @@ def convert_image_dtype(
     if expected == source_dtype:
         return identity(value, name=name)
     with name_scope(name, "convert_image", [value]) as scope:
-        result = _converted(value, source_dtype, expected, saturate)
+        result = _convert(value, source_dtype, expected, saturate)
         return identity(result, name=scope)
 
 
-def _converted(value: Output, dtype: DType, expected: DType, saturate: bool) -> Output:
+def _convert(value: Output, dtype: DType, expected: DType, saturate: bool) -> Output:
     fit = saturate_cast if saturate else cast
     if expected.is_floating:
         output: Output = cast(value, expected)
@@ -137,7 +137,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Output:
     """
     with name_scope(name, "rgb_to_grayscale", [images]) as scope:
         value = _colors(images)
-        grey = _mixed(convert_image_dtype(value, dtypes.float32), [[part] for part in _GREY])
+        grey = _mix(convert_image_dtype(value, dtypes.float32), [[part] for part in _GREY])
         return convert_image_dtype(grey, value.dtype.base_dtype, name=scope)
 
 
@@ -178,7 +178,7 @@ def rgb_to_yiq(images: Any) -> Output:
       >>> wf.Session().run(wf.image.rgb_to_yiq([1.0, 0.0, 0.0]))
       array([0.299    , 0.5959006, 0.2115   ], dtype=float32)
     """
-    return _mixed(_colors(images), _YIQ)
+    return _mix(_colors(images), _YIQ)
 
 
 def yiq_to_rgb(images: Any) -> Output:
@@ -193,7 +193,7 @@ def yiq_to_rgb(images: Any) -> Output:
       >>> wf.Session().run(wf.image.yiq_to_rgb([0.5, 0.0, 0.0]))
       array([0.5, 0.5, 0.5], dtype=float32)
     """
-    return _mixed(_colors(images), _FROM_YIQ)
+    return _mix(_colors(images), _FROM_YIQ)
 
 
 def rgb_to_yuv(images: Any) -> Output:
@@ -208,7 +208,7 @@ def rgb_to_yuv(images: Any) -> Output:
       >>> wf.Session().run(wf.image.rgb_to_yuv([1.0, 0.0, 0.0]))
       array([ 0.299     , -0.14714119,  0.6149754 ], dtype=float32)
     """
-    return _mixed(_colors(images), _YUV)
+    return _mix(_colors(images), _YUV)
 
 
 def yuv_to_rgb(images: Any) -> Output:
@@ -223,7 +223,7 @@ def yuv_to_rgb(images: Any) -> Output:
       >>> wf.Session().run(wf.image.yuv_to_rgb([0.5, 0.0, 0.0]))
       array([0.5, 0.5, 0.5], dtype=float32)
     """
-    return _mixed(_colors(images), _FROM_YUV)
+    return _mix(_colors(images), _FROM_YUV)
 
 
 def _colors(images: Any) -> Output:
@@ -235,7 +235,7 @@ def _colors(images: Any) -> Output:
     return value
 
 
-def _mixed(images: Output, parts: Any) -> Output:
+def _mix(images: Output, parts: Any) -> Output:
     """Compute each output channel as a weighted sum of the input channels."""
     matrix = convert_to_tensor(np.array(parts, np.float64), name="kernel")
     if images.dims is None:
@@ -332,7 +332,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Output:
     """
     if isinstance(delta, int | float) and not -1 <= delta <= 1:
         raise errors.InvalidArgumentError(f"delta must be from -1 to 1, got {delta}")
-    return _recolored("AdjustHue", image, delta, name, "adjust_hue")
+    return _recolor("AdjustHue", image, delta, name, "adjust_hue")
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Output:
@@ -349,10 +349,10 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
       >>> wf.Session().run(wf.image.adjust_saturation(red, 0.5))[0, 0]
       array([1. , 0.5, 0.5], dtype=float32)
     """
-    return _recolored("AdjustSaturation", image, saturation_factor, name, "adjust_saturation")
+    return _recolor("AdjustSaturation", image, saturation_factor, name, "adjust_saturation")
 
 
-def _recolored(op: str, image: Any, change: Any, name: str | None, default: str) -> Output:
+def _recolor(op: str, image: Any, change: Any, name: str | None, default: str) -> Output:
     with name_scope(name, default, [image, change]) as scope:
         value = at_least_3d(image)
         floats = _to_floats(value, (dtypes.float16, dtypes.float32))

@@ -128,15 +128,15 @@ def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
 def _rotate(value: Output, quarters: int) -> Output:
     match quarters:
         case 1:
-            return _swapped(permutation.reverse(value, [-2]))
+            return _swap_bytes(permutation.reverse(value, [-2]))
         case 2:
             return permutation.reverse(value, [-3, -2])
         case 3:
-            return permutation.reverse(_swapped(value), [-2])
+            return permutation.reverse(_swap_bytes(value), [-2])
     return value
 
 
-def _swapped(value: Output, name: str = "transpose") -> Output:
+def _swap_bytes(value: Output, name: str = "transpose") -> Output:
     """Exchange height and width."""
     if value.dims is not None:
         lead = list(range(len(value.dims) - 3))
@@ -160,4 +160,4 @@ def transpose(image: Any, name: str | None = None) -> Output:
       >>> wf.image.transpose(wf.zeros([2, 4, 5, 3])).shape.as_list()
       [2, 5, 4, 3]
     """
-    return _swapped(images_of(image), name or "transpose_image")
+    return _swap_bytes(images_of(image), name or "transpose_image")

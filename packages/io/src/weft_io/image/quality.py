@@ -148,7 +148,7 @@ def ssim_multiscale(
         parts: list[Output] = []
         for scale in range(len(power_factors)):
             if scale:
-                first, second = _halved(first), _halved(second)
+                first, second = _halve(first), _halve(second)
             window = _windows(first, filter_size, filter_sigma)
             similarity, contrast = _per_channel(first, second, limit, window, k1, k2)
             parts.append(relu(contrast))
@@ -196,12 +196,12 @@ def _per_channel(
     return reduce_mean(luminance * contrast, [-3, -2]), reduce_mean(contrast, [-3, -2])
 
 
-def _halved(images: Output) -> Output:
+def _halve(images: Output) -> Output:
     """Average two by two pixels; an odd last row or column counts twice."""
     sizes = shape(images)
     flat = reshape(images, concat([[-1], sizes[-3:]], 0))
-    odd = out("FloorMod", [sizes[-3:-1], 2])
-    after = concat([[0], odd, [0]], 0)
+    parity = out("FloorMod", [sizes[-3:-1], 2])
+    after = concat([[0], parity, [0]], 0)
     even = pad(flat, stack([out("ZerosLike", [after]), after], 1), "SYMMETRIC")
     new_value = avg_pool(even, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
     result = reshape(new_value, concat([sizes[:-3], shape(new_value)[1:]], 0))

@@ -160,14 +160,14 @@ def resize_image_with_pad(
         value = images_of(image, "image")
         single = known_rank(value) == 3
         batch = expand_dims(value, 0) if single else value
-        sizes, margins = _fitted(batch, target_height, target_width)
+        sizes, margins = _fit(batch, target_height, target_width)
         resized = resize_images(batch, sizes, method, align_corners)
         top, left = margins
         padded = pad_to_bounding_box(resized, top, left, target_height, target_width)
         return squeeze(padded, [0], name=scope) if single else identity(padded, name=scope)
 
 
-def _fitted(images: Output, height: Any, width: Any) -> tuple[Any, list[Any]]:
+def _fit(images: Output, height: Any, width: Any) -> tuple[Any, list[Any]]:
     """Return the size of images fitted into a target, and the margins at the top and left."""
     dims = images.dims
     is_static = isinstance(height, int) and isinstance(width, int)

@@ -22,10 +22,16 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.input.pipeline import summarize_fullness
-from weft_io.input.sparse_batches import as_rows, converted, restored, select_rows, stored
+from weft_io.input.sparse_batches import (
+    as_rows,
+    convert_example,
+    restore_sparse,
+    select_rows,
+    store_sparse,
+)
 from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
@@ -52,7 +58,7 @@ class _Options:
     ) -> None:
         self.batch_size = batch_size
         self.enqueue_many = enqueue_many
-        self.shapes = None if shapes is None else listed(shapes, "shapes")
+        self.shapes = None if shapes is None else to_list(shapes, "shapes")
         self.smaller = smaller
         self.padded = padded
         self.threads = integer(threads, "num_threads", 1)
@@ -450,14 +456,16 @@ def _batch(
     """
     with scope as prefix:
         keep = checked_keep_input(keep_input, options.enqueue_many)
-        examples = [converted(tensors_of(source)) for source in _checked_sources(sources)]
+        examples = [convert_example(tensors_of(source)) for source in _checked_sources(sources)]
         enqueue_many = options.enqueue_many
         if keep is not None:
             enqueue_many = True
             rows = [e if options.enqueue_many else as_rows(e) for e in examples]
             examples = [select_rows(row, keep) for row in rows]
-        first, infos = stored(examples[0], enqueue_many)
-        components = [first] + [stored(example, enqueue_many, infos)[0] for example in examples[1:]]
+        first, infos = store_sparse(examples[0], enqueue_many)
+        components = [first] + [
+            store_sparse(example, enqueue_many, infos)[0] for example in examples[1:]
+        ]
         shapes = _merged_shapes(components, options, enqueue_many)
         queue = make_queue(_types(components), shapes)
         enqueues = [_enqueue(queue, component, enqueue_many) for component in components]
@@ -466,7 +474,9 @@ def _batch(
         name = f"fraction_over_{minimum}_of_{capacity}_full" if minimum else None
         summarize_fullness(name or f"fraction_of_{capacity}_full", queue, minimum, capacity)
         take = queue.dequeue_up_to if options.smaller else queue.dequeue_many
-        return restore_structure(sources[0], restored(take(options.batch_size, name=prefix), infos))
+        return restore_structure(
+            sources[0], restore_sparse(take(options.batch_size, name=prefix), infos)
+        )
 
 
 def _enqueue(queue: QueueBase, components: Sequence[Output], is_many: bool) -> Node:
@@ -495,7 +505,7 @@ def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
 
 
 def _values(sources: Sequence[Tensors], keep_input: Any) -> list[Any]:
-    tensor_lists = listed(sources, "tensors_list")
+    tensor_lists = to_list(sources, "tensors_list")
     return [keep_input, *[tensor for source in tensor_lists for tensor in tensors_of(source)]]
 
 

@@ -19,10 +19,10 @@ from weft_io.input.pipeline import summarize_fullness
 from weft_io.input.sparse_batches import (
     SparseInfo,
     as_rows,
-    converted,
-    restored,
+    convert_example,
+    restore_sparse,
     select_rows,
-    stored,
+    store_sparse,
 )
 from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase
 from weft_tensor import dtypes, errors
@@ -88,7 +88,7 @@ def bucket(
     with name_scope(name, "bucket", tensors_of(tensors)) as prefix:
         keep = checked_keep_input(keep_input, enqueue_many=False)
         index = convert_to_tensor(which_bucket, dtypes.int32)
-        example = converted(tensors_of(tensors))
+        example = convert_example(tensors_of(tensors))
         component_shapes = _component_shapes(example, shapes)
         queues, enqueue, infos = _fill_buckets(
             example, component_shapes, index, keep, limits, dynamic_pad
@@ -97,7 +97,7 @@ def bucket(
         _run(queues, [enqueue] * num_threads, *top)
         dequeued = top[0].dequeue(name=prefix)
         components = dequeued[1:] if len(dequeued) > 2 else dequeued[1]
-        return dequeued[0], restore_structure(tensors, restored(components, infos))
+        return dequeued[0], restore_structure(tensors, restore_sparse(components, infos))
 
 
 def bucket_by_sequence_length(
@@ -206,7 +206,7 @@ def _fill_buckets(
     rows = as_rows(example)
     if keep is not None:
         rows = select_rows(rows, keep)
-    components, infos = stored(rows, rows=True)
+    components, infos = store_sparse(rows, rows=True)
     types = [component.dtype.base_dtype for component in components]
     kind = PaddingFIFOQueue if padded else FIFOQueue
     queues: list[QueueBase] = [

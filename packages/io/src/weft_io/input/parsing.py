@@ -191,7 +191,7 @@ def _element(key: str, dtype: Any) -> DType:
 def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) -> _Plan:
     """Return the plan for a dictionary of features; with `lists`, of feature lists."""
     plan = _Plan()
-    for key in sorted(_checked(features)):
+    for key in sorted(_validate(features)):
         feature = features[key]
         if not isinstance(feature, allowed):
             raise errors.InvalidArgumentError(
@@ -215,7 +215,7 @@ def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) ->
     return plan
 
 
-def _checked(features: Any) -> Features:
+def _validate(features: Any) -> Features:
     """Check that features are a dictionary with names as keys."""
     if not isinstance(features, Mapping):
         raise errors.InvalidTypeError(
@@ -346,13 +346,13 @@ def _assemble_features(parsed: Parsed, features: Features | None) -> Parsed:
     result: Parsed = {}
     for key, feature in sorted((features or {}).items()):
         if isinstance(feature, SparseFeature):
-            result[key] = _merged(parsed, feature)
+            result[key] = _merge(parsed, feature)
         elif isinstance(feature, RaggedFeature):
             result[key] = ragged_of(parsed, key, feature)
     return {key: result.get(key, parsed.get(key)) for key in features or {}}
 
 
-def _merged(parsed: Parsed, feature: SparseFeature) -> SparseTensor:
+def _merge(parsed: Parsed, feature: SparseFeature) -> SparseTensor:
     values = parsed[feature.value_key]
     keys = _index_keys(feature)
     sizes = list(feature.size) if isinstance(feature.size, list | tuple) else [feature.size]
@@ -480,10 +480,10 @@ def _parse_named(value: Output, example_names: Any, plan: _Plan) -> Parsed:
     """Parse one example by the op for batches, which supports names."""
     names = convert_to_tensor(example_names, dtypes.string)
     parsed = _parse_example(expand_dims(value, 0), expand_dims(names, 0), plan, None)
-    return {key: _unbatched(tensor) for key, tensor in parsed.items()}
+    return {key: _unbatch(tensor) for key, tensor in parsed.items()}
 
 
-def _unbatched(tensor: Output | SparseTensor) -> Output | SparseTensor:
+def _unbatch(tensor: Output | SparseTensor) -> Output | SparseTensor:
     if isinstance(tensor, Output):
         return squeeze(tensor, [0])
     return SparseTensor(tensor.indices[:, 1:], tensor.values, tensor.dense_shape[1:])
@@ -494,7 +494,7 @@ def _sequence_plans(
 ) -> tuple[_Plan, _Plan]:
     for features in (context, lists):
         if features is not None:
-            _checked(features)
+            _validate(features)
     if not (context or lists):
         raise errors.InvalidArgumentError(
             "Both context_features and sequence_features are None, but at least one should have "

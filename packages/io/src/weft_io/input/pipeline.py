@@ -22,7 +22,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import casting, gather, identity, random, sequence, shapes
 from weft_graph.ops.control import Assert
 from weft_graph.variables.base import Variable
-from weft_io.arguments import encoded_paths, listed
+from weft_io.arguments import encoded_paths, to_list
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.ops import summary
 from weft_io.ops.files import matching_files
@@ -286,7 +286,7 @@ def slice_input_producer(
       >>> image.shape, label.shape
       (TensorShape([Dimension(2)]), TensorShape([]))
     """
-    given = listed(tensor_list, "tensor_list")
+    given = to_list(tensor_list, "tensor_list")
     with name_scope(name, "input_producer", given):
         tensors = [convert_to_tensor_or_indexed_slices(tensor) for tensor in given]
         if not tensors:
@@ -308,5 +308,5 @@ def _check_rows(tensors: Sequence[Any]) -> None:
             sizes.add(shape.as_list()[0])
     if len(sizes) > 1:
         raise errors.InvalidArgumentError(
-            f"slice_input_producer requires first axes of one size, got {sorted(sizes)}"
+            f"slice_input_producer requires first axes of the same size, got {sorted(sizes)}"
         )

@@ -190,8 +190,8 @@ def ragged_of(parsed: Mapping[str, Any], key: str, feature: RaggedFeature) -> An
         if isinstance(partition, UniformRowLength):
             rows = _uniform(rows, partition.length, key, feature.validate)
         else:
-            given = _rows_of(parsed[partition.key], feature.row_splits_dtype)
-            cut = given.with_values(cast(given.values, feature.row_splits_dtype))
+            numbers = _rows_of(parsed[partition.key], feature.row_splits_dtype)
+            cut = numbers.with_values(cast(numbers.values, feature.row_splits_dtype))
             rows = _cut(rows, partition, cut, feature.validate)
     return rows if _is_batch(values) else rows.values
 
@@ -226,29 +226,29 @@ def _uniform(ragged_tensor: RaggedTensor, length: int, key: str, validate: bool)
 
 
 def _cut(
-    ragged_tensor: RaggedTensor, partition: Any, given: RaggedTensor, check: bool
+    ragged_tensor: RaggedTensor, partition: Any, numbers: RaggedTensor, check: bool
 ) -> RaggedTensor:
     """Partition the items of each example into rows.
 
     Args:
       ragged_tensor: the items, shape (n, (items), ...).
       partition: the kind of the row partition.
-      given: integers, shape (n, (rows)), for each example separately.
+      numbers: integers, shape (n, (rows)), for each example separately.
       check: whether the rows are checked.
     """
     if isinstance(partition, RowLengths):
-        lengths: Output = given.values
-        return given.with_values(
+        lengths: Output = numbers.values
+        return numbers.with_values(
             RaggedTensor.from_row_lengths(ragged_tensor.values, lengths, validate=check)
         )
     if isinstance(partition, ValueRowIds):
-        return _cut_by_ids(ragged_tensor, given, check)
+        return _cut_by_ids(ragged_tensor, numbers, check)
     if isinstance(partition, RowSplits):
-        given = given[:, 1:]
-    places = given.values + repeat(ragged_tensor.row_starts(), given.row_lengths())
+        numbers = numbers[:, 1:]
+    places = numbers.values + repeat(ragged_tensor.row_starts(), numbers.row_lengths())
     starts = isinstance(partition, RowStarts)
     make = RaggedTensor.from_row_starts if starts else RaggedTensor.from_row_limits
-    return given.with_values(make(ragged_tensor.values, places, validate=check))
+    return numbers.with_values(make(ragged_tensor.values, places, validate=check))
 
 
 def _cut_by_ids(ragged_tensor: RaggedTensor, ids: RaggedTensor, check: bool) -> RaggedTensor:

@@ -23,7 +23,7 @@ class SparseInfo(NamedTuple):
     rank: int | None
 
 
-def converted(tensors: Sequence[Any]) -> list[Tensor]:
+def convert_example(tensors: Sequence[Any]) -> list[Tensor]:
     """Convert the components of one example to tensors, leaving sparse tensors unchanged."""
     return [convert_to_tensor_or_sparse_tensor(tensor) for tensor in tensors]
 
@@ -83,7 +83,7 @@ def _select_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
     )
 
 
-def stored(
+def store_sparse(
     tensors: Sequence[Tensor], rows: bool, shared: Sequence[SparseInfo | None] | None = None
 ) -> tuple[list[Output], list[SparseInfo | None]]:
     """Replace each sparse tensor by its number in the map, or with `rows` by a number per row.
@@ -109,7 +109,7 @@ def stored(
     return components, infos
 
 
-def restored(components: Any, infos: Sequence[SparseInfo | None]) -> Any:
+def restore_sparse(components: Any, infos: Sequence[SparseInfo | None]) -> Any:
     """Restore the sparse tensors of a dequeued batch from their numbers."""
     single = not isinstance(components, list)
     batch = [

@@ -31,14 +31,14 @@ def _holder(node: Node, device: Device, cls: _Kinds) -> KernelFunction:
         return cls(name, dtype, dims, mean)
 
     def check(dense_accumulator: DenseAccumulator | SparseAccumulator) -> None:
-        for label, has, expected in (
+        for label, actual, expected in (
             ("type", dense_accumulator.dtype.name, dtype.name),
             ("shape", format_dims(dense_accumulator.dims), format_dims(dims)),
             ("reduction", dense_accumulator.mean, mean),
         ):
-            if has != expected:
+            if actual != expected:
                 raise errors.InvalidArgumentError(
-                    f"Shared accumulator {dense_accumulator.name!r} has {label} {has}, "
+                    f"Shared accumulator {dense_accumulator.name!r} has {label} {actual}, "
                     f"but {expected} was requested"
                 )
 
@@ -101,10 +101,10 @@ def _apply_sparse(node: Node, device: Device) -> KernelFunction:
 def _take(node: Node, device: Device) -> KernelFunction:
     kind = _kind_of(node)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         dense_accumulator: DenseAccumulator | SparseAccumulator = resource_of(inputs[0], kind)
         _check_type(dense_accumulator, node)
-        dense_accumulator.take(number_of(inputs[1], "num_required"), done, ctx.cancellation)
+        dense_accumulator.take(number_of(inputs[1], "num_required"), completion, ctx.cancellation)
 
     return run
 

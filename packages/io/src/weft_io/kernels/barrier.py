@@ -68,7 +68,7 @@ def _take_many(node: Node, device: Device) -> KernelFunction:
     timeout: int = node.attrs["timeout_ms"]
     empty = allocator(device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         resource = resource_of(inputs[0], Barrier)
         if resource.types != types:
             raise errors.InvalidArgumentError(
@@ -77,7 +77,7 @@ def _take_many(node: Node, device: Device) -> KernelFunction:
             )
         deadline = deadline_in(timeout)
         count = number_of(inputs[1], "num_elements")
-        resource.take_many(count, small, empty, done, ctx.cancellation, deadline)
+        resource.take_many(count, small, empty, completion, ctx.cancellation, deadline)
 
     return run
 

@@ -13,7 +13,7 @@ from weft_graph.ir.traits import Role
 from weft_io.checkpoint import held
 from weft_io.checkpoint.encoding import check_saveable
 from weft_io.checkpoint.items import Item
-from weft_io.checkpoint.reader import Wanted, read_tensors
+from weft_io.checkpoint.reader import TensorRequest, read_tensors
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.kernels.bundle import is_part_of_bundle
 from weft_tensor import errors
@@ -92,7 +92,7 @@ def _restore(node: Node, device: Device) -> KernelFunction:
     def run(prefix: Any, names: Any, specs: Any) -> Any:
         _check_lengths(len(outputs), names, specs)
         expected = [
-            Wanted(_text(name), _text(spec), *output)
+            TensorRequest(_text(name), _text(spec), *output)
             for name, spec, output in zip(names, specs, outputs, strict=True)
         ]
         tensors = read_tensors(_text(prefix), expected, empty)

@@ -19,7 +19,7 @@ from weft_io.resources.values import keeper
 from weft_io.streams import batches, files, generators, mapping, parallel, passing, sources
 from weft_io.streams.caching import MemoryCacheSource
 from weft_io.streams.caching_files import FileCacheSource
-from weft_io.streams.calls import call_of, preserving, threads_for, with_captured
+from weft_io.streams.calls import bind_captured, call_of, convert_end_of_sequence, threads_for
 from weft_io.streams.iterator_resource import IteratorResource
 from weft_io.streams.prefetching import PrefetchSource
 from weft_io.streams.shuffling import ShuffleSource
@@ -224,10 +224,10 @@ def _function(
     """
     call: Call = call_of(node, attribute, device)
     if node.attrs.get("preserve_cardinality", True):  # only some maps may end by a function
-        call = preserving(call)
+        call = convert_end_of_sequence(call)
     keep = keeper(node, 1)
     end = len(node.inputs) - 1 - numbers
-    return lambda inputs: with_captured(call, keep(inputs)[:end])
+    return lambda inputs: bind_captured(call, keep(inputs)[:end])
 
 
 @kernel("MapDataset")
@@ -331,10 +331,10 @@ class _Handed:
 
     __slots__ = ("_done", "_shapes", "fail")
 
-    def __init__(self, done: Done, shapes: Sequence[Dims]) -> None:
-        self._done = done
+    def __init__(self, completion: Done, shapes: Sequence[Dims]) -> None:
+        self._done = completion
         self._shapes = shapes
-        self.fail = done.fail
+        self.fail = completion.fail
 
     def __call__(self, value: Any = None) -> None:
         for i, (part, dims) in enumerate(zip(value, self._shapes, strict=False)):
@@ -355,7 +355,7 @@ def _get_next(node: Node, device: Device) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
     cached: tuple[IteratorResource | None, Sequence[Dims]] = (None, ())
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         nonlocal cached
         iterator = resource_of(inputs[0], IteratorResource)
         resource, requested = cached
@@ -364,7 +364,7 @@ def _get_next(node: Node, device: Device) -> KernelFunction:
             # Shapes that the iterator checks itself need no check here.
             requested = () if iterator.shapes == tuple(shapes) else shapes
             cached = iterator, requested
-        iterator.get_next(_Handed(done, requested), ctx.cancellation)
+        iterator.get_next(_Handed(completion, requested), ctx.cancellation)
 
     return run
 

@@ -11,7 +11,7 @@ from weft_io.records.csv import CsvDecoder
 from weft_io.records.options import TFRecordOptions
 from weft_io.resources.values import keeper
 from weft_io.streams import choosing, scans, tabular, windows
-from weft_io.streams.calls import call_of, preserving, with_captured
+from weft_io.streams.calls import bind_captured, call_of, convert_end_of_sequence
 from weft_io.streams.stream import Call, DerivedSource, Source, component
 from weft_tensor import errors
 
@@ -45,7 +45,7 @@ def _functions(
         remaining = list(keep(inputs))
         result = []
         for call, count in zip(calls, counts, strict=True):
-            result.append(with_captured(call, remaining[:count]))
+            result.append(bind_captured(call, remaining[:count]))
             del remaining[:count]
         return result
 
@@ -63,7 +63,7 @@ def _window(node: Node, device: Device) -> KernelFunction:
 def _scan(node: Node, device: Device) -> KernelFunction:
     call: Call = call_of(node, "f", device)
     if node.attrs["preserve_cardinality"]:
-        call = preserving(call)
+        call = convert_end_of_sequence(call)
     keep = keeper(node, 1)
     count = len(node.attrs["Tstate"])
 
@@ -71,7 +71,7 @@ def _scan(node: Node, device: Device) -> KernelFunction:
         remaining = keep(inputs)
         state = tuple([component(value) for value in remaining[:count]])
         return DerivedSource(
-            inputs[0], scans.ScanStream, state, with_captured(call, remaining[count:])
+            inputs[0], scans.ScanStream, state, bind_captured(call, remaining[count:])
         )
 
     return run
@@ -79,10 +79,10 @@ def _scan(node: Node, device: Device) -> KernelFunction:
 
 @kernel("TakeWhileDataset")
 def _take_while(node: Node, device: Device) -> KernelFunction:
-    call = preserving(call_of(node, "predicate", device))
+    call = convert_end_of_sequence(call_of(node, "predicate", device))
     keep = keeper(node, 1)
     return lambda *inputs: DerivedSource(
-        inputs[0], scans.TakeWhileStream, with_captured(call, keep(inputs))
+        inputs[0], scans.TakeWhileStream, bind_captured(call, keep(inputs))
     )
 
 

@@ -16,16 +16,16 @@ from weft_io.records.options import TFRecordOptions
 from weft_io.records.tfrecord import TFRecordWriter
 from weft_io.resources.handles import resource_of
 from weft_io.resources.values import keeper
-from weft_io.streams.calls import call_of, with_captured
+from weft_io.streams.calls import bind_captured, call_of
 from weft_io.streams.iterator_resource import IteratorResource
 from weft_io.streams.optional import OptionalValue
 from weft_io.streams.stream import (
     Element,
     Root,
     Source,
+    add_location,
     component,
     graph_value,
-    placed,
     shape_of,
 )
 from weft_tensor import errors
@@ -77,17 +77,17 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
     count = len(node.attrs["Tstate"])
     shapes = node.attrs["output_shapes"]
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         remaining = keep(inputs)
         state = tuple([component(value) for value in remaining[:count]])
-        function = with_captured(call, remaining[count:])
+        function = bind_captured(call, remaining[count:])
         for element, place in elements_in(ctx, inputs[0]):
             try:
                 state = function((*state, *element))
             except errors.OpError as error:
-                placed(error, place)
+                add_location(error, place)
                 raise
-        done(_results(state, shapes))
+        completion(_results(state, shapes))
 
     return run
 
@@ -115,7 +115,7 @@ def _cardinality(node: Node, device: Device) -> KernelFunction:
 
 @kernel("DatasetToTFRecord")
 def _write(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         source, filename, compression = inputs
         kind = TFRecordOptions.get_compression_type_string(text(compression))
         with TFRecordWriter(text(filename), kind) as writer:
@@ -126,7 +126,7 @@ def _write(node: Node, device: Device) -> KernelFunction:
                         f"{type(record).__name__}"
                     )
                 writer.write(record)
-        done()
+        completion()
 
     return run
 
@@ -178,8 +178,8 @@ class _Wrapped:
 
     __slots__ = ("_done",)
 
-    def __init__(self, done: Done) -> None:
-        self._done = done
+    def __init__(self, completion: Done) -> None:
+        self._done = completion
 
     def __call__(self, value: Any = None) -> None:
         self._done(OptionalValue(value))
@@ -196,10 +196,10 @@ class _Wrapped:
 def _get_next(node: Node, device: Device) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         iterator = resource_of(inputs[0], IteratorResource)
         iterator.check_gives(types, shapes)
-        wrapped = _Wrapped(done)
+        wrapped = _Wrapped(completion)
         try:
             iterator.get_next(wrapped, ctx.cancellation)
         except errors.OutOfRangeError as error:

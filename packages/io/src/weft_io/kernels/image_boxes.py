@@ -145,10 +145,10 @@ def _crop_and_resize(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, shape, np.dtype(np.float32))
         step = max(1, BLOCK_BYTES // max(1, 4 * height * width * image.shape[3]))
         for position in range(0, len(boxes), step):
-            some = slice(position, position + step)
-            parts = image, index[some], rows.of(some), columns.of(some)
-            new_value = _nearest(*parts) if nearest else _blended(*parts)
-            np.copyto(result[some], new_value)
+            block = slice(position, position + step)
+            parts = image, index[block], rows.of(block), columns.of(block)
+            new_value = _nearest(*parts) if nearest else _blend(*parts)
+            np.copyto(result[block], new_value)
         inside = _inside_mask(rows, columns)
         if not inside.all():
             np.copyto(result, extrapolation_value, where=~inside)
@@ -161,7 +161,7 @@ def _nearest(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
     return _pixels(image).take(_flat(index, rows.low, columns.low, image.shape), axis=0)
 
 
-def _blended(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
+def _blend(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
     top_left, top_right, bottom_left, bottom_right = _corners(image, index, rows, columns)
     # One for each channel, so that NumPy's inner loop is a row and not a pixel.
     depth = image.shape[3]
@@ -347,8 +347,8 @@ def _draw(node: Node, device: Device) -> KernelFunction:
         np.copyto(result, images)
         reach = np.array([images.shape[1] - 1, images.shape[2] - 1] * 2, np.float32)
         corners = (boxes * reach).astype(np.int64)
-        for image, some in zip(result, corners.tolist(), strict=True):
-            for number, corner in enumerate(some):
+        for image, block in zip(result, corners.tolist(), strict=True):
+            for number, corner in enumerate(block):
                 _draw_box(image, corner, table[number % len(table)])
         return result
 
@@ -401,8 +401,8 @@ def _sample(node: Node, device: Device) -> KernelFunction:
             )
         boxes = _objects(bounding_boxes, attrs["use_image_if_no_bounding_boxes"])
         tries = stream.sample(_random_crops, height, width, attrs)
-        good = tries[_shows_enough(tries, boxes, height, width, minimum)]
-        top, left, tall, wide = good[0].tolist() if len(good) else (0, 0, height, width)
+        valid = tries[_shows_enough(tries, boxes, height, width, minimum)]
+        top, left, tall, wide = valid[0].tolist() if len(valid) else (0, 0, height, width)
         box = [top / height, left / width, (top + tall) / height, (left + wide) / width]
         begin, size = np.array([top, left, 0], dtype), np.array([tall, wide, -1], np.int64)
         return begin, size.astype(dtype), np.array(box, np.float32).reshape(1, 1, 4)
@@ -460,11 +460,11 @@ def _random_crops(
     tall = tall + (area < minimum) - (area > limit)
     wide = np.rint(tall * ratio)
     area = tall * wide
-    good = (area >= minimum) & (area <= limit) & (tall <= height) & (wide <= width)
-    good &= (tall > 0) & (wide > 0)
+    valid = (area >= minimum) & (area <= limit) & (tall <= height) & (wide <= width)
+    valid &= (tall > 0) & (wide > 0)
     top = np.floor(chance[2] * (height - tall + 1))
     left = np.floor(chance[3] * (width - wide + 1))
-    array: Array = np.stack([top, left, tall, wide], 1)[good].astype(np.int64)
+    array: Array = np.stack([top, left, tall, wide], 1)[valid].astype(np.int64)
     return array
 
 

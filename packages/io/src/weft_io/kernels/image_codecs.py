@@ -10,7 +10,7 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_io.codecs import bmp, gif, jpeg, png, wav, webp
 from weft_io.codecs.images import check_channels, decode_frames, format_of
-from weft_io.resources.batch_memory import lending
+from weft_io.resources.batch_memory import lend_row
 from weft_io.resources.handles import allocator
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -47,7 +47,7 @@ def _decode_one(node: Node, device: Device) -> KernelFunction:
     channels: int = node.attrs["channels"]
     bits = 16 if node.outputs[0].dtype.name == "uint16" else 8
     jpeg_options = _jpeg_options(node)
-    empty = lending(allocator(device))
+    empty = lend_row(allocator(device))
 
     def run(contents: Any) -> Any:
         data = _contents(contents)

@@ -29,11 +29,11 @@ def _pixelwise(change: Callable[..., Any], images: Any, device: Device, *args: A
     result = new_array(device, images.shape, images.dtype)
     pixels, new_value = images.reshape(-1, 3), result.reshape(-1, 3)
     for index in range(0, len(pixels), BLOCK):
-        some = slice(index, index + BLOCK)
-        wide = widened(pixels[some])
+        block = slice(index, index + BLOCK)
+        wide = widened(pixels[block])
         channels = change(*[np.ascontiguousarray(wide[:, i]) for i in range(3)], *args)
         for i, channel in enumerate(channels):
-            new_value[some, i] = channel
+            new_value[block, i] = channel
     return result
 
 
@@ -87,7 +87,7 @@ def _rotate_hue(red: Any, green: Any, blue: Any, delta: Any) -> tuple[Any, Any, 
     return red, green, blue
 
 
-def _saturated(red: Any, green: Any, blue: Any, scale: Any) -> tuple[Any, Any, Any]:
+def _saturate(red: Any, green: Any, blue: Any, scale: Any) -> tuple[Any, Any, Any]:
     hue, saturation, value = _to_hsv(red, green, blue)
     return _to_rgb(hue, np.clip(saturation * scale, 0, 1), value)
 
@@ -99,7 +99,7 @@ def _adjust_hue(node: Node, device: Device) -> KernelFunction:
 
 @kernel("AdjustSaturation", heavy=True)
 def _adjust_saturation(node: Node, device: Device) -> KernelFunction:
-    return lambda images, scale: _pixelwise(_saturated, images, device, _number(scale))
+    return lambda images, scale: _pixelwise(_saturate, images, device, _number(scale))
 
 
 def _number(value: Any) -> Any:

@@ -29,9 +29,9 @@ def _sides(boxes: Array) -> Array:
     return np.stack([top, left, bottom, right, (bottom - top) * (right - left)])
 
 
-def _overlap(array: Array, others: Array) -> Array:
+def _overlap(array: Array, other_boxes: Array) -> Array:
     """Return the intersection over union of boxes that broadcast; 0 for empty boxes."""
-    top, left, bottom, right, area = others
+    top, left, bottom, right, area = other_boxes
     down = np.minimum(array[2], bottom) - np.maximum(array[0], top)
     across = np.minimum(array[3], right) - np.maximum(array[1], left)
     shared = np.maximum(down, 0) * np.maximum(across, 0)
@@ -90,14 +90,14 @@ def _select_softly(
     return np.array(selected, np.int32), np.array(final, scores.dtype)
 
 
-def _check(boxes: Array, scores: Array, most: Any, iou: Any) -> tuple[int, float]:
+def _check(boxes: Array, scores: Array, max_count: Any, iou: Any) -> tuple[int, float]:
     """Check the arguments; return the largest number of boxes, and the threshold."""
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
         raise errors.InvalidArgumentError(
             "boxes must have shape [n, 4] and scores [n], got shapes "
             f"{format_dims(boxes.shape)} and {format_dims(scores.shape)}"
         )
-    return _limit(most), _threshold(iou)
+    return _limit(max_count), _threshold(iou)
 
 
 def _limit(maximum: Any) -> int:
@@ -130,13 +130,13 @@ def _suppress(node: Node, device: Device) -> KernelFunction:
         wide = widened(boxes), widened(scores)
         selected = _select(*wide, limit, threshold, float(above))
         count = np.int32(len(selected))
-        result = _padded(selected, limit) if pad else selected
+        result = _pad(selected, limit) if pad else selected
         return (result, count) if has_count else result
 
     return run
 
 
-def _padded(values: Array, count: int) -> Array:
+def _pad(values: Array, count: int) -> Array:
     result = np.zeros(count, values.dtype)
     result[: len(values)] = values
     return result
@@ -159,7 +159,7 @@ def _suppress_softly(node: Node, device: Device) -> KernelFunction:
             final = scores[selected]
         count = np.int32(len(selected))
         if pad:
-            selected, final = _padded(selected, limit), _padded(final, limit)
+            selected, final = _pad(selected, limit), _pad(final, limit)
         return selected, final.astype(dtype), count
 
     return run
@@ -200,8 +200,8 @@ def _suppress_classes(node: Node, device: Device) -> KernelFunction:
             matches = _best_of_classes(boxes[i], scores[i], item, threshold, float(above))[:size]
             result[i, : len(matches)] = matches
             counts[i] = len(matches)
-        kept = np.clip(result[:, :, :4], 0, 1) if clip else result[:, :, :4].copy()
-        return kept, result[:, :, 4].copy(), result[:, :, 5].copy(), counts
+        coordinates = np.clip(result[:, :, :4], 0, 1) if clip else result[:, :, :4].copy()
+        return coordinates, result[:, :, 4].copy(), result[:, :, 5].copy(), counts
 
     return run
 

@@ -44,7 +44,7 @@ def _columns(triples: Triples) -> list[Array]:
     return [part for parts in zip(*triples, strict=True) for part in parts]
 
 
-def _unbatched(triples: Triples) -> list[Array]:
+def _unbatch(triples: Triples) -> list[Array]:
     """Return the columns of a single example, without the batch axis of indices and shapes."""
     return _columns([(indices[:, 1:], values, shape[1:]) for indices, values, shape in triples])
 
@@ -123,7 +123,7 @@ def _parse_single_example(node: Node, device: Device) -> KernelFunction:
                 f"serialized must have rank 0, got shape {list(serialized.shape)}"
             )
         sparse, dense = parser.parse([serialized.item()], (), defaults)
-        return _results([*_unbatched(sparse), *[row_of(value, 0) for value in dense]])
+        return _results([*_unbatch(sparse), *[row_of(value, 0) for value in dense]])
 
     return run
 
@@ -227,9 +227,9 @@ def _parse_single_sequence_example(node: Node, device: Device) -> KernelFunction
 
 def _single(parsed: Parsed) -> list[Any]:
     return [
-        *_unbatched(parsed.context_sparse),
+        *_unbatch(parsed.context_sparse),
         *[row_of(value, 0) for value in parsed.context_dense],
-        *_unbatched(parsed.list_sparse),
+        *_unbatch(parsed.list_sparse),
         *[row_of(value, 0) for value in parsed.list_dense],
     ]
 
@@ -265,7 +265,7 @@ def _decode_csv(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
+def _map(function: Callable[[bytes], bytes]) -> KernelFunction:
     def run(x: Any) -> Any:
         return strings_of([function(item) for item in x.reshape(-1).tolist()]).reshape(x.shape)
 
@@ -274,7 +274,7 @@ def _mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
 
 @kernel("DecodeJSONExample")
 def _decode_json_example(node: Node, device: Device) -> KernelFunction:
-    return _mapped(_example_of_json)
+    return _map(_example_of_json)
 
 
 def _example_of_json(text: bytes) -> bytes:
@@ -283,7 +283,7 @@ def _example_of_json(text: bytes) -> bytes:
     message: Any = proto.Example()
     try:
         if text.lstrip()[:1] != b"{":  # protobuf accepts an empty list as an empty message
-            raise json_format.ParseError("an object is required")
+            raise json_format.ParseError("a JSON object is required")
         json_format.Parse(text, message)
     except (json_format.ParseError, UnicodeDecodeError, RecursionError) as cause:
         excerpt = text[:100].decode("utf-8", "backslashreplace")
@@ -306,7 +306,7 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
         left = limit
         strings = []
         for data in x.reshape(-1).tolist():
-            string = _inflated(data, bits, compression, left)
+            string = _inflate(data, bits, compression, left)
             left -= len(string)
             strings.append(string)
         return strings_of(strings).reshape(x.shape)
@@ -314,7 +314,7 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
+def _inflate(data: bytes, bits: int, compression: str, left: int) -> bytes:
     """Decompress data; consecutive compressed parts are concatenated.
 
     Args:
@@ -364,13 +364,13 @@ def _parse_tensor(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["out_type"]
 
     def run(serialized: Any) -> Any:
-        value = parsed_tensor(serialized.item(), dtype)
+        value = parse_tensor_proto(serialized.item(), dtype)
         return value[()] if not value.ndim and not value.dtype.hasobject else value
 
     return run
 
 
-def parsed_tensor(data: bytes, dtype: DType) -> np.ndarray[Any, Any]:
+def parse_tensor_proto(data: bytes, dtype: DType) -> np.ndarray[Any, Any]:
     """Return the array in a serialized TensorProto.
 
     Raises: InvalidArgumentError: the bytes are not a TensorProto, or are of another type.

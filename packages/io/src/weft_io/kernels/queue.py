@@ -63,16 +63,16 @@ def _queue(node: Node, device: Device, store: Callable[[Parts], Store]) -> Kerne
             raise errors.InvalidArgumentError(
                 f"{queue.name!r} is a {queue.flavour}, but a {flavour} is required"
             )
-        for label, has, expected in (
+        for label, actual, expected in (
             ("capacity", queue.capacity, limit),
             ("min_after_dequeue", queue.least, minimum),
             ("seeds", queue.seeds, queue.seeds if seeds == (0, 0) else seeds),
             ("component types", _names(queue.types), _names(types)),
             ("component shapes", _texts(queue.shapes), _texts(shapes)),
         ):
-            if has != expected:
+            if actual != expected:
                 raise errors.InvalidArgumentError(
-                    f"{prefix} {label} {has} but requested {label} was {expected}"
+                    f"{prefix} {label} {actual} but requested {label} was {expected}"
                 )
 
     return holder(node, device, Queue, make, check)
@@ -136,11 +136,11 @@ def _enqueue(node: Node, device: Device) -> KernelFunction:
     is_many = node.type == "QueueEnqueueManyV2"
     keep = keeper(node, 1)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
         enqueue_many = queue.enqueue_many if is_many else queue.enqueue
-        enqueue_many(keep(inputs), done, ctx.cancellation, deadline_in(timeout))
+        enqueue_many(keep(inputs), completion, ctx.cancellation, deadline_in(timeout))
 
     return run
 
@@ -151,10 +151,10 @@ def _dequeue(node: Node, device: Device) -> KernelFunction:
     timeout: int = node.attrs["timeout_ms"]
     single = len(types) == 1
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
-        expected = Unpacked(done) if single else done
+        expected = Unpacked(completion) if single else completion
         queue.dequeue(expected, ctx.cancellation, deadline_in(timeout))
 
     return run
@@ -168,13 +168,13 @@ def _dequeue_many(node: Node, device: Device) -> KernelFunction:
     up_to = node.type == "QueueDequeueUpToV2"
     empty = allocator(device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
         queue.dequeue_many(
             number_of(inputs[1], "the number of elements"),
             empty,
-            Unpacked(done) if single else done,
+            Unpacked(completion) if single else completion,
             ctx.cancellation,
             deadline_in(timeout),
             up_to=up_to,
@@ -187,8 +187,8 @@ def _dequeue_many(node: Node, device: Device) -> KernelFunction:
 def _close(node: Node, device: Device) -> KernelFunction:
     cancel: bool = node.attrs["cancel_pending_enqueues"]
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        resource_of(inputs[0], Queue).close_queue(cancel, done, ctx.cancellation)
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+        resource_of(inputs[0], Queue).close_queue(cancel, completion, ctx.cancellation)
 
     return run
 

@@ -71,10 +71,10 @@ class _Unpacked:
 
     __slots__ = ("_done", "_is_many", "fail")
 
-    def __init__(self, done: Done, many: bool) -> None:
-        self._done = done
-        self._is_many = many
-        self.fail = done.fail
+    def __init__(self, completion: Done, is_batch: bool) -> None:
+        self._done = completion
+        self._is_many = is_batch
+        self.fail = completion.fail
 
     def __call__(self, value: Any = None) -> None:
         keys, values = strings_of(value[0]), strings_of(value[1])
@@ -85,21 +85,21 @@ class _Unpacked:
 
 @kernel("ReaderReadV2")
 def _read(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
-        reader.read(queue, 1, _Unpacked(done, many=False), ctx.cancellation)
+        reader.read(queue, 1, _Unpacked(completion, is_batch=False), ctx.cancellation)
 
     return run
 
 
 @kernel("ReaderReadUpToV2")
 def _read_up_to(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
         limit = number_of(inputs[2], "num_records")
         if limit < 0:
             raise errors.InvalidArgumentError(f"num_records must not be negative, got {limit}")
-        unpacked = _Unpacked(done, many=True)
+        unpacked = _Unpacked(completion, is_batch=True)
         if limit:
             reader.read(queue, limit, unpacked, ctx.cancellation)
         else:

@@ -10,8 +10,8 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sparse_parts import checked
 from weft_graph.ir.variants import TensorVariant
 from weft_graph.messages.tensor_proto import array_to_proto
-from weft_io.kernels.parsing import parsed_tensor
-from weft_io.resources.sparse_map import SparseValue, check_parts, joined_rows, rows_of_sparse
+from weft_io.kernels.parsing import parse_tensor_proto
+from weft_io.resources.sparse_map import SparseValue, check_parts, rows_of_sparse, stack_rows
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def _written(node: Node, values: list[SparseValue]) -> Array:
+def _write(node: Node, values: list[SparseValue]) -> Array:
     """Return serialized sparse tensors, shape (n, 3): strings, or for variants the arrays."""
     types = (dtypes.int64, node.attrs["T"], dtypes.int64)
     as_text = node.attrs["out_type"] is dtypes.string
@@ -44,7 +44,7 @@ def _serialize(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any) -> Any:
         value = SparseValue(indices, values, shape)
         check_parts(value)
-        return _written(node, [value])[0]
+        return _write(node, [value])[0]
 
     return run
 
@@ -52,7 +52,7 @@ def _serialize(node: Node, device: Device) -> KernelFunction:
 @kernel("SerializeManySparse")
 def _serialize_many(node: Node, device: Device) -> KernelFunction:
     def run(*inputs: Any) -> Any:
-        return _written(node, rows_of_sparse(SparseValue(*inputs)))
+        return _write(node, rows_of_sparse(SparseValue(*inputs)))
 
     return run
 
@@ -75,7 +75,7 @@ def _deserialize(node: Node, device: Device) -> KernelFunction:
                 f"{format_dims(serialized.shape)}"
             )
         rows = [_read(parts, dtype) for parts in serialized.reshape(-1, 3)]
-        indices, values, shape = joined_rows(rows, dtype)
+        indices, values, shape = stack_rows(rows, dtype)
         index = np.stack(np.unravel_index(indices[:, 0], lead), 1) if lead else indices[:, :0]
         sizes = np.array([*lead, *shape[1:]], np.int64)
         return np.concatenate((index, indices[:, 1:]), 1), values, sizes
@@ -90,7 +90,7 @@ def _read(parts: Array, dtype: DType) -> SparseValue:
     """
     types = (dtypes.int64, dtype, dtypes.int64)
     result = [
-        parsed_tensor(part, item) if isinstance(part, bytes) else _to_variant(part, item)
+        parse_tensor_proto(part, item) if isinstance(part, bytes) else _to_variant(part, item)
         for part, item in zip(parts.tolist(), types, strict=True)
     ]
     value = SparseValue(*[np.asarray(part) for part in result])

@@ -70,8 +70,8 @@ def _map(node: Node, device: Device) -> Callable[[], MapStagingArea]:
     return current
 
 
-def _answer(node: Node, done: Done) -> Done:
-    return Unpacked(done) if len(node.outputs) == 1 else done
+def _answer(node: Node, completion: Done) -> Done:
+    return Unpacked(completion) if len(node.outputs) == 1 else completion
 
 
 @kernel("Stage")
@@ -79,8 +79,8 @@ def _stage(node: Node, device: Device) -> KernelFunction:
     area = _plain(node, device)
     keep = keeper(node, 0)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        area().put(keep(inputs), done, ctx.cancellation)
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+        area().put(keep(inputs), completion, ctx.cancellation)
 
     return run
 
@@ -89,8 +89,8 @@ def _stage(node: Node, device: Device) -> KernelFunction:
 def _unstage(node: Node, device: Device) -> KernelFunction:
     area = _plain(node, device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        area().get(_answer(node, done), ctx.cancellation)
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+        area().get(_answer(node, completion), ctx.cancellation)
 
     return run
 
@@ -99,8 +99,8 @@ def _unstage(node: Node, device: Device) -> KernelFunction:
 def _stage_peek(node: Node, device: Device) -> KernelFunction:
     area = _plain(node, device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        area().peek(number_of(inputs[0], "index"), _answer(node, done), ctx.cancellation)
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+        area().peek(number_of(inputs[0], "index"), _answer(node, completion), ctx.cancellation)
 
     return run
 
@@ -123,7 +123,7 @@ def _map_stage(node: Node, device: Device) -> KernelFunction:
     keep = keeper(node, 2)
     dtypes, staged_dtypes = tuple(node.attrs["dtypes"]), tuple(node.attrs["fake_dtypes"])
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         indices = items_of(inputs[1], "indices")
         for index, dtype in zip(indices, staged_dtypes, strict=False):
             if 0 <= index < len(dtypes) and dtypes[index] != dtype:
@@ -132,7 +132,7 @@ def _map_stage(node: Node, device: Device) -> KernelFunction:
                 )
         values = keep(inputs)
         key = number_of(inputs[0], "key")
-        area().put(key, indices, values, len(dtypes), done, ctx.cancellation)
+        area().put(key, indices, values, len(dtypes), completion, ctx.cancellation)
 
     return run
 
@@ -143,10 +143,10 @@ def _map_unstage(node: Node, device: Device) -> KernelFunction:
     remove = node.type.endswith("Unstage")
     count = len(node.outputs)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         indices = items_of(inputs[1], "indices")
         _check_count(len(indices), count)
-        expected = _answer(node, done)
+        expected = _answer(node, completion)
         key = number_of(inputs[0], "key")
         area().get(key, indices, expected, ctx.cancellation, remove=remove)
 
@@ -158,10 +158,10 @@ def _map_unstage_no_key(node: Node, device: Device) -> KernelFunction:
     area = _map(node, device)
     count = len(node.outputs) - 1
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         indices = items_of(inputs[0], "indices")
         _check_count(len(indices), count)
-        area().pop(indices, done, ctx.cancellation)
+        area().pop(indices, completion, ctx.cancellation)
 
     return run
 

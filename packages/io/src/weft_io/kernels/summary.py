@@ -40,7 +40,7 @@ def _string(data: bytes) -> Array:
     return result
 
 
-def _serialized(summary: proto.Summary) -> Array:
+def _serialize(summary: proto.Summary) -> Array:
     return _string(summary.SerializeToString())
 
 
@@ -85,14 +85,14 @@ def _scalar_head(tag: str) -> bytes:
 def _scalars(tags: Any, values: Any) -> Any:
     if tags.shape != values.shape:
         raise errors.InvalidArgumentError(
-            f"tags and values must have one shape, got {format_dims(tags.shape)} and "
+            f"tags and values must have the same shape, got {format_dims(tags.shape)} and "
             f"{format_dims(values.shape)}"
         )
     summary = proto.Summary()
     numbers = np.asarray(values).astype(np.float32).reshape(-1).tolist()
     for tag, number in zip(np.asarray(tags).reshape(-1).tolist(), numbers, strict=True):
         summary.value.add(tag=_text(tag), simple_value=number)
-    return _serialized(summary)
+    return _serialize(summary)
 
 
 @kernel("HistogramSummary", heavy=True)
@@ -102,7 +102,7 @@ def _histogram(node: Node, device: Device) -> KernelFunction:
     def run(tag: Any, values: Any) -> Any:
         summary = proto.Summary()
         summary.value.add(tag=_tag(tag), histo=histogram_of(values, name))
-        return _serialized(summary)
+        return _serialize(summary)
 
     return run
 
@@ -120,13 +120,13 @@ def _image(node: Node, device: Device) -> KernelFunction:
         _check_images(images.shape)
         _, height, width, channels = images.shape
         summary = proto.Summary()
-        for name, image in _numbered(f"{base}/image", images, limit):
+        for name, image in _number_tags(f"{base}/image", images, limit):
             pixels = image if image.dtype == np.uint8 else scale_to_bytes(image, bad_color)
             value = summary.value.add(tag=name)
             value.image.height, value.image.width = height, width
             value.image.colorspace = channels
             value.image.encoded_image_string = encode_png(pixels)
-        return _serialized(summary)
+        return _serialize(summary)
 
     return run
 
@@ -153,7 +153,7 @@ def _check_images(shape: tuple[int, ...]) -> None:
         )
 
 
-def _numbered(base: str, items: Any, limit: int) -> Iterator[tuple[str, Any]]:
+def _number_tags(base: str, items: Any, limit: int) -> Iterator[tuple[str, Any]]:
     """Yield the first `limit` items with their tags, which have numbers if `limit` is over 1."""
     for i, item in enumerate(items[:limit]):
         yield (f"{base}/{i}" if limit > 1 else base), item
@@ -171,14 +171,14 @@ def _audio(node: Node, device: Device) -> KernelFunction:
                 + format_dims(sounds.shape)
             )
         summary = proto.Summary()
-        for name, sound in _numbered(f"{base}/audio", sounds, limit):
+        for name, sound in _number_tags(f"{base}/audio", sounds, limit):
             samples = sound[:, np.newaxis] if sound.ndim == 1 else sound
             audio = summary.value.add(tag=name).audio
             audio.sample_rate = rate
             audio.length_frames, audio.num_channels = samples.shape
             audio.content_type = "audio/wav"
             audio.encoded_audio_string = encode_wav(samples, max(1, round(rate)))
-        return _serialized(summary)
+        return _serialize(summary)
 
     return run
 
@@ -210,8 +210,8 @@ def _tensor_v2(node: Node, device: Device) -> KernelFunction:
             )
         summary = proto.Summary()
         value = summary.value.add(tag=_tag(tag), tensor=to_proto(tensor))
-        value.metadata.CopyFrom(_parsed(proto.SummaryMetadata, metadata.item(), "the metadata"))
-        return _serialized(summary)
+        value.metadata.CopyFrom(_parse(proto.SummaryMetadata, metadata.item(), "the metadata"))
+        return _serialize(summary)
 
     return run
 
@@ -224,7 +224,7 @@ def _tensor(node: Node, device: Device) -> KernelFunction:
     def run(tensor: Any) -> Any:
         summary = proto.Summary()
         summary.value.add(node_name=name, tensor=to_proto(tensor))
-        return _serialized(summary)
+        return _serialize(summary)
 
     return run
 
@@ -256,10 +256,10 @@ def _merge(node: Node, device: Device) -> KernelFunction:
     def run(*inputs: Any) -> Any:
         parts = [part for value in inputs for part in value.reshape(-1).tolist()]
         for part in parts:
-            _parsed(proto.Summary, part, "an input")
+            _parse(proto.Summary, part, "an input")
         # Messages laid end to end are their union.
         union = b"".join(parts)
-        tags = [value.tag for value in _parsed(proto.Summary, union, "the union").value]
+        tags = [value.tag for value in _parse(proto.Summary, union, "the union").value]
         if len(set(tags)) < len(tags):
             _check_unique(tags)
         return _string(union)
@@ -275,7 +275,7 @@ def _check_unique(tags: list[str]) -> None:
         raise errors.InvalidArgumentError(f"two summaries have the tag {repeated[0]!r}")
 
 
-def _parsed(kind: Any, data: bytes, label: str) -> Any:
+def _parse(kind: Any, data: bytes, label: str) -> Any:
     try:
         return kind.FromString(data)
     except decode_error() as cause:

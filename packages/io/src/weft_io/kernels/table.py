@@ -40,7 +40,7 @@ def _static(node: Node, device: Device) -> KernelFunction:
         StaticTable,
         lambda name: StaticTable(name, *types),
         lambda result: result.check_types(*types),
-        own=_is_own(node),
+        owns=_is_own(node),
     )
 
 
@@ -54,7 +54,7 @@ def _mutable(node: Node, device: Device) -> KernelFunction:
         Table,
         lambda name: Table(name, *types, shape),
         lambda result: _check(result, node),
-        own=_is_own(node),
+        owns=_is_own(node),
     )
 
 
@@ -77,7 +77,7 @@ def _dense(node: Node, device: Device) -> KernelFunction:
             DenseTable,
             lambda name: DenseTable(name, *types, attrs["value_shape"], empty_key, deleted_key),
             lambda result: _check(result, node),
-            own=_is_own(node),
+            owns=_is_own(node),
         )
         return result()
 
@@ -200,7 +200,7 @@ def _initialize_from_file(node: Node, device: Device) -> KernelFunction:
 
 @kernel("InitializeTableFromDataset")
 def _initialize_from_dataset(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
         table = resource_of(inputs[0], Table)
         pairs = [element for element, _ in elements_in(ctx, inputs[1])]
         columns = list(zip(*pairs, strict=True)) or [(), ()]
@@ -213,7 +213,7 @@ def _initialize_from_dataset(node: Node, device: Device) -> KernelFunction:
             for column, dtype in zip(columns, (table.key_dtype, table.value_dtype), strict=True)
         ]
         table.initialize(keys, values)
-        done()
+        completion()
 
     return run
 

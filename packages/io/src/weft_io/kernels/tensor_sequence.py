@@ -31,8 +31,7 @@ def _place(position: Any, count: int, end: int) -> int:
     place = int(position)
     if not -count <= place <= end:
         raise errors.InvalidArgumentError(
-            f"a position in a sequence of {count} tensors must be from {-count} to {end}, "
-            f"got {place}"
+            f"an index in a sequence of {count} tensors must be from {-count} to {end}, got {place}"
         )
     return place + count if place < 0 else place
 
@@ -68,12 +67,12 @@ def _sequence_at(node: Node, device: Device) -> KernelFunction:
 
     def run(sequence: Any, position: Any) -> Any:
         values = _sequence(sequence).values
-        return _checked(values[_place(position, len(values), len(values) - 1)], dtype)
+        return _validate(values[_place(position, len(values), len(values) - 1)], dtype)
 
     return run
 
 
-def _checked(value: Any, dtype: dtypes.DType) -> Any:
+def _validate(value: Any, dtype: dtypes.DType) -> Any:
     if dtypes.from_numpy(value.dtype) is not dtype:
         raise errors.InvalidTypeError(
             f"a sequence of {dtype.name} is required, got one of {value.dtype}"
@@ -123,7 +122,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError("an empty sequence of tensors cannot be joined")
         joined = np.stack if new_axis else np.concatenate
         try:
-            return _checked(joined(values, axis), dtype)
+            return _validate(joined(values, axis), dtype)
         except ValueError as error:
             shapes = [list(value.shape) for value in values]
             raise errors.InvalidArgumentError(

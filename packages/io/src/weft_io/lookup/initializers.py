@@ -78,17 +78,21 @@ class TableInitializerBase:
           table: a table with the same key and value types.
         Raises: InvalidTypeError: the types differ.
         """
-        mine, its = (self.key_dtype, self.value_dtype), (table.key_dtype, table.value_dtype)
-        if mine != its:
+        types, table_types = (
+            (self.key_dtype, self.value_dtype),
+            (table.key_dtype, table.value_dtype),
+        )
+        if types != table_types:
             raise errors.InvalidTypeError(
-                f"Invalid dtypes: the initializer maps {mine[0].name} to {mine[1].name}, the table "
-                f"{its[0].name} to {its[1].name}"
+                f"Invalid dtypes: the initializer maps {types[0].name} to {types[1].name}, "
+                "the table "
+                f"{table_types[0].name} to {table_types[1].name}"
             )
-        node = self._added(table.resource_handle)
+        node = self._add_records(table.resource_handle)
         node.graph.add_to_collection(GraphKeys.TABLE_INITIALIZERS, node)
         return node
 
-    def _added(self, handle: Output) -> Node:
+    def _add_records(self, handle: Output) -> Node:
         raise NotImplementedError
 
 
@@ -126,7 +130,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
         self._name = name or "key_value_init"
         super().__init__(self._keys.dtype, self._values.dtype)
 
-    def _added(self, handle: Output) -> Node:
+    def _add_records(self, handle: Output) -> Node:
         return create("InitializeTableV2", [handle, self._keys, self._values], name=self._name)
 
 
@@ -212,7 +216,7 @@ class TextFileInitializer(TableInitializerBase):
         self._filename = filename
         self._name = name or "text_file_init"
 
-    def _added(self, handle: Output) -> Node:
+    def _add_records(self, handle: Output) -> Node:
         filename = arguments.scalar(
             arguments.encoded_paths(self._filename), dtypes.string, "filename"
         )

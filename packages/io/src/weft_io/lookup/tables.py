@@ -14,7 +14,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ops.resource_state import current_container
 from weft_io.arguments import scalar
 from weft_io.lookup.initializers import TableInitializerBase, outermost_graph
-from weft_io.saving.saveables import SaveableObject, Saved, SaveSpec
+from weft_io.saving.saveables import HasSaveable, SaveableObject, SaveSpec
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
@@ -107,7 +107,9 @@ class _ResourceTable(LookupInterface):
         Args:
           name: name of the node.
         """
-        return out("LookupTableSizeV2", [self._resource_handle], name=self._named(name, "Size"))
+        return out(
+            "LookupTableSizeV2", [self._resource_handle], name=self._select_named(name, "Size")
+        )
 
     def export(self, name: str | None = None) -> tuple[Output, Output]:
         """Return all keys, shape (n, K), and their values, shape (n, V), in unspecified order.
@@ -116,13 +118,13 @@ class _ResourceTable(LookupInterface):
           name: name of the node.
         """
         attrs = {"Tkeys": self._key_dtype, "Tvalues": self._value_dtype}
-        handle, result = self._resource_handle, self._named(name, "Export")
+        handle, result = self._resource_handle, self._select_named(name, "Export")
         keys, values = create("LookupTableExportV2", [handle], attrs, result).outputs
         return keys, values
 
     def _find(self, keys: Any, default: Output, name: str | None) -> Output:
         inputs = [self._resource_handle, self._key_tensor(keys), default]
-        result = out("LookupTableFindV2", inputs, name=self._named(name, "Lookup"))
+        result = out("LookupTableFindV2", inputs, name=self._select_named(name, "Lookup"))
         if result.dims is None and default.dims == () and not self._key_rank():
             result.set_shape(inputs[1].shape)  # in a function, where the handle has no shape
         return result
@@ -130,7 +132,7 @@ class _ResourceTable(LookupInterface):
     def _key_rank(self) -> int:
         return 0
 
-    def _named(self, name: str | None, label: str) -> str:
+    def _select_named(self, name: str | None, label: str) -> str:
         return name or f"{self.name}_{label}"
 
 
@@ -242,7 +244,7 @@ class _TableSaveable(SaveableObject):
             return create("LookupTableImportV2", [self.op, *restored_tensors])
 
 
-class _MutableTable(_ResourceTable, Saved):
+class _MutableTable(_ResourceTable, HasSaveable):
     """A table that can be modified."""
 
     def _keep_in_checkpoints(self, checkpoint: bool, name: str) -> None:
@@ -288,7 +290,7 @@ class _MutableTable(_ResourceTable, Saved):
           name: name of the node.
         """
         pairs = [self._key_tensor(keys), convert_to_tensor(values, self._value_dtype)]
-        result = self._named(name, "Insert")
+        result = self._select_named(name, "Insert")
         return create("LookupTableInsertV2", [self._resource_handle, *pairs], name=result)
 
     def insert_or_assign(self, keys: Any, values: Any, name: str | None = None) -> Node:
@@ -303,7 +305,7 @@ class _MutableTable(_ResourceTable, Saved):
           name: name of the node.
         """
         inputs = [self._resource_handle, self._key_tensor(keys)]
-        return create("LookupTableRemoveV2", inputs, name=self._named(name, "Remove"))
+        return create("LookupTableRemoveV2", inputs, name=self._select_named(name, "Remove"))
 
     def erase(self, keys: Any, name: str | None = None) -> Node:
         """Remove keys; an alias of `remove`."""
@@ -339,11 +341,11 @@ class MutableHashTable(_MutableTable):
         shared_name: str | None = None,
     ) -> None:
         default = convert_to_tensor(default_value, dtypes.as_dtype(value_dtype))
-        one = default.dims == ()
-        op = "MutableHashTableV2" if one else "MutableHashTableOfTensorsV2"
+        is_scalar = default.dims == ()
+        op = "MutableHashTableV2" if is_scalar else "MutableHashTableOfTensorsV2"
         # As others must find a table that is in a checkpoint.
         attrs: dict[str, Any] = {"use_node_name_sharing": checkpoint and not shared_name}
-        attrs |= {} if one else {"value_shape": None}
+        attrs |= {} if is_scalar else {"value_shape": None}
         super().__init__(key_dtype, value_dtype, default, op, (), attrs, shared_name, name)
         self._keep_in_checkpoints(checkpoint, name)
 

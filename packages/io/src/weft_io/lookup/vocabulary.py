@@ -81,16 +81,17 @@ class IdTableWithHashBuckets(LookupInterface):
         name: str | None = None,
         key_dtype: Any = None,
     ) -> None:
-        own = dtypes.string if table is None else table.key_dtype
-        dtype = own if key_dtype is None else dtypes.as_dtype(key_dtype)
-        if own not in (dtypes.int64, dtypes.string):
+        default_dtype = dtypes.string if table is None else table.key_dtype
+        dtype = default_dtype if key_dtype is None else dtypes.as_dtype(key_dtype)
+        if default_dtype not in (dtypes.int64, dtypes.string):
             raise errors.InvalidTypeError(
-                f"Invalid table key dtype, expected int64 or string, got {own.name}"
+                f"Invalid table key dtype, expected int64 or string, got {default_dtype.name}"
             )
         fits = dtype.is_integer or dtype is dtypes.string
-        if not fits or (table is not None and dtype.is_integer != own.is_integer):
+        if not fits or (table is not None and dtype.is_integer != default_dtype.is_integer):
             raise errors.InvalidTypeError(
-                f"Invalid key dtype, expected {'integer' if own.is_integer else 'string'} but got "
+                "Invalid key dtype, expected "
+                f"{'integer' if default_dtype.is_integer else 'string'} but got "
                 f"{dtype.name}"
             )
         if table is not None and table.value_dtype is not dtypes.int64:

@@ -56,14 +56,14 @@ def _add(message: proto.MetaGraphDef, name: str, items: Sequence[Any], scope: st
     if not items:
         return
     try:
-        kind, values = _converted(name, items, scope)
+        kind, values = _convert(name, items, scope)
     except (errors.OpError, NotImplementedError, TypeError) as cause:
         _log.info("the collection %r was not exported: %s", name, cause)
         return
     getattr(message.collection_def[name], kind).value.extend(values)
 
 
-def _converted(collection: str, items: Sequence[Any], scope: str) -> tuple[str, list[Any]]:
+def _convert(collection: str, items: Sequence[Any], scope: str) -> tuple[str, list[Any]]:
     if all(is_any(item) for item in items):
         return "any_list", list(items)
     elements = all(isinstance(item, Node | Output | Variable) for item in items)
@@ -101,8 +101,8 @@ class CollectionReader:
         self._graph = graph
         self._scope = scope
         self._prefix = f"{scope}/" if scope else ""
-        mine = {node.name for node in nodes.values()}
-        self._others = {node.name for node in graph.nodes} - mine if closed else set()
+        own_names = {node.name for node in nodes.values()}
+        self._others = {node.name for node in graph.nodes} - own_names if closed else set()
         self._renamed = {name for name, node in nodes.items() if node.name != self._prefix + name}
         self._items: list[tuple[str, Any]] = []
         self._items_by_bytes: dict[tuple[str, bytes], Any] = {}
@@ -121,58 +121,60 @@ class CollectionReader:
         if kind is None:
             return
         values = getattr(message, kind).value
-        where = f"the collection {name!r}"
+        location = f"the collection {name!r}"
         if kind == "node_list":
-            values = [self._element(value, where) for value in values]
+            values = [self._element(value, location) for value in values]
         elif kind == "bytes_list":
             functions = item_functions(name)
             if functions is not None:
-                values = self._objects(functions, values, where)
+                values = self._objects(functions, values, location)
         self._items += [(name, value) for value in values if value is not None]
 
-    def _element(self, name: str, where: str) -> Node | Output:
-        self.check_name(name, where)
+    def _element(self, name: str, location: str) -> Node | Output:
+        self.check_name(name, location)
         return self._graph.as_graph_element(self._prefix + name)
 
-    def _objects(self, functions: ItemFunctions, values: Sequence[bytes], where: str) -> list[Any]:
+    def _objects(
+        self, functions: ItemFunctions, values: Sequence[bytes], location: str
+    ) -> list[Any]:
         """Restore one object per message, since a variable can be in several collections."""
         keys = [(functions.message, data) for data in values]
         new = [key for key in dict.fromkeys(keys) if key not in self._items_by_bytes]
-        messages = [self._message(*key, where) for key in new]
+        messages = [self._message(*key, location) for key in new]
         protos = functions.from_protos(messages, self._scope or None)
         self._items_by_bytes.update(zip(new, protos, strict=True))
         return [self._items_by_bytes[key] for key in keys]
 
-    def _message(self, name: str, data: bytes, where: str) -> Any:
+    def _message(self, name: str, data: bytes, location: str) -> Any:
         from google.protobuf.message import DecodeError
 
         try:
             message = getattr(proto, name).FromString(data)
         except DecodeError as cause:
-            raise errors.DataLossError(f"an item of {where} is not a {name}: {cause}") from cause
-        self.check(message, where)
+            raise errors.DataLossError(f"an item of {location} is not a {name}: {cause}") from cause
+        self.check(message, location)
         return message
 
-    def check(self, message: Any, where: str) -> None:
+    def check(self, message: Any, location: str) -> None:
         """Check that a message does not name renamed nodes or nodes that it must not name.
 
         Raises: InvalidArgumentError, PermissionDeniedError: it does so.
         """
         if self._renamed or self._others:
             for text in _strings(message):
-                self.check_name(text, where)
+                self.check_name(text, location)
 
-    def check_name(self, text: str, where: str) -> None:
+    def check_name(self, text: str, location: str) -> None:
         """Check the node name or tensor name in a text."""
         name = text.removeprefix("^").partition(":")[0]
         if name in self._renamed:
             raise errors.InvalidArgumentError(
-                f"{where} refers to {name!r}, which already exists in the graph; pass an "
+                f"{location} refers to {name!r}, which already exists in the graph; pass an "
                 "import_scope, or import into a new graph"
             )
         if self._prefix + name in self._others:
             raise errors.PermissionDeniedError(
-                f"{where} names {self._prefix + name!r}, a node of the importing graph; with "
+                f"{location} names {self._prefix + name!r}, a node of the importing graph; with "
                 "allowed_ops only its own nodes may be named"
             )
 

@@ -92,7 +92,7 @@ def export_meta_graph(
         graph_def_edits.strip_defaults(message.graph_def)
         message.meta_info_def.stripped_default_attrs = True
     if saver_def is not None:
-        renamed = renamed_saver(saver_def, lambda name: name.removeprefix(scope), scope)
+        renamed = rename_saver(saver_def, lambda name: name.removeprefix(scope), scope)
         if renamed is not None:
             message.saver_def.CopyFrom(renamed)
     add_collections(message, selected, collection_list, scope)
@@ -125,7 +125,7 @@ def _remove_savers(message: proto.MetaGraphDef) -> None:
             del message.collection_def[key]
 
 
-def renamed_saver(
+def rename_saver(
     message: proto.SaverDef, rename: Callable[[str], str], required: str = ""
 ) -> proto.SaverDef | None:
     """Return a renamed copy; None unless all names begin with `required`."""

@@ -18,8 +18,8 @@ from weft_graph.messages.tensor_proto import make_ndarray
 from weft_io.meta_graphs.graph_def_edits import (
     RESTORES,
     SAVES,
+    find_reachable,
     node_of,
-    reached,
     set_nodes,
     signature_names,
 )
@@ -32,7 +32,7 @@ _NAMES: Final = 1
 """The index of the input with the tensor names, by restoring op."""
 
 
-class Limited(NamedTuple):
+class GraphWithoutSavers(NamedTuple):
     """A graph without saver nodes.
 
     Attributes:
@@ -46,23 +46,23 @@ class Limited(NamedTuple):
 
 def remove_foreign_savers(
     message: proto.MetaGraphDef, allowed_ops: Collection[str] | None
-) -> Limited:
+) -> GraphWithoutSavers:
     """Remove the nodes that save and restore variables, unless their ops are allowed.
 
     Nodes that others use or refer to, and nodes that restore other state, stay; they are rejected
     later.
     """
     if allowed_ops is None:
-        return Limited(message, {})
+        return GraphWithoutSavers(message, {})
     cut, keys = _Nodes(message, allowed_ops).cut()
     if not cut:
-        return Limited(message, {})
+        return GraphWithoutSavers(message, {})
     copy = proto.MetaGraphDef()
     copy.CopyFrom(message)
     set_nodes(copy.graph_def, [node for node in copy.graph_def.node if node.name not in cut])
     copy.ClearField("saver_def")
     copy.collection_def.pop(GraphKeys.SAVERS, None)
-    return Limited(copy, keys)
+    return GraphWithoutSavers(copy, keys)
 
 
 class _Nodes:
@@ -81,16 +81,16 @@ class _Nodes:
     def cut(self) -> tuple[set[str], dict[str, str]]:
         """Return the nodes that serve only savers, and the checkpoint names of their variables."""
         touching = {name for name, node in self._nodes.items() if node.op in self._touching}
-        behind = reached(touching, self._users)
-        others = behind & _named(self._message)
-        others |= {name for name in behind if not self._is_of_a_saver(name)}
+        users = find_reachable(touching, self._users)
+        foreign = users & _select_named(self._message)
+        foreign |= {name for name in users if not self._is_of_a_saver(name)}
         keys: dict[str, str] = {}
-        for name in touching & reached([node_of(self._restore_op())], self._inputs):
+        for name in touching & find_reachable([node_of(self._restore_op())], self._inputs):
             if self._nodes[name].op in RESTORES:
-                result = self._restored(self._nodes[name])
-                others |= {name} if result is None else set()
+                result = self._restore(self._nodes[name])
+                foreign |= {name} if result is None else set()
                 keys |= result or {}
-        return reached(touching - reached(others, self._inputs), self._users), keys
+        return find_reachable(touching - find_reachable(foreign, self._inputs), self._users), keys
 
     def _is_of_a_saver(self, name: str) -> bool:
         op = self._nodes[name].op
@@ -101,7 +101,7 @@ class _Nodes:
     def _restore_op(self) -> str:
         return self._message.saver_def.restore_op_name
 
-    def _restored(self, node: proto.NodeDef) -> dict[str, str] | None:
+    def _restore(self, node: proto.NodeDef) -> dict[str, str] | None:
         """Return the variables that a restoring node restores, by name; None for other nodes."""
         names = self._nodes.get(node_of(node.input[_NAMES])) if len(node.input) > _NAMES else None
         if names is None or traits_of(names.op).role is not Role.CONSTANT:
@@ -150,7 +150,7 @@ def _is_same_node(a: str, b: str) -> bool:
     return a.removesuffix(":0") == b.removesuffix(":0")
 
 
-def _named(message: proto.MetaGraphDef) -> set[str]:
+def _select_named(message: proto.MetaGraphDef) -> set[str]:
     """Return the nodes that collections and signatures refer to."""
     names = {
         node_of(name)

@@ -21,7 +21,7 @@ RESTORES: Final = frozenset({"RestoreV2", "Restore", "RestoreSlice"})
 _UNBOUND: Final = "$unbound_inputs_"
 
 
-def copied(graph_def: proto.GraphDef) -> proto.GraphDef:
+def copy_graph_def(graph_def: proto.GraphDef) -> proto.GraphDef:
     """Return a copy of a message."""
     copy = proto.GraphDef()
     copy.CopyFrom(graph_def)
@@ -148,18 +148,18 @@ def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -
         for source in sources & nodes.keys():
             users[source].add(name)
     roots = [] if remaining is None else [remaining.save_tensor_name, remaining.restore_op_name]
-    needed = reached([node_of(name) for name in roots], inputs)
+    needed = find_reachable([node_of(name) for name in roots], inputs)
     begin = [name for name, node in nodes.items() if node.op in SAVES | RESTORES]
-    doomed = reached(begin, users) - needed
-    waiting = [source for name in doomed for source in inputs[name]]
+    removed = find_reachable(begin, users) - needed
+    waiting = [source for name in removed for source in inputs[name]]
     while waiting:
         name = waiting.pop()
-        if name in doomed or name in needed or traits_of(nodes[name].op).role is Role.VARIABLE:
+        if name in removed or name in needed or traits_of(nodes[name].op).role is Role.VARIABLE:
             continue
-        if users[name] <= doomed:
-            doomed.add(name)
+        if users[name] <= removed:
+            removed.add(name)
             waiting += inputs[name]
-    set_nodes(graph_def, [node for node in graph_def.node if node.name not in doomed])
+    set_nodes(graph_def, [node for node in graph_def.node if node.name not in removed])
 
 
 def node_of(text: str) -> str:
@@ -167,7 +167,7 @@ def node_of(text: str) -> str:
     return text.removeprefix("^").partition(":")[0]
 
 
-def reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
+def find_reachable(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
     """Return the nodes that are reachable from `begin` along edges."""
     names: set[str] = set()
     waiting = list(begin)

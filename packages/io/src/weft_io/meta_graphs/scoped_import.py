@@ -83,10 +83,10 @@ def import_scoped_meta_graph(
     _check_unbound(message, unbound_inputs_col_name, input_map or {})
     graph_def = message.graph_def
     if clear_devices:
-        graph_def = graph_def_edits.copied(graph_def)
+        graph_def = graph_def_edits.copy_graph_def(graph_def)
         graph_def_edits.clear_devices(graph_def)
     names = [node.name for node in graph_def.node]
-    with selected.as_default(), selected.functions.joining({}), _undone(selected):
+    with selected.as_default(), selected.functions.joining({}), _undo_on_failure(selected):
         scope = _scope(selected, import_scope)
         importer = add_graph_def(
             graph_def,
@@ -163,7 +163,7 @@ def _input(name: str | bytes) -> str:
 
 
 @contextmanager
-def _undone(graph: Graph) -> Iterator[None]:
+def _undo_on_failure(graph: Graph) -> Iterator[None]:
     """Return a context that removes all added nodes if the block raises."""
     count = len(graph.nodes)
     contexts, has_contexts = dict(graph.contexts), graph.has_contexts

@@ -49,20 +49,20 @@ class _Conditional:
     def of_reference(self) -> tuple[list[str], proto.AttrValue]:
         """Add the nodes that read a reference variable."""
         kind = self._node.attr["T"]
-        has = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
-        switch = self._add("RefSwitch", [self._variable, has], {"T": kind})
+        is_initialized = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
+        switch = self._add("RefSwitch", [self._variable, is_initialized], {"T": kind})
         read = self._add("Identity", [f"{switch}:1"], {"T": kind})
-        other = self._add("Switch", [self._initial, has], {"T": kind})
+        other = self._add("Switch", [self._initial, is_initialized], {"T": kind})
         return [other, read], kind
 
     def of_handle(self) -> tuple[list[str], proto.AttrValue]:
         """Add the nodes that read a resource variable."""
         kind = self._node.attr["dtype"]
         handle = proto.AttrValue(type=proto.DT_RESOURCE)
-        has = self._add("VarIsInitializedOp", [self._variable], {})
-        switch = self._add("Switch", [self._variable, has], {"T": handle})
+        is_initialized = self._add("VarIsInitializedOp", [self._variable], {})
+        switch = self._add("Switch", [self._variable, is_initialized], {"T": handle})
         read = self._add("ReadVariableOp", [f"{switch}:1"], {"dtype": kind})
-        other = self._add("Switch", [self._initial, has], {"T": kind})
+        other = self._add("Switch", [self._initial, is_initialized], {"T": kind})
         return [other, read], kind
 
     def _add(self, op: str, inputs: list[str], attrs: dict[str, proto.AttrValue]) -> str:

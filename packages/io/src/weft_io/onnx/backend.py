@@ -20,7 +20,7 @@ from weft_io.streams.optional import OptionalValue
 from weft_tensor import errors
 
 
-class Prepared(onnx.backend.base.BackendRep):
+class PreparedModel(onnx.backend.base.BackendRep):
     """A model with its own session.
 
     Attributes:
@@ -43,7 +43,7 @@ class Prepared(onnx.backend.base.BackendRep):
         Raises: InvalidArgumentError: the number of inputs differs from the model's.
         """
         outputs = self.session.run(list(self.model.outputs.values()), self.feeds(inputs))
-        return tuple(_taken(item) for item in outputs)
+        return tuple(_take_rows_of(item) for item in outputs)
 
     def feeds(self, inputs: Any) -> dict[Any, Any]:
         """Return the feed dictionary of `Session.run` for `inputs`.
@@ -78,7 +78,7 @@ class Backend(onnx.backend.base.Backend):
     """
 
     @classmethod
-    def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> Prepared:
+    def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> PreparedModel:
         """Import a model into a new graph.
 
         Args:
@@ -92,7 +92,7 @@ class Backend(onnx.backend.base.Backend):
             raise errors.InvalidArgumentError(f"models run on 'CPU', got {device!r}")
         proto, _folder = read(model)
         with Graph().as_default():
-            return Prepared(proto, import_model(model))
+            return PreparedModel(proto, import_model(model))
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **_: Any) -> tuple[Any, ...]:
@@ -124,11 +124,11 @@ def _given(value: Any, kind: TypeProto) -> Any:
     return value if isinstance(value, TensorSequence) else array_of(value)
 
 
-def _taken(value: Any) -> Any:
+def _take_rows_of(value: Any) -> Any:
     if isinstance(value, OptionalValue):
-        return None if value.element is None else _taken(value.element[0])
+        return None if value.element is None else _take_rows_of(value.element[0])
     if isinstance(value, TensorSequence):
-        return [_taken(item) for item in value]
+        return [_take_rows_of(item) for item in value]
     if isinstance(value, bytes):  # text of rank 0
         value = np.array(value, object)
     is_text = isinstance(value, np.ndarray) and value.dtype.hasobject
@@ -148,6 +148,6 @@ def array_of(value: Any) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "UO":
         return array
     flat = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1)]
-    made = np.empty(len(flat), object)
-    made[:] = flat
-    return made.reshape(array.shape)
+    elements = np.empty(len(flat), object)
+    elements[:] = flat
+    return elements.reshape(array.shape)

@@ -11,7 +11,7 @@ from onnx import NodeProto, TypeProto
 
 from weft_graph.ir.node import Output
 from weft_graph.variables.base import Variable
-from weft_io.onnx.model import placed
+from weft_io.onnx.model import add_location
 from weft_io.onnx.survey import Extent, Op, Survey
 from weft_io.onnx.values import Values
 from weft_tensor import errors
@@ -50,7 +50,7 @@ class ExpansionLimits:
             extent = self._survey.node_extents.get(index)
             total += 1 if extent is None else self._size(extent, 0, sizes)
             if total > self._limit:
-                raise placed(self._too_many(), nodes[index])
+                raise add_location(self._too_many(), nodes[index])
 
     def _size(self, extent: Extent, depth: int, sizes: dict[Op, int]) -> int:
         """Return the number of expanded nodes, from the known `sizes` of functions."""
@@ -73,7 +73,7 @@ class ExpansionLimits:
             raise errors.InvalidArgumentError(f"the function {op[1]!r} calls itself")
         if len(self._calls) == _MAX_DEPTH:
             raise errors.ResourceExhaustedError(
-                f"functions call others {_MAX_DEPTH} deep: {op[1]!r}"
+                f"functions are nested more than {_MAX_DEPTH} deep: {op[1]!r}"
             )
         self._calls.append(op)
 
@@ -92,7 +92,7 @@ class ExpansionLimits:
 
     def _too_many(self) -> errors.ResourceExhaustedError:
         return errors.ResourceExhaustedError(
-            f"with it the model's functions unfold to more than {self._limit} nodes"
+            f"it expands the model's functions to more than {self._limit} nodes"
         )
 
 

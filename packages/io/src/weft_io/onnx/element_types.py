@@ -50,8 +50,8 @@ def weft_type(number: int) -> DType:
         return result
     names: dict[int, str] = {value: name for name, value in TensorProto.DataType.items()}
     if number in names and number != TensorProto.UNDEFINED:
-        raise errors.UnimplementedError(f"elements of ONNX's type {names[number]} are not taken")
-    raise errors.InvalidArgumentError(f"ONNX has no element type of number {number}")
+        raise errors.UnimplementedError(f"ONNX's element type {names[number]} is not supported")
+    raise errors.InvalidArgumentError(f"ONNX has no element type with the number {number}")
 
 
 def onnx_type(dtype: DType) -> int:

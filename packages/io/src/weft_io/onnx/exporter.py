@@ -113,17 +113,17 @@ def export(
     graph = getattr(session, "graph", None)
     if not isinstance(graph, Graph):
         raise errors.InvalidTypeError(f"a session is required, got {shown(session)}")
-    results = _named(fetches, graph, "fetches")
-    inputs = _named(feeds, graph, "feeds")
+    results = _select_named(fetches, graph, "fetches")
+    inputs = _select_named(feeds, graph, "feeds")
     bound = arrays_by_tensor(values or {}, graph, inputs)
     inputs = {name: feed for name, feed in inputs.items() if feed not in bound}
     if both := sorted(set(results) & set(inputs)):
         raise errors.InvalidArgumentError(f"outputs must have other names than inputs, got {both}")
     axes = _checked_axes(dynamic_axes or {}, inputs)
     _check_metadata(metadata or {})
-    made = _Export(results, inputs, bound, session, opset)
-    made.run()
-    return made.model(axes, metadata or {}, None if path is None else Path(path), external_data)
+    node = _Export(results, inputs, bound, session, opset)
+    node.run()
+    return node.model(axes, metadata or {}, None if path is None else Path(path), external_data)
 
 
 class _Export:
@@ -173,16 +173,16 @@ class _Export:
             for node in nodes:
                 self._add(node)
         self._refuse()
-        taken = {self.body.values[feed] for feed in feeds}
+        used_names = {self.body.values[feed] for feed in feeds}
         for name, fetch in zip(self.results, fetches, strict=True):
             value = self.body.values[fetch]
-            if value in taken or value.array is not None:
+            if value in used_names or value.array is not None:
                 copy = Value(value.dtype)
                 self.body.nodes.append(
                     ExportedNode("Identity", [value], [copy], {}, fetch.node.name)
                 )
                 value = copy
-            taken.add(value)
+            used_names.add(value)
             value.name = name
             self.outputs.append(value)
 
@@ -224,7 +224,7 @@ class _Export:
                 value.dims = output.dims
             if value is not None and not value.name and value.array is None:
                 value.name = _plain_name(output)
-        if result and (lost := self._used_and_lost(node, result)):
+        if result and (lost := self._find_lost_output(node, result)):
             self._note(node, f"ONNX cannot give its output {lost}")
 
     def _refuse(self) -> None:
@@ -234,7 +234,8 @@ class _Export:
             verb = "is" if len(self._unfed) == 1 else "are"
             first = self._unfed[0]
             raise errors.InvalidArgumentError(
-                f"the model needs {names}, which {verb} in no feeds: feed it, or give its value, "
+                f"the model requires {names}, which {verb} in no feeds: feed it, or give "
+                "its value, "
                 f"values={{{first.name!r}: ...}}",
                 op=first.type,
                 node=first.name,
@@ -243,7 +244,7 @@ class _Export:
         if self._refused:
             lines = "\n  ".join(self._refused)
             raise errors.UnimplementedError(
-                f"{len(self._refused)} nodes have no form in ONNX:\n  {lines}",
+                f"{len(self._refused)} nodes cannot be exported to ONNX:\n  {lines}",
                 details={"nodes": len(self._refused)},
             )
 
@@ -254,7 +255,7 @@ class _Export:
             self._unfed.append(node)
             return [Value(node.outputs[0].dtype.base_dtype)]
         if _follows_update(node):
-            raise errors.UnimplementedError("it reads a variable that was updated before")
+            raise errors.UnimplementedError("it reads a variable after an update")
         if node.traits.identity or node.role is Role.READ:
             return [self.body.values[node.inputs[0]]]
         rule = export_rule(node.type)
@@ -263,12 +264,12 @@ class _Export:
         result = rule(NodeExport(node, self.body))
         return [result] if isinstance(result, Value) else list(result)
 
-    def _used_and_lost(self, node: Node, found: Sequence[Value | None]) -> str:
+    def _find_lost_output(self, node: Node, values: Sequence[Value | None]) -> str:
         """Return the name of an output that is used but that a rule could not export, or ""."""
         fetched = set(self.results.values())
-        for output, value in zip(node.outputs, found, strict=False):
+        for output, value in zip(node.outputs, values, strict=False):
             if value is None and (output in fetched or self._is_read(output)):
-                return output.node.op_def.outputs[min(output.index, len(found) - 1)].name
+                return output.node.op_def.outputs[min(output.index, len(values) - 1)].name
         return ""
 
     def _is_read(self, output: Output) -> bool:
@@ -277,8 +278,10 @@ class _Export:
     def _note(self, node: Node, why: str) -> None:
         """Record that a node cannot be expressed in ONNX."""
         line = self.session.graph.find_node(node.name)
-        where = (line or node).line
-        result = f"{node.name} ({node.type}): {why}" + (f"; made at {where}" if where else "")
+        source_line = (line or node).line
+        result = f"{node.name} ({node.type}): {why}" + (
+            f"; made at {source_line}" if source_line else ""
+        )
         self._refused[result] = None
 
     # ------------------------------------------------------------------------- the message
@@ -293,9 +296,9 @@ class _Export:
         """Return the checked model; write it if there is a path."""
         nodes = self.body.live(self.outputs)
         constants = _name_all(nodes, [*self.inputs, *self.results])
-        place = initializers.place(constants, path if external else None)
+        place = initializers.place_constants(constants, path if external else None)
         message = helper.make_graph(
-            [to_proto(made) for made in nodes],
+            [to_proto(node) for node in nodes],
             "weft",
             [_info(name, output, axes.get(name, {})) for name, output in self.inputs.items()],
             [_info(name, output, None) for name, output in self.results.items()],
@@ -305,7 +308,7 @@ class _Export:
         model = helper.make_model(message, opset_imports=imports, producer_name="weft")
         model.ir_version = max(helper.find_min_ir_version_for(imports), _SEPARATE_CONSTANTS)
         _describe(model, metadata)
-        model = _inferred(model)
+        model = _infer(model)
         _check_ranks(model)
         if path is None:
             _check(model)
@@ -323,27 +326,27 @@ class _Export:
 # ------------------------------------------------------------------------------- arguments
 
 
-def _named(wanted: Any, graph: Graph, what: str) -> dict[str, Output]:
+def _select_named(requested: Any, graph: Graph, label: str) -> dict[str, Output]:
     """Return the outputs of a graph that an argument selects, by their names in the model."""
-    if isinstance(wanted, Mapping):
-        result = {str(name): _output(item, graph) for name, item in wanted.items()}
+    if isinstance(requested, Mapping):
+        result = {str(name): _output(item, graph) for name, item in requested.items()}
     else:
-        several = wanted if isinstance(wanted, (list, tuple)) else [wanted]
-        outputs = [_output(item, graph) for item in several]
+        items = requested if isinstance(requested, (list, tuple)) else [requested]
+        outputs = [_output(item, graph) for item in items]
         result = {_plain_name(item): item for item in outputs}
         if len(result) < len(outputs):
-            raise errors.InvalidArgumentError(f"{what} must differ, got {shown(wanted)}")
-    if what == "fetches" and not result:
+            raise errors.InvalidArgumentError(f"{label} must differ, got {shown(requested)}")
+    if label == "fetches" and not result:
         raise errors.InvalidArgumentError("fetches must name at least one tensor")
-    if len(set(result.values())) < len(result) and what == "feeds":
-        raise errors.InvalidArgumentError(f"{what} must differ, got {shown(wanted)}")
+    if len(set(result.values())) < len(result) and label == "feeds":
+        raise errors.InvalidArgumentError(f"{label} must differ, got {shown(requested)}")
     return result
 
 
-def _output(wanted: Any, graph: Graph) -> Output:
-    if isinstance(wanted, str) and ":" not in wanted:
-        wanted = f"{wanted}:0"
-    result = graph.as_graph_element(wanted, allow_operation=False)
+def _output(requested: Any, graph: Graph) -> Output:
+    if isinstance(requested, str) and ":" not in requested:
+        requested = f"{requested}:0"
+    result = graph.as_graph_element(requested, allow_operation=False)
     assert isinstance(result, Output)
     return result
 
@@ -438,20 +441,20 @@ def _reader(variable: Node) -> Output:
 # --------------------------------------------------------------------------- the message
 
 
-def _name_all(nodes: Sequence[ExportedNode], taken: Iterable[str]) -> list[Value]:
+def _name_all(nodes: Sequence[ExportedNode], used_names: Iterable[str]) -> list[Value]:
     """Give all values unique names; return the constants among them."""
-    ends = set(taken)
+    ends = set(used_names)
     used = set(ends)
-    seen: set[Value] = set()
+    visited: set[Value] = set()
     constants: list[Value] = []
-    for made, value in _values(nodes):
-        if value in seen:
+    for node, value in _values(nodes):
+        if value in visited:
             continue
-        seen.add(value)
+        visited.add(value)
         if value.name in ends:
             continue
-        kind = made.op if value.array is None else "constant"
-        value.name = _unused(value.name or f"{made.name}/{kind}", used)
+        kind = node.op if value.array is None else "constant"
+        value.name = _unused(value.name or f"{node.name}/{kind}", used)
         used.add(value.name)
         if value.array is not None:
             constants.append(value)
@@ -460,20 +463,20 @@ def _name_all(nodes: Sequence[ExportedNode], taken: Iterable[str]) -> list[Value
 
 def _values(nodes: Iterable[ExportedNode]) -> Iterator[tuple[ExportedNode, Value]]:
     """Yield the values of nodes and of their subgraphs, each with its node."""
-    for made in nodes:
-        for graph in made.subgraphs():
-            yield from ((made, value) for value in graph.inputs)
+    for node in nodes:
+        for graph in node.subgraphs():
+            yield from ((node, value) for value in graph.inputs)
             yield from _values(graph.nodes)
-        yield from ((made, value) for value in (*made.inputs, *made.outputs) if value is not None)
+        yield from ((node, value) for value in (*node.inputs, *node.outputs) if value is not None)
 
 
 def _unused(name: str, used: set[str]) -> str:
     if name not in used:
         return name
-    return next(result for result in _numbered(name) if result not in used)
+    return next(result for result in _number_tags(name) if result not in used)
 
 
-def _numbered(name: str) -> Iterator[str]:
+def _number_tags(name: str) -> Iterator[str]:
     number = 0
     while True:
         number += 1
@@ -492,13 +495,13 @@ def _info(name: str, output: Output, names: Mapping[int, str] | None) -> ValueIn
 
 
 def _describe(model: ModelProto, metadata: Mapping[str, str]) -> None:
-    rest = dict(metadata)
+    properties = dict(metadata)
     for key in _OF_THE_MODEL:
-        if key in rest:
-            setattr(model, key, rest.pop(key))
-    if "model_version" in rest:
-        model.model_version = int(rest.pop("model_version"))
-    helper.set_model_props(model, rest)
+        if key in properties:
+            setattr(model, key, properties.pop(key))
+    if "model_version" in properties:
+        model.model_version = int(properties.pop("model_version"))
+    helper.set_model_props(model, properties)
 
 
 def _check(model: ModelProto | str | bytes) -> None:
@@ -519,7 +522,7 @@ def _check_ranks(model: ModelProto) -> None:
         )
 
 
-def _inferred(model: ModelProto) -> ModelProto:
+def _infer(model: ModelProto) -> ModelProto:
     """Return the model with inferred shapes of its values."""
     check_types = is_strict = propagates_values = True
     try:

@@ -75,7 +75,7 @@ class FlowExport:
     def _write_node(self, node: Node, conditionals: dict[Output, _Conditional]) -> None:
         values = self._body.values
         if node.role is Role.MERGE:
-            values[node.outputs[0]] = self._merged(node, conditionals)
+            values[node.outputs[0]] = self._merge(node, conditionals)
         elif node.role is Role.SWITCH:
             for output in node.outputs:
                 values[output] = values[node.inputs[0]]
@@ -94,7 +94,7 @@ class FlowExport:
             with self._body.into(side):
                 self._write(block)
 
-    def _merged(self, node: Node, conditionals: dict[Output, _Conditional]) -> Value:
+    def _merge(self, node: Node, conditionals: dict[Output, _Conditional]) -> Value:
         """Return the value of a Merge of two branches."""
         lower, upper = (self._flow.output_guard(source) for source in node.inputs)
         differs = upper - lower
@@ -117,9 +117,9 @@ class FlowExport:
 
     def _give(self, graph: Subgraph, value: Value, name: str) -> None:
         """Add an output to a graph; the value may belong to an enclosing graph."""
-        given = as_sequence(self._body, value, name)
-        copy = Value(given.dtype, sequence=given.sequence)
-        self._body.nodes.append(ExportedNode("Identity", [given], [copy], {}, name))
+        output = as_sequence(self._body, value, name)
+        copy = Value(output.dtype, sequence=output.sequence)
+        self._body.nodes.append(ExportedNode("Identity", [output], [copy], {}, name))
         graph.outputs.append(copy)
 
     # -------------------------------------------------------------------------- loops
@@ -133,23 +133,23 @@ class FlowExport:
             if enter.inputs[0] in values:
                 values[enter.outputs[0]] = values[enter.inputs[0]]
         merges = [merge for merge in frame.merges if merge in self._live]
-        fillings = [self._source(merge, back=False).filling for merge in merges]
-        inputs = [self._from(merge, back=False) for merge in merges]
-        goes_on = self._tested(loop, merges, inputs)
+        fillings = [self._source(merge, is_back=False).filling for merge in merges]
+        inputs = [self._from(merge, is_back=False) for merge in merges]
+        goes_on = self._evaluate_condition(loop, merges, inputs)
 
         body = Subgraph("body")
         with self._body.into(body):
-            turn, first = Value(dtypes.int64, dims=()), Value(dtypes.bool_, dims=())
+            iteration, first = Value(dtypes.int64, dims=()), Value(dtypes.bool_, dims=())
             carried = [
                 Value(item.dtype, sequence=item.sequence, dims=merge.outputs[0].dims)
                 for item, merge in zip(inputs, merges, strict=True)
             ]
-            body.inputs += [turn, first, *carried]
-            self._tested(loop, merges, carried)
+            body.inputs += [iteration, first, *carried]
+            self._evaluate_condition(loop, merges, carried)
             _forget(loop.body, self._body)
             self._write(loop.body)
-            new = [self._from(merge, back=True) for merge in merges]
-            for value in (self._tested(loop, merges, new), *new):
+            new = [self._from(merge, is_back=True) for merge in merges]
+            for value in (self._evaluate_condition(loop, merges, new), *new):
                 self._give(body, value, frame.name)
 
         results = [Value(item.dtype, sequence=item.sequence) for item in inputs]
@@ -167,9 +167,9 @@ class FlowExport:
             if merge in result:
                 values[leave.outputs[0]] = result[merge]
 
-    def _source(self, merge: Node, back: bool) -> Value:
-        """Return the initial value of a loop variable, or with `back` its next value."""
-        (source,) = (item for item in merge.inputs if is_back_edge(merge, item) == back)
+    def _source(self, merge: Node, is_back: bool) -> Value:
+        """Return the initial value of a loop variable, or with `is_back` its next value."""
+        (source,) = (item for item in merge.inputs if is_back_edge(merge, item) == is_back)
         result = source.node.inputs[0]
         self._add_constant(result)
         return self._body.values[result]
@@ -179,11 +179,13 @@ class FlowExport:
         if source not in self._body.values and source.node.role is Role.CONSTANT:
             self._add(source.node)
 
-    def _from(self, merge: Node, back: bool) -> Value:
+    def _from(self, merge: Node, is_back: bool) -> Value:
         """Return the source of a Merge, as a sequence if it is a TensorArray."""
-        return as_sequence(self._body, self._source(merge, back), merge.name)
+        return as_sequence(self._body, self._source(merge, is_back), merge.name)
 
-    def _tested(self, loop: Loop, merges: Sequence[Node], state: Sequence[Value]) -> Value:
+    def _evaluate_condition(
+        self, loop: Loop, merges: Sequence[Node], state: Sequence[Value]
+    ) -> Value:
         """Return the value of the loop condition for a state."""
         _forget(loop.test, self._body)
         values, cond = self._body.values, loop.frame.cond

@@ -100,15 +100,15 @@ def body(
     schema = _schema(domain, node.op_type, version)
     function = FunctionProto()
     if schema.has_context_dependent_function:
-        at = _newest(schema.context_dependent_function_opset_versions, version)
+        opset = _newest(schema.context_dependent_function_opset_versions, version)
         types = [item.SerializeToString() for item in inputs]
         data = schema.get_context_dependent_function_with_opset_version(
-            at, _resolved(node, attributes).SerializeToString(), types
+            opset, _resolve(node, attributes).SerializeToString(), types
         )
         function.ParseFromString(data)
     else:
-        at = _newest(schema.function_opset_versions, version)
-        function.ParseFromString(schema.get_function_with_opset_version(at))
+        opset = _newest(schema.function_opset_versions, version)
+        function.ParseFromString(schema.get_function_with_opset_version(opset))
     if not function.node:
         shapes = ", ".join(_shape_text(item) for item in inputs)
         raise errors.UnimplementedError(
@@ -130,7 +130,7 @@ def _shape_text(kind: TypeProto) -> str:
     return format_dims(None if dims is None else tuple(dims))
 
 
-def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
+def _resolve(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
     """Return the node with attribute references replaced by their values."""
     if not any(item.ref_attr_name for item in node.attribute):
         return node

@@ -78,8 +78,8 @@ def _is_plain(attribute: AttributeProto) -> bool:
         return False
     if attribute.type == AttributeProto.FLOAT:
         return attribute.name in ("epsilon", "momentum")
-    wanted = {"training_mode": 0, "spatial": 1}.get(attribute.name)
-    return attribute.type == AttributeProto.INT and attribute.i == wanted
+    inference_value = {"training_mode": 0, "spatial": 1}.get(attribute.name)
+    return attribute.type == AttributeProto.INT and attribute.i == inference_value
 
 
 def _weights(

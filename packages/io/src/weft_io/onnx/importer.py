@@ -28,7 +28,7 @@ from weft_graph.ops.identity import identity
 from weft_graph.variables.base import Variable
 from weft_io.onnx.context import ExpansionLimits, ImportContext
 from weft_io.onnx.fusing import fold_batch_normalizations
-from weft_io.onnx.model import read_apart
+from weft_io.onnx.model import read_with_extraction
 from weft_io.onnx.scope import Scope, plain_name
 from weft_io.onnx.shared_weights import join_products
 from weft_io.onnx.survey import Survey
@@ -109,13 +109,13 @@ def import_model(
       ...     session.run(model.outputs["y"], {model.inputs["x"]: [-1.0, 2.0]})
       array([0., 2.], dtype=float32)
     """
-    message, folder, apart = read_apart(model)
+    message, folder, large_weights = read_with_extraction(model)
     with paused_gc():
         survey = Survey(message)
         survey.refuse_unknown_ops()
         scope = name_scope(name or plain_name(message.graph.name) or "onnx")
         with remembered_values(), one_user_line(), scope:
-            values = Values(folder, apart)
+            values = Values(folder, large_weights)
             return _add_model(message, survey, values, inputs or {}, trainable, shapes or {})
 
 
@@ -203,7 +203,9 @@ def _check_inputs(graph: GraphProto, infos: Sequence[ValueInfoProto], replaced: 
     """Raise InvalidArgumentError if input names are repeated, or an unknown name is replaced."""
     names = [item.name for item in infos]
     if len(set(names)) < len(names):
-        raise errors.InvalidArgumentError(f"the model has two inputs of one name: {names}")
+        raise errors.InvalidArgumentError(
+            f"the model has several inputs with the same name: {names}"
+        )
     if unknown := sorted(replaced - {item.name for item in graph.input}):
         raise errors.InvalidArgumentError(f"the model has inputs {names}, got {unknown}")
 

@@ -24,7 +24,7 @@ _ALIGNMENT: Final = 4096
 
 
 @dataclass
-class Place:
+class Placement:
     """The locations of constants; constants without an offset are in the message.
 
     Attributes:
@@ -36,7 +36,7 @@ class Place:
     offsets: dict[Value, int] = field(default_factory=dict)
 
 
-def place(constants: Sequence[Value], path: Path | None) -> Place:
+def place_constants(constants: Sequence[Value], path: Path | None) -> Placement:
     """Choose the locations of constants.
 
     Args:
@@ -48,11 +48,12 @@ def place(constants: Sequence[Value], path: Path | None) -> Place:
     if path is None:
         if total > MOST_BYTES:
             raise errors.ResourceExhaustedError(
-                f"a model in one file has at most {MOST_BYTES} bytes of constants, got {total}: "
+                f"a model in one file can have at most {MOST_BYTES} bytes of constants, "
+                f"got {total}: "
                 "write it with external_data=True"
             )
-        return Place()
-    result, end = Place(path.name + ".data"), 0
+        return Placement()
+    result, end = Placement(path.name + ".data"), 0
     for value in constants:
         if num_bytes(value) > _SMALL and not _is_text(value):
             result.offsets[value] = end
@@ -64,15 +65,19 @@ def _is_text(value: Value) -> bool:
     return value.array is not None and value.array.dtype.kind in "OSU"
 
 
-def to_proto(value: Value, where: Place) -> TensorProto:
+def to_proto(value: Value, placement: Placement) -> TensorProto:
     """Convert a constant to a message, without its elements if they are in the file."""
     assert value.array is not None
-    if value not in where.offsets:
+    if value not in placement.offsets:
         return numpy_helper.from_array(value.array, value.name)
     kind = onnx_type(value.dtype)
     result = TensorProto(name=value.name, data_type=kind, dims=value.array.shape)
     result.data_location = TensorProto.EXTERNAL
-    entries = {"location": where.name, "offset": where.offsets[value], "length": len(_raw(value))}
+    entries = {
+        "location": placement.name,
+        "offset": placement.offsets[value],
+        "length": len(_raw(value)),
+    }
     for key, entry in entries.items():
         result.external_data.add(key=key, value=str(entry))
     return result
@@ -83,19 +88,19 @@ def _raw(value: Value) -> bytes:
     return numpy_helper.from_array(value.array).raw_data
 
 
-def write(where: Place, path: Path) -> None:
+def write(placement: Placement, path: Path) -> None:
     """Write the file with the constants, if there are any.
 
     It replaces an older file only when complete, because constants may be mapped from the old one.
     """
-    if not where.offsets:
+    if not placement.offsets:
         return
-    part = path.with_name(f"{where.name}.part")
+    part = path.with_name(f"{placement.name}.part")
     try:
         with part.open("wb") as file:
-            for value, offset in where.offsets.items():
+            for value, offset in placement.offsets.items():
                 file.seek(offset)
                 file.write(_raw(value))
-        part.replace(path.with_name(where.name))
+        part.replace(path.with_name(placement.name))
     finally:
         part.unlink(missing_ok=True)

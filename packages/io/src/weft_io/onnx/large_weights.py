@@ -60,18 +60,18 @@ def extract_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[byte
       recognized.
     """
     try:
-        rest, places = _replaced(data)
+        remainder, places = _replace(data)
     except _UnclearError:
         return bytes(data), {}
     flat = np.frombuffer(data, np.uint8)
-    start, free, kept = flat.ctypes.data, 0, {}
+    start, free, weights = flat.ctypes.data, 0, {}
     for word, (begin, end) in places.items():
-        kept[word] = _aligned(data, flat, (begin, end), (start + begin) % _ALIGNMENT, free)
+        weights[word] = _align(data, flat, (begin, end), (start + begin) % _ALIGNMENT, free)
         free = end
-    return rest, kept
+    return remainder, weights
 
 
-def _aligned(
+def _align(
     data: bytes | memoryview, flat: Bytes, place: tuple[int, int], shift: int, free: int
 ) -> Bytes:
     """Return the bytes at an aligned address: moved down as far as `free`, or copied."""
@@ -85,7 +85,7 @@ def _aligned(
     return flat[begin - shift : end - shift]
 
 
-def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
+def _replace(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
     """Return the model with keys, and the byte range that each key replaces, in order."""
     graphs = [item for item in _fields(data, 0, len(data)) if item.number == _GRAPH]
     if len(graphs) != 1 or graphs[0].wire != _BYTES:
@@ -93,7 +93,7 @@ def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, i
     view, key, graph = memoryview(data), secrets.token_bytes(16), graphs[0]
     places: dict[bytes, tuple[int, int]] = {}
     parts: list[bytes | memoryview] = []
-    done = graph.begin
+    position = graph.begin
     for item in _fields(data, graph.begin, graph.end):
         if item.number != _INITIALIZER or item.wire != _BYTES or item.end - item.begin < _LARGE:
             continue
@@ -105,43 +105,43 @@ def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, i
         word = key + len(places).to_bytes(4, "big")
         places[word] = raw[0].begin, raw[0].end
         before, after = view[item.begin : raw[0].at], view[raw[0].end : item.end]
-        value: list[bytes | memoryview] = [before, _tagged(_RAW_DATA, len(word)), word, after]
-        parts += [view[done : item.at], _tagged(_INITIALIZER, sum(map(len, value))), *value]
-        done = item.end
-    parts.append(view[done : graph.end])
+        value: list[bytes | memoryview] = [before, _encode_tag(_RAW_DATA, len(word)), word, after]
+        parts += [view[position : item.at], _encode_tag(_INITIALIZER, sum(map(len, value))), *value]
+        position = item.end
+    parts.append(view[position : graph.end])
     size = sum(map(len, parts))
-    rest = b"".join([view[: graph.at], _tagged(_GRAPH, size), *parts, view[graph.end :]])
-    return rest, places
+    remainder = b"".join([view[: graph.at], _encode_tag(_GRAPH, size), *parts, view[graph.end :]])
+    return remainder, places
 
 
-def _fields(data: bytes | memoryview, at: int, end: int) -> Iterator[_Field]:
+def _fields(data: bytes | memoryview, offset: int, end: int) -> Iterator[_Field]:
     """Yield the fields of the message between two offsets.
 
     Raises: _UnclearError: the bytes are not a message, or contain groups, which ONNX does not use.
     """
-    while at < end:
-        start = at
-        tag, at = _integer(data, at, end)
+    while offset < end:
+        start = offset
+        tag, offset = _integer(data, offset, end)
         number, wire = tag >> 3, tag & 7
-        begin = at
+        begin = offset
         if wire == _BYTES:
-            size, begin = _integer(data, at, end)
-            at = begin + size
+            size, begin = _integer(data, offset, end)
+            offset = begin + size
         elif wire == _VARINT:
-            _, at = _integer(data, at, end)
+            _, offset = _integer(data, offset, end)
         elif wire in _SIZES:
-            at += _SIZES[wire]
+            offset += _SIZES[wire]
         else:
             raise _UnclearError
-        if at > end or not number:
+        if offset > end or not number:
             raise _UnclearError
-        yield _Field(number, wire, start, begin, at)
+        yield _Field(number, wire, start, begin, offset)
 
 
-def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+def _integer(data: bytes | memoryview, offset: int, end: int) -> tuple[int, int]:
     """Return the varint at an offset, and the offset after it."""
     value = shift = 0
-    for place in range(at, min(at + _LONGEST, end)):
+    for place in range(offset, min(offset + _LONGEST, end)):
         byte = data[place]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -150,7 +150,7 @@ def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
     raise _UnclearError
 
 
-def _tagged(number: int, size: int) -> bytes:
+def _encode_tag(number: int, size: int) -> bytes:
     """Return the tag and length of a length-delimited field."""
     result = bytearray([number << 3 | _BYTES])
     while size >= 0x80:

@@ -28,18 +28,18 @@ def read(model: Any) -> tuple[ModelProto, Path | None]:
     """
     if isinstance(model, ModelProto):
         return model, None
-    data, what, folder = _bytes(model, Path.read_bytes)
-    return _parsed(bytes(data), what), folder
+    data, label, folder = _bytes(model, Path.read_bytes)
+    return _parse(bytes(data), label), folder
 
 
-def read_apart(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Bytes]]:
+def read_with_extraction(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Bytes]]:
     """Read a model with keys in place of large weights; also return the bytes by key."""
     if isinstance(model, ModelProto):
         return model, None, {}
-    data, what, folder = _bytes(model, _changeable)
-    rest, weights = extract_large_weights(data)
+    data, label, folder = _bytes(model, _changeable)
+    remainder, weights = extract_large_weights(data)
     del data  # weights hold references to the parts they need
-    return _parsed(rest, what), folder, weights
+    return _parse(remainder, label), folder, weights
 
 
 def _bytes(
@@ -66,24 +66,24 @@ def _changeable(path: Path) -> memoryview:
     with path.open("rb", buffering=0) as file:
         data = np.empty(os.fstat(file.fileno()).st_size, np.uint8)  # of large pages, not cleared
         count = file.readinto(data.data) or 0
-        if rest := file.read():  # a single call may return less, for example for a pipe
-            data = np.concatenate([data[:count], np.frombuffer(rest, np.uint8)])
+        if remainder := file.read():  # a single call may return less, for example for a pipe
+            data = np.concatenate([data[:count], np.frombuffer(remainder, np.uint8)])
         elif count < data.size:
             data = data[:count]
     return data.data
 
 
-def _parsed(data: bytes, what: str) -> ModelProto:
+def _parse(data: bytes, label: str) -> ModelProto:
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
-        raise errors.InvalidArgumentError(f"{what}: no ONNX model: {error}") from error
+        raise errors.InvalidArgumentError(f"{label}: not an ONNX model: {error}") from error
     if not model.HasField("graph"):
-        raise errors.InvalidArgumentError(f"{what}: an ONNX model without a graph")
+        raise errors.InvalidArgumentError(f"{label}: the ONNX model has no graph")
     return model
 
 
-def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
+def opsets(imports: Iterable[Any], label: str) -> dict[str, int]:
     """Return the opset version of each domain.
 
     Raises: InvalidArgumentError: a domain has two versions, or an invalid one.
@@ -93,7 +93,7 @@ def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
         domain = plain_domain(item.domain)
         if not 1 <= item.version < 2**31 or result.setdefault(domain, item.version) != item.version:
             raise errors.InvalidArgumentError(
-                f"{what} imports version {item.version} of the domain {domain or 'ai.onnx'!r}"
+                f"{label} imports version {item.version} of the domain {domain or 'ai.onnx'!r}"
                 + (f" and {result[domain]}" if domain in result else "")
             )
     return result
@@ -114,7 +114,7 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
     return graphs
 
 
-def placed(error: errors.OpError, node: NodeProto) -> errors.OpError:
+def add_location(error: errors.OpError, node: NodeProto) -> errors.OpError:
     """Add the ONNX node to an error, unless it already names an inner node."""
     if "onnx_node" not in error.details:
         name = node.name or ", ".join(node.output)

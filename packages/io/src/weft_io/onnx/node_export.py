@@ -14,7 +14,7 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_io.onnx.element_types import onnx_type
 from weft_io.onnx.export_graph import Body, ExportedNode, Subgraph, Value, as_sequence
-from weft_io.onnx.older_forms import check, older
+from weft_io.onnx.older_forms import check, to_older_form
 from weft_io.onnx.transpositions import inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -83,14 +83,14 @@ class NodeExport:
         number = numpy_helper.from_array(np.full([1], value, dtype.numpy))
         return self.add("ConstantOfShape", sizes, dtype=dtype, value=number)
 
-    def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
+    def known(self, index: int, label: str) -> np.ndarray[Any, Any]:
         """Return the value of an input on which the form of the model depends.
 
         Raises: UnimplementedError: the value is known only at run time.
         """
         result = self.value(index)
         if result is None:
-            raise errors.UnimplementedError(f"{what} must be a constant")
+            raise errors.UnimplementedError(f"{label} must be a constant")
         return result
 
     def dims(self, index: int = 0) -> list[int | None]:
@@ -136,23 +136,23 @@ class NodeExport:
         Raises: UnimplementedError: ONNX's op does not support the element types.
         """
         result = Value(dtype or _type_of(op, inputs[0]), sequence=sequence)
-        return self._added(op, inputs, [result], attributes)[0]
+        return self._add_records(op, inputs, [result], attributes)[0]
 
     def add_many(
         self, op: str, *inputs: Value | None, dtypes: Sequence[DType | None], **attributes: Any
     ) -> list[Value]:
         """Add a node with several results; None as a type stands for that of the first input."""
         outputs = [Value(kind or _type_of(op, inputs[0])) for kind in dtypes]
-        return self._added(op, inputs, outputs, attributes)
+        return self._add_records(op, inputs, outputs, attributes)
 
-    def _added(
+    def _add_records(
         self,
         op: str,
         inputs: Sequence[Value | None],
         outputs: list[Value],
         attributes: Mapping[str, Any],
     ) -> list[Value]:
-        inputs, attributes = older(op, self.opset, inputs, attributes)
+        inputs, attributes = to_older_form(op, self.opset, inputs, attributes)
         check(op, self.opset, attributes, self.node)
         _check_types(op, self.opset, inputs, outputs)
         self._body.nodes.append(ExportedNode(op, inputs, outputs, attributes, self.node.name))
@@ -241,8 +241,8 @@ class NodeExport:
         if value.array.ndim == 0:
             return value
         missing = len(order) - value.array.ndim
-        whole = self.constant(value.array.reshape((1,) * missing + value.array.shape))
-        return self.transposed(whole, inverse(order))
+        widened = self.constant(value.array.reshape((1,) * missing + value.array.shape))
+        return self.transposed(widened, inverse(order))
 
 
 def _type_of(op: str, first: Value | None) -> DType:
@@ -255,18 +255,20 @@ def _allowed(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[
     """Return the types that ONNX permits for each input and output of an op."""
     schema = defs.get_schema(op, opset)
     both = (schema.inputs, schema.outputs)
-    taken, given = ([frozenset(item.types) for item in formal] for formal in both)
-    return taken, given
+    input_types, output_types = ([frozenset(item.types) for item in formal] for formal in both)
+    return input_types, output_types
 
 
 def _check_types(
     op: str, opset: int, inputs: Sequence[Value | None], outputs: Sequence[Value]
 ) -> None:
     try:
-        taken, given = _allowed(op, opset)
+        input_types, output_types = _allowed(op, opset)
     except defs.SchemaError:
-        raise errors.UnimplementedError(f"opset {opset} of ONNX has no {op}") from None
-    for values, allowed, verb in ((inputs, taken, "takes"), (outputs, given, "gives")):
+        raise errors.UnimplementedError(
+            f"opset {opset} of ONNX does not have the op {op}"
+        ) from None
+    for values, allowed, verb in ((inputs, input_types, "takes"), (outputs, output_types, "gives")):
         for index, value in enumerate(values):
             types = allowed[min(index, len(allowed) - 1)]  # the last one may be repeated
             if value is not None and _type_name(value) not in types:

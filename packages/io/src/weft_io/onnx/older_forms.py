@@ -44,12 +44,14 @@ _EXTREMES_BROADCAST: Final = 8
 Form = tuple[list[Value | None], dict[str, Any]]
 
 
-def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[str, Any]) -> Form:
+def to_older_form(
+    op: str, opset: int, inputs: Sequence[Value | None], values: Mapping[str, Any]
+) -> Form:
     """Return the inputs and attributes of an op in the form of an opset.
 
     Raises: UnimplementedError: an input is not a constant, so it cannot become an attribute.
     """
-    result, attributes = list(inputs), {k: v for k, v in given.items() if v is not None}
+    result, attributes = list(inputs), {k: v for k, v in values.items() if v is not None}
     since, name = _NEWER.get(op, (0, ""))
     if opset < since:
         attributes.pop(name, None)
@@ -60,7 +62,9 @@ def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[st
                 attributes[name] = _attribute(op, opset, name, value)
         result = result[:1]
         if np.any(np.asarray(attributes.pop("steps", 1)) != 1):
-            raise errors.UnimplementedError(f"opset {opset} of ONNX has no steps of slices")
+            raise errors.UnimplementedError(
+                f"opset {opset} of ONNX does not support steps of slices"
+            )
     if op == "Resize" and opset < 13:
         nothing = Value(dtypes.float32, array=np.zeros(0, np.float32))
         result = [nothing if item is None else item for item in result]
@@ -69,7 +73,9 @@ def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[st
 
 def _attribute(op: str, opset: int, name: str, value: Value) -> Any:
     if value.array is None:
-        raise errors.UnimplementedError(f"opset {opset} of ONNX wants {name} of {op} as a constant")
+        raise errors.UnimplementedError(
+            f"opset {opset} of ONNX requires {name} of {op} to be a constant"
+        )
     return value.array.item() if name in _NUMBERS else value.array.reshape(-1).tolist()
 
 

@@ -116,7 +116,7 @@ class Operation:
         result = self.get(index)
         return None if result is None else constant_value(result)
 
-    def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
+    def known(self, index: int, label: str) -> np.ndarray[Any, Any]:
         """Return the value of an input on which the form of the graph depends.
 
         Raises: UnimplementedError: the value is known only at run time.
@@ -124,7 +124,7 @@ class Operation:
         self[index]
         result = self.value(index)
         if result is None:
-            raise errors.UnimplementedError(f"{what} of {self.op} must be a constant of the model")
+            raise errors.UnimplementedError(f"{label} of {self.op} must be a constant of the model")
         return result
 
     def rank(self, index: int = 0) -> int:
@@ -273,19 +273,19 @@ class Operation:
 
     def tensor(self, index: int, name: str, dtype: DType = dtypes.int64) -> Output | None:
         """Return an input, or the attribute that replaces it, as a constant of `dtype`."""
-        given = self.get(index)
-        if given is not None:
-            return given
+        tensor = self.get(index)
+        if tensor is not None:
+            return tensor
         result = self.attributes.get(name)
         return None if result is None else constant(np.asarray(result), dtype)
 
-    def axis(self, default: int = 0, of: int = 0, name: str = "axis") -> int:
+    def axis(self, default: int = 0, input_index: int = 0, name: str = "axis") -> int:
         """Return the attribute `axis`, counted from the front.
 
         Raises: InvalidArgumentError: the input has no such axis.
         """
         axis: int = self.attribute(name, default)
-        count = self.rank(of)
+        count = self.rank(input_index)
         if not -count <= axis < max(count, 1):
             raise errors.InvalidArgumentError(
                 f"{name} of {self.op} must be one of {count} axes, got {axis}"

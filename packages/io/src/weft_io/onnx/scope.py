@@ -17,7 +17,7 @@ from weft_graph.variables.base import Variable
 from weft_io.onnx import functions
 from weft_io.onnx.context import ImportContext
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.model import opsets, placed, plain_domain
+from weft_io.onnx.model import add_location, opsets, plain_domain
 from weft_io.onnx.operation import Operation
 from weft_io.onnx.registry import ImportRule, import_rule, is_elementwise
 from weft_io.onnx.transpositions import Transpositions
@@ -66,7 +66,7 @@ class Scope:
         """
         result = self._look_up(name, user)
         if result is None:
-            raise errors.InvalidArgumentError(f"{user} {name!r} was left out")
+            raise errors.InvalidArgumentError(f"{user} {name!r} is an omitted optional output")
         return result
 
     def _look_up(self, name: str, user: str) -> Output | None:
@@ -74,8 +74,12 @@ class Scope:
         while scope is not None:
             if name in scope.known:
                 if name in scope._not_given:
-                    wanted = f"{user} {name!r} is a result that is left out with these attributes"
-                    raise placed(errors.InvalidArgumentError(wanted), scope._not_given[name])
+                    expected_name = (
+                        f"{user} {name!r} is a result that is left out with these attributes"
+                    )
+                    raise add_location(
+                        errors.InvalidArgumentError(expected_name), scope._not_given[name]
+                    )
                 return scope.known[name]
             if name in scope._weights:
                 scope.known[name] = value = scope._constant(name)
@@ -122,7 +126,7 @@ class Scope:
 
     def _note(self, name: str, weight: Any) -> None:
         if not name or name in self._weights:
-            raise errors.InvalidArgumentError(f"two weights have the name {name!r}")
+            raise errors.InvalidArgumentError(f"several weights have the name {name!r}")
         self._weights[name] = weight
 
     # ------------------------------------------------------------------------- nodes
@@ -137,13 +141,13 @@ class Scope:
                 self._context.limits.count_node()
                 self._add(node)
             except errors.OpError as error:
-                raise placed(error, node) from error
+                raise add_location(error, node) from error
             except MemoryError as error:
-                raise placed(errors.ResourceExhaustedError(str(error)), node) from error
+                raise add_location(errors.ResourceExhaustedError(str(error)), node) from error
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 # because rules compute with numbers of the file, which may contradict each other
-                result = errors.InvalidArgumentError(f"its attributes do not fit: {error}")
-                raise placed(result, node) from error
+                result = errors.InvalidArgumentError(f"its attributes are invalid: {error}")
+                raise add_location(result, node) from error
 
     def _add(self, node: NodeProto) -> None:
         domain, op = plain_domain(node.domain), node.op_type
@@ -157,7 +161,7 @@ class Scope:
             if not name:
                 continue
             if name in self.known or name in self._weights:
-                raise errors.InvalidArgumentError(f"two values have the name {name!r}")
+                raise errors.InvalidArgumentError(f"several values have the name {name!r}")
             self.known[name] = result
             if result is None:
                 self._not_given[name] = node
@@ -191,7 +195,7 @@ class Scope:
         version = self._versions.get(domain, 1)
         if domain in self._versions:  # bodies of ONNX's own functions need not say
             functions.check_types(domain, node.op_type, version, attributes)
-        given = {**functions.defaults(domain, node.op_type, version), **attributes}
+        all_attributes = {**functions.defaults(domain, node.op_type, version), **attributes}
         named = [index + 1 for index, name in enumerate(node.output) if name]
         before = None
         if is_elementwise(domain, node.op_type) and version >= _BROADCASTS:
@@ -200,7 +204,7 @@ class Scope:
             node.op_type,
             version,
             inputs if before is None else before[0],
-            given,
+            all_attributes,
             max(named, default=0),
             self,
         )
@@ -234,8 +238,8 @@ class Scope:
         if rule is None:
             raise errors.InvalidArgumentError(f"{user} cannot contain {op!r}")
         functions.check_types("", op, version, attributes)
-        given = {**functions.defaults("", op, version), **attributes}
-        results = rule(Operation(op, version, inputs, given, 1, self))
+        all_attributes = {**functions.defaults("", op, version), **attributes}
+        results = rule(Operation(op, version, inputs, all_attributes, 1, self))
         first = results if isinstance(results, Output) else results[0]
         assert first is not None, "the first result is never left out"
         return first
@@ -298,8 +302,8 @@ class Scope:
         scope.add_nodes(function.node)
         self._context.limits.leave()
         return [
-            scope._look_up(name, "the function's result") if wanted else None
-            for name, wanted in zip(function.output, node.output, strict=False)
+            scope._look_up(name, "the function's result") if expected_name else None
+            for name, expected_name in zip(function.output, node.output, strict=False)
         ]
 
     # --------------------------------------------------------------------- subgraphs
@@ -331,7 +335,7 @@ def _check_size(result: Output | None) -> None:
     if result is not None and count is not None and count * result.dtype.size > _ADDRESSES:
         raise errors.ResourceExhaustedError(
             f"its result of shape {list(result.dims or ())} and type {result.dtype.name} takes "
-            f"{count * result.dtype.size} bytes, more than any memory has"
+            f"{count * result.dtype.size} bytes, more than the address space"
         )
 
 

@@ -90,28 +90,28 @@ class Stacking:
         self._firsts = {item.value: item.first for item in states}
         self._turns = self._bound()
         self._arrays = [result for item in states if (result := self._array(item)) is not None]
-        self._inside = {value for made in body.nodes for value in made.outputs} | {*body.inputs}
+        self._inside = {value for node in body.nodes for value in node.outputs} | {*body.inputs}
 
     def add(self, export: NodeExport) -> None:
         """Add the loop, and set the final values of its variables."""
         arrays = [item.state for item in self._arrays]
-        kept = [item for item in self._states if item not in arrays]
-        rows = self._rows(kept)
+        carried = [item for item in self._states if item not in arrays]
+        rows = self._rows(carried)
         stacks = [Value(item.element.dtype) for item in self._arrays]
         with export.into(self._body):
             elements = [export.add("Identity", item.element) for item in self._arrays]
         for array, element in zip(self._arrays, elements, strict=True):
             element.dims = array.dims
-        results = [*(item.result for item in kept), *stacks]
-        body, values = self._body, [item.value for item in kept]
-        new = [*(item.new for item in kept), *elements]
+        results = [*(item.result for item in carried), *stacks]
+        body, values = self._body, [item.value for item in carried]
+        new = [*(item.new for item in carried), *elements]
         if rows:
             body.nodes = [item for item in body.nodes if item not in rows]
             body.inputs, body.outputs = [*values, *(item.outputs[0] for item in rows)], new
-            self._add_scan(export, kept, rows, results)
+            self._add_scan(export, carried, rows, results)
         else:
             body.inputs, body.outputs = [*body.inputs[:2], *values], [body.outputs[0], *new]
-            inputs = [None, self._goes_on, *(item.first for item in kept)]
+            inputs = [None, self._goes_on, *(item.first for item in carried)]
             export.append(ExportedNode("Loop", inputs, results, {"body": body}, self._name))
         for item, stack in zip(self._arrays, stacks, strict=True):
             item.state.result.rows = self._whole(export, item, stack, not rows)
@@ -147,11 +147,11 @@ class Stacking:
         places = [number(index) for index, _ in filling.writes]
         places.append(number(self._firsts[counter]))
         if step == 1:
-            return places == [(None, at) for at in range(len(places))]
+            return places == [(None, i) for i in range(len(places))]
         if step != -1 or filling.count is None:
             return False
         base, count = number(filling.count)
-        return places == [(base, count - 1 - at) for at in range(len(places))]
+        return places == [(base, count - 1 - i) for i in range(len(places))]
 
     def _end(self, filling: Filling, step: int) -> Number:
         """Return the counter at which a loop over all rows ends."""
@@ -185,10 +185,10 @@ class Stacking:
         else:
             parts = [*before, stack]
         if not array.full:
-            parts.append(self._rest(export, filling, stack))
+            parts.append(self._remaining(export, filling, stack))
         return parts[0] if len(parts) == 1 else export.add("Concat", *parts, axis=0)
 
-    def _rest(self, export: NodeExport, filling: Filling, stack: Value) -> Value:
+    def _remaining(self, export: NodeExport, filling: Filling, stack: Value) -> Value:
         """Return zeros for the rows of an array that the loop does not write."""
         assert filling.count is not None
         sizes = export.add("Shape", stack, dtype=dtypes.int64)
@@ -197,9 +197,9 @@ class Stacking:
         else:  # ONNX's shape inference assumes all sizes for a slice after a Loop
             places = export.ints(range(1, 1 + len(filling.dims)))
             inner = export.add("Gather", sizes, places, axis=0)
-        there = export.add("Slice", sizes, export.ints([0]), export.ints([1]))
-        there = export.add("Add", there, export.ints([len(filling.writes)]))
-        missing = export.add("Sub", export.vector(filling.count), there)
+        first_size = export.add("Slice", sizes, export.ints([0]), export.ints([1]))
+        first_size = export.add("Add", first_size, export.ints([len(filling.writes)]))
+        missing = export.add("Sub", export.vector(filling.count), first_size)
         return export.filled(0, export.add("Concat", missing, inner, axis=0), stack.dtype)
 
     # ----------------------------------------------------------------------------- Scan
@@ -207,34 +207,36 @@ class Stacking:
     def _add_scan(
         self,
         export: NodeExport,
-        kept: Sequence[State],
+        carried: Sequence[State],
         rows: Sequence[ExportedNode],
         results: list[Value],
     ) -> None:
         """Add a Scan; if it may have no rows, in a branch of an If."""
-        for state in kept:  # which ONNX Runtime must know
+        for state in carried:  # which ONNX Runtime must know
             state.new.dims = state.node.outputs[0].dims
         attributes: dict[str, Any] = {"body": self._body, "num_scan_inputs": len(rows)}
         if self._backwards():
             attributes["scan_input_directions"] = [1] * len(rows)
             # Arrays of another counter may be written from the first row on all the same.
             attributes["scan_output_directions"] = [int(a.step < 0) for a in self._arrays]
-        first = [item.first for item in kept]
-        if self._has_turns():
-            taken = [self._taken(export, item) for item in rows]
-            export.append(ExportedNode("Scan", [*first, *taken], results, attributes, self._name))
-            return
-        some, none = Subgraph("then"), Subgraph("else")
-        with export.into(some):
-            taken = [self._taken(export, item) for item in rows]
-            some.outputs = [Value(item.dtype) for item in results]
+        first = [item.first for item in carried]
+        if self._has_iterations():
+            read_rows = [self._take_rows_of(export, item) for item in rows]
             export.append(
-                ExportedNode("Scan", [*first, *taken], some.outputs, attributes, self._name)
+                ExportedNode("Scan", [*first, *read_rows], results, attributes, self._name)
+            )
+            return
+        nonempty, none = Subgraph("then"), Subgraph("else")
+        with export.into(nonempty):
+            read_rows = [self._take_rows_of(export, item) for item in rows]
+            nonempty.outputs = [Value(item.dtype) for item in results]
+            export.append(
+                ExportedNode("Scan", [*first, *read_rows], nonempty.outputs, attributes, self._name)
             )
         with export.into(none):
             copies = [export.add("Identity", item) for item in first]
             none.outputs = [*copies, *(self._nothing(export, item) for item in self._arrays)]
-        branches = {"then_branch": some, "else_branch": none}
+        branches = {"then_branch": nonempty, "else_branch": none}
         export.append(ExportedNode("If", [self._goes_on], results, branches, self._name))
 
     def _nothing(self, export: NodeExport, array: _Array) -> Value:
@@ -257,57 +259,61 @@ class Stacking:
             else ((base, first), (other, last))
         )
 
-    def _has_turns(self) -> bool:
+    def _has_iterations(self) -> bool:
         """Return True if the trip count is known to be at least 1, as Scan requires."""
         (base, first), (other, last) = self._range()
         return base is None and other is None and first < last
 
-    def _rows(self, kept: Sequence[State]) -> list[ExportedNode]:
+    def _rows(self, carried: Sequence[State]) -> list[ExportedNode]:
         """Return the nodes that read one row per iteration; empty if the loop cannot be a Scan."""
-        if self._turns is None or self._opset < _SCAN or any(item.value.sequence for item in kept):
+        if (
+            self._turns is None
+            or self._opset < _SCAN
+            or any(item.value.sequence for item in carried)
+        ):
             return []
         shapes: list[Dims] = [
-            item.node.outputs[0].dims for item in kept
+            item.node.outputs[0].dims for item in carried
         ]  # a state of a Scan keeps its shape
         (base, first), (other, last) = self._range()
         if base is not None or first < 0 or (other is None and first >= last):
             return []
-        if not self._has_turns():  # another node must define the shape of an empty result
+        if not self._has_iterations():  # another node must define the shape of an empty result
             shapes += [item.dims for item in self._arrays]
         if any(dims is None or None in dims for dims in shapes):
             return []
-        return [made for made in self._body.nodes if self._is_row(made)]
+        return [node for node in self._body.nodes if self._is_row(node)]
 
-    def _is_row(self, made: ExportedNode) -> bool:
+    def _is_row(self, node: ExportedNode) -> bool:
         """Return True if a node reads the iteration's row of a tensor that has all rows."""
         assert self._turns is not None
-        if made.op != "Gather" or made.attributes.get("axis", 0) or len(made.inputs) != 2:
+        if node.op != "Gather" or node.attributes.get("axis", 0) or len(node.inputs) != 2:
             return False
-        rows = made.inputs[0]
+        rows = node.inputs[0]
         if rows is None or rows in self._inside:
             return False
-        if number(made.inputs[1]) != (self._turns[0], 0):
+        if number(node.inputs[1]) != (self._turns[0], 0):
             return False
         (base, count), (other, last) = size(rows, 0), self._range()[1]
         return base == other and last <= count
 
-    def _taken(self, export: NodeExport, made: ExportedNode) -> Value:
+    def _take_rows_of(self, export: NodeExport, node: ExportedNode) -> Value:
         """Return the rows that the iterations read."""
-        rows, ((_, first), last) = made.inputs[0], self._range()
+        rows, ((_, first), last) = node.inputs[0], self._range()
         assert rows is not None
-        whole = last == size(rows, 0)
-        if whole and first == 0:
+        is_complete = last == size(rows, 0)
+        if is_complete and first == 0:
             return rows
         # A bound below a computed size is counted from the end.
-        bounds = (first, _FAR if whole else last[1], 0)
+        bounds = (first, _FAR if is_complete else last[1], 0)
         return export.add("Slice", rows, *(export.ints([item]) for item in bounds))
 
 
 def _used(graph: Subgraph) -> Iterator[Value]:
     """Yield the inputs of nodes, and the outputs of their subgraphs."""
-    for made in graph.nodes:
-        yield from (item for item in made.inputs if item is not None)
-        for inner in made.subgraphs():
+    for node in graph.nodes:
+        yield from (item for item in node.inputs if item is not None)
+        for inner in node.subgraphs():
             yield from _used(inner)
             yield from inner.outputs
 
@@ -321,11 +327,11 @@ def _plain(value: Value) -> Value:
     return value
 
 
-def _known_dims(one: Dims, other: Dims) -> Dims:
+def _known_dims(dims: Dims, other: Dims) -> Dims:
     """Merge two partially known shapes of a value."""
-    if one is None or other is None or len(one) != len(other):
-        return other if one is None else one
-    return [b if a is None else a for a, b in zip(one, other, strict=True)]
+    if dims is None or other is None or len(dims) != len(other):
+        return other if dims is None else dims
+    return [b if a is None else a for a, b in zip(dims, other, strict=True)]
 
 
 def _step(state: State) -> int:

@@ -92,9 +92,7 @@ class Survey:
         """Raise UnimplementedError if the model has unknown ops; the message lists them."""
         if self.unknown_ops:
             ops = [f"{op} ({_some(names)})" for op, names in sorted(self.unknown_ops.items())]
-            raise errors.UnimplementedError(
-                f"the model has ops that are not known: {'; '.join(ops)}"
-            )
+            raise errors.UnimplementedError(f"the model has unknown ops: {'; '.join(ops)}")
 
     def _visit_main(self, graph: GraphProto) -> None:
         num_uses = self.num_uses

@@ -86,15 +86,15 @@ class Transpositions:
             return None
         if not dims:
             return x
-        whole = [1] * (len(order) - len(dims)) + list(dims)
-        sizes = [whole[axis] for axis in inverse(order)]
+        full_dims = [1] * (len(order) - len(dims)) + list(dims)
+        sizes = [full_dims[axis] for axis in inverse(order)]
         if None in sizes:
             return None
-        if sum(size != 1 for size in whole) <= 1:
+        if sum(size != 1 for size in full_dims) <= 1:
             return reshape(x, sizes)
         if constant_value(x) is None:
             return None
-        return self.transposed(reshape(x, whole), inverse(order))
+        return self.transposed(reshape(x, full_dims), inverse(order))
 
 
 def inverse(order: Sequence[int]) -> list[int]:

@@ -46,9 +46,11 @@ class Values:
       apart: bytes of large weights by key, see `large_weights`.
     """
 
-    def __init__(self, folder: Path | None, apart: Mapping[bytes, Bytes] | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, large_weights: Mapping[bytes, Bytes] | None = None
+    ) -> None:
         self._folder = folder
-        self._apart = apart or {}
+        self._apart = large_weights or {}
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:
         """Return the elements of a tensor: strings as bytes, numbers without a copy if possible.
@@ -58,21 +60,21 @@ class Values:
             folder.
           UnimplementedError: weft does not support the element type.
         """
-        what = f"tensor {tensor.name!r}" if tensor.name else "a tensor"
+        label = f"tensor {tensor.name!r}" if tensor.name else "a tensor"
         dtype = weft_type(tensor.data_type)
         if any(size < 0 for size in tensor.dims):
-            raise errors.InvalidArgumentError(f"{what} has sizes {list(tensor.dims)}")
+            raise errors.InvalidArgumentError(f"{label} has sizes {list(tensor.dims)}")
         if tensor.data_location == _EXTERNAL:
-            return self._external(tensor, dtype, what)
+            return self._external(tensor, dtype, label)
         if dtype is dtypes.string:
             flat = np.empty(len(tensor.string_data), object)
             flat[:] = list(tensor.string_data)
-            return _shaped(flat, tensor, what)
+            return _reshape(flat, tensor, label)
         try:
             result = self._numbers(tensor, dtype)
         except (ValueError, TypeError) as error:
             raise errors.InvalidArgumentError(
-                f"{what} of shape {list(tensor.dims)} and type {dtype.name} is damaged: {error}"
+                f"{label} of shape {list(tensor.dims)} and type {dtype.name} is damaged: {error}"
             ) from error
         return result
 
@@ -81,15 +83,15 @@ class Values:
         if raw is None:
             return numpy_helper.to_array(tensor)
         if tensor.data_type in _PACKED or sys.byteorder == "big":
-            whole = TensorProto()
-            whole.CopyFrom(tensor)
-            whole.raw_data = raw.tobytes()
-            return numpy_helper.to_array(whole)
+            dense = TensorProto()
+            dense.CopyFrom(tensor)
+            dense.raw_data = raw.tobytes()
+            return numpy_helper.to_array(dense)
         if tensor.HasField("segment"):
             raise ValueError("segments are not supported")
         return raw.view(dtype.numpy).reshape(tuple(tensor.dims))
 
-    def _external(self, tensor: TensorProto, dtype: DType, what: str) -> np.ndarray[Any, Any]:
+    def _external(self, tensor: TensorProto, dtype: DType, label: str) -> np.ndarray[Any, Any]:
         """Memory-map external data in a file next to the model.
 
         Raises: InvalidArgumentError: the file is not in the folder, or too short.
@@ -98,7 +100,7 @@ class Values:
         location = entries.get("location", "")
         if self._folder is None:
             raise errors.InvalidArgumentError(
-                f"{what} has its data in the file {location!r}; give the model by its path"
+                f"{label} has its data in the file {location!r}; pass the model as a path"
             )
         folder = self._folder.resolve()
         try:
@@ -108,23 +110,24 @@ class Values:
             inside = False
         if not inside:
             raise errors.InvalidArgumentError(
-                f"{what} requires a file in the model's folder, got {location!r}"
+                f"{label} requires a file in the model's folder, got {location!r}"
             )
         if dtype is dtypes.string:
-            raise errors.InvalidArgumentError(f"{what} has strings in the file {location!r}")
-        offset = _number(entries, "offset", what)
+            raise errors.InvalidArgumentError(f"{label} has strings in the file {location!r}")
+        offset = _number(entries, "offset", label)
         count = int(np.prod(tensor.dims, dtype=object)) if tensor.dims else 1
         packed = _PACKED.get(tensor.data_type, 1)
-        wanted = count * dtype.size if packed == 1 else -(-count // packed)
-        there = path.stat().st_size - offset
-        if _number(entries, "length", what) not in (0, wanted) or there < wanted:
+        expected_size = count * dtype.size if packed == 1 else -(-count // packed)
+        available = path.stat().st_size - offset
+        if _number(entries, "length", label) not in (0, expected_size) or available < expected_size:
             raise errors.InvalidArgumentError(
-                f"{what} of {wanted} bytes does not fit what the file {location!r} has of it: "
-                f"{entries.get('length', 'no')} bytes are named, {there} are there"
+                f"{label} of {expected_size} bytes does not fit what the file {location!r} "
+                "has of it: "
+                f"{entries.get('length', 'no')} bytes are named, {available} are there"
             )
         if not count:
-            return _shaped(np.empty(0, dtype.numpy), tensor, what)
-        raw = np.memmap(path, np.uint8, "r", offset, (wanted,))
+            return _reshape(np.empty(0, dtype.numpy), tensor, label)
+        raw = np.memmap(path, np.uint8, "r", offset, (expected_size,))
         if packed > 1:
             kind, dims = tensor.data_type, tensor.dims
             inner = TensorProto(data_type=kind, dims=dims, raw_data=raw.tobytes())
@@ -163,24 +166,24 @@ class Values:
         read = _ATTRIBUTES.get(attribute.type)
         if read is None:
             raise errors.InvalidArgumentError(
-                f"attribute {attribute.name!r} has the type {attribute.type}, which is not known"
+                f"attribute {attribute.name!r} has the type {attribute.type}, which is unknown"
             )
         return read(self, attribute)
 
 
-def _number(entries: dict[str, str], key: str, what: str) -> int:
+def _number(entries: dict[str, str], key: str, label: str) -> int:
     text = entries.get(key, "0")
     if not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise errors.InvalidArgumentError(f"{what}: {key} must be a number, got {shown(text)}")
+        raise errors.InvalidArgumentError(f"{label}: {key} must be a number, got {shown(text)}")
     return int(text)
 
 
-def _shaped(flat: np.ndarray[Any, Any], tensor: TensorProto, what: str) -> np.ndarray[Any, Any]:
+def _reshape(flat: np.ndarray[Any, Any], tensor: TensorProto, label: str) -> np.ndarray[Any, Any]:
     try:
         return flat.reshape(tuple(tensor.dims))
     except ValueError:
         raise errors.InvalidArgumentError(
-            f"{what} of shape {list(tensor.dims)} has {flat.size} elements"
+            f"{label} of shape {list(tensor.dims)} has {flat.size} elements"
         ) from None
 
 
@@ -217,7 +220,7 @@ def type_and_shape(declared: TypeProto) -> tuple[DType, list[int | None] | None]
     if declared.HasField("sequence_type") or declared.HasField("optional_type"):
         return dtypes.variant, []
     kind = declared.WhichOneof("value") or "no type"
-    raise errors.UnimplementedError(f"values of {kind} are not taken")
+    raise errors.UnimplementedError(f"values of type {kind} are not supported")
 
 
 def declared_type(info: ValueInfoProto) -> tuple[DType | None, list[int | None] | None]:

@@ -36,7 +36,7 @@ def _box_count(boxes: Output, index: Output) -> int | None:
     return merge_size(count, images, "the numbers of boxes and of box_ind")
 
 
-def _cropped(node: NodeSpec) -> Sequence[Dims]:
+def _crop(node: NodeSpec) -> Sequence[Dims]:
     image = with_rank(node.inputs[0].dims, 4, "image")
     if 0 in image[1:3]:
         raise errors.InvalidArgumentError("images without pixels cannot be cropped")
@@ -74,7 +74,7 @@ def _glimpse(node: NodeSpec) -> Sequence[Dims]:
     return ((batch, *sizes_of(node.inputs[1], "size"), channels),)
 
 
-def _drawn(node: NodeSpec) -> Sequence[Dims]:
+def _draw_samples(node: NodeSpec) -> Sequence[Dims]:
     batch, height, width, channels = with_rank(node.inputs[0].dims, 4, "images")
     if channels not in (None, 1, 3, 4):
         raise errors.InvalidArgumentError(f"images must have 1, 3 or 4 channels, got {channels}")
@@ -87,7 +87,7 @@ def _drawn(node: NodeSpec) -> Sequence[Dims]:
     return ((batch, height, width, channels),)
 
 
-def _sampled(node: NodeSpec) -> Sequence[Dims]:
+def _sample(node: NodeSpec) -> Sequence[Dims]:
     (count,) = with_rank(node.inputs[0].dims, 1, "image_size")
     if count not in (3, None):
         raise errors.InvalidArgumentError(
@@ -142,7 +142,7 @@ register_op(
         "method": "{'bilinear', 'nearest'} = 'bilinear'",
         "extrapolation_value": "float = 0.0",
     },
-    _cropped,
+    _crop,
     doc="Boxes of images, all in one size.",
 )
 register_op(
@@ -182,7 +182,7 @@ register_op(
     ("images: T", "boxes: float32"),
     ("output: T",),
     {"T": "{float32, float16} = float32"},
-    _drawn,
+    _draw_samples,
     traits=NOT_DIFFERENTIABLE,
     doc="Images with the edges of boxes in colours.",
 )
@@ -191,7 +191,7 @@ register_op(
     ("images: T", "boxes: float32", "colors: float32"),
     ("output: T",),
     {"T": "{float32, float16} = float32"},
-    _drawn,
+    _draw_samples,
     traits=NOT_DIFFERENTIABLE,
     doc="Images with the edges of boxes in colours that are given.",
 )
@@ -200,7 +200,7 @@ register_op(
     ("image_size: T", "bounding_boxes: float32"),
     ("begin: T", "size: T", "bboxes: float32"),
     _SAMPLE | {"min_object_covered": "float = 0.1"},
-    _sampled,
+    _sample,
     traits=DRAWS,
     doc="A random part of an image that shows enough of an object.",
 )
@@ -209,7 +209,7 @@ register_op(
     ("image_size: T", "bounding_boxes: float32", "min_object_covered: float32"),
     ("begin: T", "size: T", "bboxes: float32"),
     _SAMPLE,
-    _sampled,
+    _sample,
     traits=DRAWS,
     doc="A random part of an image that shows enough of an object.",
 )

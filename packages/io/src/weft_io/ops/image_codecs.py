@@ -74,7 +74,7 @@ def _webp_frames(node: NodeSpec) -> Sequence[Dims]:
     return ((None, None, None, _known_channels(node, 3, 4)),)
 
 
-def _cropped(node: NodeSpec) -> Sequence[Dims]:
+def _crop(node: NodeSpec) -> Sequence[Dims]:
     _check_jpeg_attrs(node)
     channels = _known_channels(node, 1, 3)
     (count,) = with_rank(node.inputs[1].dims, 1, "crop_window")
@@ -182,7 +182,7 @@ register_op(
     (*_BYTES, "crop_window: int32"),
     ("image: uint8",),
     _JPEG,
-    _cropped,
+    _crop,
     traits=NOT_DIFFERENTIABLE,
     doc="A part of the pixels of a JPEG file.",
 )

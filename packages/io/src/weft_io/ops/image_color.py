@@ -31,14 +31,14 @@ def _three_channels(node: NodeSpec) -> Sequence[Dims]:
     return (None if dims is None else (*dims[:-1], 3),)
 
 
-def _adjusted(node: NodeSpec) -> Sequence[Dims]:
+def _adjust(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[1].dims, 0, "the change")
     with_rank_at_least(node.inputs[0].dims, 3, "images")
     return (node.inputs[0].dims,)
 
 
 def _adjusted_color(node: NodeSpec) -> Sequence[Dims]:
-    _adjusted(node)
+    _adjust(node)
     return _three_channels(node)
 
 
@@ -65,7 +65,7 @@ register_op(
     ("images: T", "contrast_factor: float32"),
     ("output: T",),
     {"T": "{float16, float32} = float32"},
-    _adjusted,
+    _adjust,
     doc="Images with distances to the mean of each channel multiplied.",
 )
 register_op(

@@ -54,7 +54,7 @@ def _original(node: NodeSpec) -> Sequence[Dims]:
     return ((batch, image[1], image[2], channels),)
 
 
-def _translated(node: NodeSpec) -> Sequence[Dims]:
+def _translate(node: NodeSpec) -> Sequence[Dims]:
     _check_pair(node.inputs[2], "scale")
     _check_pair(node.inputs[3], "translation")
     return _resized(node) if node.inputs[1].dtype.is_integer else _original(node)
@@ -137,7 +137,7 @@ register_op(
     ("images: T", "size: int32", "scale: float32", "translation: float32"),
     ("resized_images: float32",),
     {"T": _PIXELS, **_FILTER},
-    _translated,
+    _translate,
     traits=PLAIN,
     doc="Images scaled by factors along both axes and moved, by a filter of some kind.",
 )
@@ -146,7 +146,7 @@ register_op(
     ("grads: T", "original_image: T", "scale: float32", "translation: float32"),
     ("output: T",),
     {"T": "{float32}", **_FILTER},
-    _translated,
+    _translate,
     traits=_OF_SHAPE,
     doc="The gradient of ScaleAndTranslate by its images.",
 )
@@ -204,8 +204,13 @@ def _scale_grad(op: Node, grad: Output) -> list[Output | None]:
     dtype = images.dtype.base_dtype
     attrs = {name: op.attrs[name] for name in _FILTER}
     wide = out("Cast", [images], {"DstT": "float32"}) if dtype.name != "float32" else images
-    back = out("ScaleAndTranslateGrad", [grad, wide, scale, translation], attrs)
-    return [out("Cast", [back], {"DstT": dtype}) if wide is not images else back, None, None, None]
+    image_grad = out("ScaleAndTranslateGrad", [grad, wide, scale, translation], attrs)
+    return [
+        out("Cast", [image_grad], {"DstT": dtype}) if wide is not images else image_grad,
+        None,
+        None,
+        None,
+    ]
 
 
 @RegisterGradient("ScaleAndTranslateGrad")

@@ -53,7 +53,7 @@ def _check_threshold(thresholds: Sequence[Output]) -> None:
             raise errors.InvalidArgumentError(f"iou_threshold must be from 0 to 1, got {constant}")
 
 
-def _selected(node: NodeSpec) -> Sequence[Dims]:
+def _select(node: NodeSpec) -> Sequence[Dims]:
     _check_inputs(node)
     return ((None,),)
 
@@ -80,7 +80,7 @@ def _selected_scored(node: NodeSpec) -> Sequence[Dims]:
     return (selected, selected, valid)
 
 
-def _combined(node: NodeSpec) -> Sequence[Dims]:
+def _combine(node: NodeSpec) -> Sequence[Dims]:
     boxes, scores, per_class, total, *thresholds = node.inputs
     batch, count, groups, sides = with_rank(boxes.dims, 4, "boxes")
     scored = with_rank(scores.dims, 3, "scores")
@@ -112,7 +112,7 @@ register_op(
     ("boxes: float32", "scores: float32", "max_output_size: int32"),
     ("selected_indices: int32",),
     {"iou_threshold": "float = 0.5"},
-    _selected,
+    _select,
     traits=NOT_DIFFERENTIABLE,
     doc="The boxes that overlap no better one too much.",
 )
@@ -121,7 +121,7 @@ register_op(
     ("boxes: T", "scores: T", "max_output_size: int32", "iou_threshold: T_threshold"),
     ("selected_indices: int32",),
     _TYPES,
-    _selected,
+    _select,
     traits=NOT_DIFFERENTIABLE,
     doc="The boxes that overlap no better one too much.",
 )
@@ -137,7 +137,7 @@ register_op(
     _SCORED,
     ("selected_indices: int32",),
     _TYPES,
-    _selected,
+    _select,
     traits=NOT_DIFFERENTIABLE,
     doc="The boxes above a score that overlap no better one too much.",
 )
@@ -198,7 +198,7 @@ register_op(
         "valid_detections: int32",
     ),
     {"pad_per_class": "bool = false", "clip_boxes": "bool = true"},
-    _combined,
+    _combine,
     traits=NOT_DIFFERENTIABLE,
     doc="The best boxes of all classes, of each image of a batch.",
 )

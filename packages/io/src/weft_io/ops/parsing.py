@@ -21,7 +21,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
-from weft_io.arguments import sequence
+from weft_io.arguments import to_sequence
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer, text
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -359,9 +359,9 @@ def decode_csv(
       (np.int32(1), b'abc')
     """
     defaults = [
-        convert_to_tensor(default) for default in sequence(record_defaults, "record_defaults")
+        convert_to_tensor(default) for default in to_sequence(record_defaults, "record_defaults")
     ]
-    columns = () if select_cols is None else sequence(select_cols, "select_cols")
+    columns = () if select_cols is None else to_sequence(select_cols, "select_cols")
     selected = tuple([integer(column, "each of select_cols") for column in columns])
     if any(column < 0 for column in selected):
         raise errors.InvalidArgumentError(f"select_cols must not be negative, got {list(selected)}")
@@ -369,7 +369,7 @@ def decode_csv(
         raise errors.InvalidArgumentError(f"select_cols must be ascending, got {list(selected)}")
     if selected and len(selected) != len(defaults):
         raise errors.InvalidArgumentError(
-            f"select_cols and record_defaults must have one length, got {len(selected)} and "
+            f"select_cols and record_defaults must have the same length, got {len(selected)} and "
             f"{len(defaults)}"
         )
     if len(text(field_delim, "field_delim").encode("utf-8", "replace")) != 1:

@@ -86,7 +86,7 @@ register_op(
 )
 
 
-def _written(op: str, sp_input: Any, name: str | None, out_type: Any) -> Output:
+def _write(op: str, sp_input: Any, name: str | None, out_type: Any) -> Output:
     sparse = SparseTensor.from_value(sp_input)
     inputs = [sparse.indices, sparse.values, sparse.dense_shape]
     return out(op, inputs, {"out_type": dtypes.as_dtype(out_type)}, name)
@@ -107,7 +107,7 @@ def serialize_sparse(
       >>> wf.Session().run(wf.deserialize_many_sparse([text], wf.int32, rank=1)).values
       array([5], dtype=int32)
     """
-    return _written("SerializeSparse", sp_input, name, out_type)
+    return _write("SerializeSparse", sp_input, name, out_type)
 
 
 def serialize_many_sparse(
@@ -128,7 +128,7 @@ def serialize_many_sparse(
       array([[0, 1],
              [1, 0]])
     """
-    return _written("SerializeManySparse", sp_input, name, out_type)
+    return _write("SerializeManySparse", sp_input, name, out_type)
 
 
 def deserialize_many_sparse(

@@ -121,7 +121,7 @@ class QueueBase(HasComponents):
         Raises (when it runs): CancelledError: the queue is closed.
         """
         with name_scope(name, f"{self._name}_enqueue", _outputs_in(vals)) as scope:
-            tensors = self._converted(vals)
+            tensors = self._convert(vals)
             for tensor, shape in zip(tensors, self._shapes, strict=True):
                 tensor.shape.assert_is_compatible_with(shape)
             return ops.queue_enqueue(self._queue_ref, tensors, name=scope)
@@ -135,7 +135,7 @@ class QueueBase(HasComponents):
         Raises (when it runs): CancelledError: the queue is closed.
         """
         with name_scope(name, f"{self._name}_EnqueueMany", _outputs_in(vals)) as scope:
-            tensors = self._converted(vals)
+            tensors = self._convert(vals)
             size = Dimension(None)
             for tensor, shape in zip(tensors, self._shapes, strict=True):
                 batch = tensor.shape.with_rank_at_least(1)
@@ -144,7 +144,7 @@ class QueueBase(HasComponents):
                     batch[1:].assert_is_compatible_with(shape)
             return ops.queue_enqueue_many(self._queue_ref, tensors, name=scope)
 
-    def _converted(self, vals: Components) -> list[Output]:
+    def _convert(self, vals: Components) -> list[Output]:
         """Return one tensor per component."""
         if isinstance(vals, dict):
             vals = self._order_by_name(vals)
@@ -181,7 +181,7 @@ class QueueBase(HasComponents):
         )
         for output, shape in zip(outputs, self._shapes, strict=True):
             output.set_shape(shape)
-        return self._structured(outputs)
+        return self._structure(outputs)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
         """Dequeue `n` elements as a batch; wait until that many are available.
@@ -212,9 +212,9 @@ class QueueBase(HasComponents):
         size = None if up_to else _static_int(outputs[0].op.inputs[1])
         for output, shape in zip(outputs, self._shapes, strict=True):
             output.set_shape(TensorShape([size]).concatenate(shape))
-        return self._structured(outputs)
+        return self._structure(outputs)
 
-    def _structured(self, outputs: Sequence[Output]) -> Any:
+    def _structure(self, outputs: Sequence[Output]) -> Any:
         if self._names is not None:
             return dict(zip(self._names, outputs, strict=True))
         return outputs[0] if len(outputs) == 1 else list(outputs)
@@ -276,7 +276,7 @@ class FIFOQueue(QueueBase):
         shared_name: str | None = None,
         name: str = "fifo_queue",
     ) -> None:
-        types, dims, labels = _described(dtypes, shapes, names)
+        types, dims, labels = _describe(dtypes, shapes, names)
         handle = ops.fifo_queue(types, dims or (), capacity, shared_name, name)
         super().__init__(types, dims, labels, handle)
 
@@ -310,7 +310,7 @@ class RandomShuffleQueue(QueueBase):
         shared_name: str | None = None,
         name: str = "random_shuffle_queue",
     ) -> None:
-        types, dims, labels = _described(dtypes, shapes, names)
+        types, dims, labels = _describe(dtypes, shapes, names)
         handle = ops.random_shuffle_queue(
             types,
             dims or (),
@@ -354,7 +354,7 @@ class PaddingFIFOQueue(QueueBase):
         shared_name: str | None = None,
         name: str = "padding_fifo_queue",
     ) -> None:
-        types, dims, labels = _described(dtypes, shapes, names, partly=True)
+        types, dims, labels = _describe(dtypes, shapes, names, partly=True)
         if dims is None:
             raise errors.InvalidArgumentError("a PaddingFIFOQueue requires shapes, got None")
         handle = ops.fifo_queue(types, dims, capacity, shared_name, name, padding=True)
@@ -406,7 +406,7 @@ class PriorityQueue(QueueBase):
 # --------------------------------------------------------------------------- arguments
 
 
-def _described(
+def _describe(
     dtypes: Any, shapes: Any, names: Any, partly: bool = False
 ) -> tuple[list[DType], list[TensorShape] | None, list[str] | None]:
     types = _type_list(dtypes)

@@ -71,7 +71,7 @@ class BaseStagingArea(HasComponents):
         """Maximum number of bytes; 0 for no limit."""
         return self._memory_limit
 
-    def _checked(self, vals: Any, indices: Sequence[int] | None) -> tuple[list[Output], list[int]]:
+    def _validate(self, vals: Any, indices: Sequence[int] | None) -> tuple[list[Output], list[int]]:
         """Return the tensors of a tuple or of some of its components, and their indices."""
         if isinstance(vals, dict):
             if self._names is None:
@@ -90,13 +90,15 @@ class BaseStagingArea(HasComponents):
                 "You must enqueue a dictionary in a staging area with names"
             )
         items = list(vals) if isinstance(vals, list | tuple) else [vals]
-        where = list(range(len(items)) if indices is None else indices)
-        if len(where) != len(items) or len(items) > len(self._dtypes):
+        indices_of_values = list(range(len(items)) if indices is None else indices)
+        if len(indices_of_values) != len(items) or len(items) > len(self._dtypes):
             raise errors.InvalidArgumentError(
                 f"requires a value per index, and at most {len(self._dtypes)}, "
-                f"got {len(items)} values for {len(where)} indices"
+                f"got {len(items)} values for {len(indices_of_values)} indices"
             )
-        return [self._component(value, i) for value, i in zip(items, where, strict=True)], where
+        return [
+            self._component(value, i) for value, i in zip(items, indices_of_values, strict=True)
+        ], indices_of_values
 
     def _component(self, value: Any, index: int) -> Output:
         self._check_indices([index])
@@ -110,7 +112,7 @@ class BaseStagingArea(HasComponents):
                 f"indices must be in [0, {len(self._dtypes)}), got {list(indices)}"
             )
 
-    def _structured(self, outputs: Sequence[Output], indices: Sequence[int]) -> Any:
+    def _structure(self, outputs: Sequence[Output], indices: Sequence[int]) -> Any:
         for output, i in zip(outputs, indices, strict=True):
             output.set_shape(self._shapes[i])
         if self._names is not None:
@@ -153,8 +155,8 @@ class StagingArea(BaseStagingArea):
         Raises (when it runs): ResourceExhaustedError: the tuple is larger than the memory limit.
         """
         with name_scope(name, f"{self._name}_put", []) as scope:
-            tensors, where = self._checked(values, None)
-            if where != list(range(len(self._dtypes))):
+            tensors, indices_of_values = self._validate(values, None)
+            if indices_of_values != list(range(len(self._dtypes))):
                 raise errors.InvalidArgumentError(
                     f"a tuple has {len(self._dtypes)} components, got {len(tensors)}"
                 )
@@ -166,7 +168,7 @@ class StagingArea(BaseStagingArea):
         Returns: a list of one tensor per component, or a dict by name.
         """
         outputs = ops.unstage(self._area, name or f"{self._name}_get")
-        return self._structured(outputs, range(len(outputs)))
+        return self._structure(outputs, range(len(outputs)))
 
     def peek(self, index: Any, name: str | None = None) -> Any:
         """Return the tuple at an index without removing it; wait for it.
@@ -176,7 +178,7 @@ class StagingArea(BaseStagingArea):
         Returns: as `get`.
         """
         outputs = ops.stage_peek(index, self._area, name or f"{self._name}_peek")
-        return self._structured(outputs, range(len(outputs)))
+        return self._structure(outputs, range(len(outputs)))
 
     def size(self, name: str | None = None) -> Output:
         """Return the number of tuples: int32, shape ()."""
@@ -240,9 +242,11 @@ class MapStagingArea(BaseStagingArea):
           ResourceExhaustedError: they are larger than the memory limit.
         """
         with name_scope(name, f"{self._name}_put", []) as scope:
-            tensors, where = self._checked(vals, indices)
+            tensors, indices_of_values = self._validate(vals, indices)
             key = convert_to_tensor(key, types_.int64)
-            return ops.map_stage(f"{self._prefix}Stage", key, where, tensors, self._area, scope)
+            return ops.map_stage(
+                f"{self._prefix}Stage", key, indices_of_values, tensors, self._area, scope
+            )
 
     def get(
         self, key: Any = None, indices: Sequence[int | str] | None = None, name: str | None = None
@@ -255,16 +259,16 @@ class MapStagingArea(BaseStagingArea):
         Returns: the key, and a list of tensors or a dict by name.
         """
         name = name or f"{self._name}_get"
-        where = self._indices(indices)
-        types = [self._dtypes[i] for i in where]
+        indices_of_values = self._indices(indices)
+        types = [self._dtypes[i] for i in indices_of_values]
         if key is None:
             op = f"{self._prefix}UnstageNoKey"
-            first, *outputs = ops.map_unstage_no_key(op, where, types, self._area, name)
-            return first, self._structured(outputs, where)
+            first, *outputs = ops.map_unstage_no_key(op, indices_of_values, types, self._area, name)
+            return first, self._structure(outputs, indices_of_values)
         key = convert_to_tensor(key, types_.int64)
         op = f"{self._prefix}Unstage"
-        return key, self._structured(
-            ops.map_unstage(op, key, where, types, self._area, name), where
+        return key, self._structure(
+            ops.map_unstage(op, key, indices_of_values, types, self._area, name), indices_of_values
         )
 
     def peek(
@@ -277,18 +281,22 @@ class MapStagingArea(BaseStagingArea):
           indices: indices or names of the components; all by default.
         Returns: a list of tensors, or a dict by name.
         """
-        where = self._indices(indices)
-        types = [self._dtypes[i] for i in where]
+        indices_of_values = self._indices(indices)
+        types = [self._dtypes[i] for i in indices_of_values]
         key = convert_to_tensor(key, types_.int64)
         name = name or f"{self._name}_peek"
-        outputs = ops.map_unstage(f"{self._prefix}Peek", key, where, types, self._area, name)
-        return self._structured(outputs, where)
+        outputs = ops.map_unstage(
+            f"{self._prefix}Peek", key, indices_of_values, types, self._area, name
+        )
+        return self._structure(outputs, indices_of_values)
 
     def _indices(self, indices: Sequence[int | str] | None) -> list[int]:
         selected = range(len(self._dtypes)) if indices is None else indices
-        where = [self._number(item) if isinstance(item, str) else item for item in selected]
-        self._check_indices(where)
-        return where
+        indices_of_values = [
+            self._number(item) if isinstance(item, str) else item for item in selected
+        ]
+        self._check_indices(indices_of_values)
+        return indices_of_values
 
     def _number(self, name: str) -> int:
         names = self._names or []

@@ -36,7 +36,7 @@ _LARGE: Final = 2048
 """Size in bytes above which rows are copied one by one instead of being joined first."""
 
 
-class Where(NamedTuple):
+class Location(NamedTuple):
     """The location in error messages about a feature.
 
     Attributes:
@@ -131,7 +131,12 @@ def widths(counts: Array) -> Array:
 
 
 def dense(
-    rows: Rows, kind: int, shape: tuple[int, ...], default: Array | None, empty: Empty, where: Where
+    rows: Rows,
+    kind: int,
+    shape: tuple[int, ...],
+    default: Array | None,
+    empty: Empty,
+    location: Location,
 ) -> Array:
     """Return a feature of a fixed shape.
 
@@ -143,7 +148,7 @@ def dense(
     if None in rows:
         if default is None:
             raise errors.InvalidArgumentError(
-                f"{where.at(rows.index(None))} Feature: {where.key.decode()} "
+                f"{location.at(rows.index(None))} Feature: {location.key.decode()} "
                 f"(data type: {KIND_NAMES[kind]}) is required but could not be found."
             )
         content = content_of(default, kind)
@@ -152,7 +157,7 @@ def dense(
     if kind == FLOATS:
         lengths = list(map(len, rows))
         if lengths.count(4 * size) != len(rows):
-            raise _miscounted(np.array(lengths) // 4, kind, shape, where)
+            raise _miscounted(np.array(lengths) // 4, kind, shape, location)
         result = empty((len(rows), *shape), NUMPY[kind])
         _place_floats(rows, result.reshape(len(rows), size))
         return result
@@ -161,7 +166,7 @@ def dense(
         return known.reshape(len(rows), *shape)
     values, counts = flatten(rows, kind, empty, size * len(rows))
     if (counts != size).any():
-        raise _miscounted(counts, kind, shape, where)
+        raise _miscounted(counts, kind, shape, location)
     if single:
         _know_integers(rows, values)
     return values.reshape(len(rows), *shape)
@@ -202,17 +207,17 @@ def _place_floats(rows: Rows, target: Array) -> None:
 
 
 def _miscounted(
-    counts: Array, kind: int, shape: tuple[int, ...], where: Where
+    counts: Array, kind: int, shape: tuple[int, ...], location: Location
 ) -> errors.InvalidArgumentError:
     row = int(np.flatnonzero(counts != math.prod(shape))[0])
     return errors.InvalidArgumentError(
-        f"{where.at(row)} Number of {KIND_NAMES[kind]} values != expected. "
+        f"{location.at(row)} Number of {KIND_NAMES[kind]} values != expected. "
         f"Values size: {int(counts[row])} but output shape: {format_dims(shape)}"
     )
 
 
-def padded(
-    rows: Rows, kind: int, shape: tuple[int, ...], default: Any, empty: Empty, where: Where
+def pad_values(
+    rows: Rows, kind: int, shape: tuple[int, ...], default: Any, empty: Empty, location: Location
 ) -> Array:
     """Return a feature with variable numbers of values of a fixed shape, padded.
 
@@ -223,11 +228,11 @@ def padded(
     Raises: InvalidArgumentError: a number of values is not a multiple of the size of one.
     """
     values, counts = flatten(rows, kind)
-    steps = count_steps(counts, shape, kind, where)
+    steps = count_steps(counts, shape, kind, location)
     return place_steps(values, steps, shape, default, empty, NUMPY[kind])
 
 
-def count_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) -> Array:
+def count_steps(counts: Array, shape: tuple[int, ...], kind: int, location: Location) -> Array:
     """Return the number of values of `shape` in each example."""
     size = math.prod(shape)
     if not size:
@@ -236,7 +241,7 @@ def count_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) 
     if len(bad_rows):
         row = int(bad_rows[0])
         raise errors.InvalidArgumentError(
-            f"{where.at(row)} Number of {KIND_NAMES[kind]} values is not a multiple of stride "
+            f"{location.at(row)} Number of {KIND_NAMES[kind]} values is not a multiple of stride "
             f"length. Saw {int(counts[row])} values but output shape is: "
             f"{format_dims((None, *shape))}"
         )
@@ -249,10 +254,10 @@ def place_steps(
     """Return a tensor whose rows contain values from the left, padded with `default`."""
     limit = int(steps.max(initial=0))
     result = empty((len(steps), limit, *shape), dtype)
-    taken = values.reshape(-1, *shape) if values.size else np.empty((0, *shape), dtype)
+    steps_values = values.reshape(-1, *shape) if values.size else np.empty((0, *shape), dtype)
     if (steps == limit).all():
-        result[...] = taken.reshape(result.shape)
+        result[...] = steps_values.reshape(result.shape)
         return result
     result[...] = default
-    result[np.arange(limit) < steps[:, None]] = taken
+    result[np.arange(limit) < steps[:, None]] = steps_values
     return result

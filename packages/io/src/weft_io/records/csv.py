@@ -59,7 +59,7 @@ class CsvDecoder:
         rows = [self._fields(record, i) for i, record in enumerate(records)]
         columns: Sequence[Column] = list(zip(*rows, strict=True)) or [()] * len(self._types)
         return [
-            self._converted(column, dtype, default, k)
+            self._convert(column, dtype, default, k)
             for k, (column, dtype, default) in enumerate(
                 zip(columns, self._types, defaults, strict=True)
             )
@@ -89,7 +89,7 @@ class CsvDecoder:
                 index += 1
                 continue
             if self.quotes and record[index] == _QUOTE:
-                field, index = self._quoted(record, index + 1, row)
+                field, index = self._quote(record, index + 1, row)
             else:
                 stop = record.find(self.delimiter, index)
                 stop = end if stop < 0 else stop
@@ -101,7 +101,7 @@ class CsvDecoder:
             fields.append(b"")
         return fields
 
-    def _quoted(self, record: bytes, index: int, row: int) -> tuple[bytes, int]:
+    def _quote(self, record: bytes, index: int, row: int) -> tuple[bytes, int]:
         """Return the quoted field that begins at `index`, and the index after its delimiter."""
         parts: list[bytes] = []
         while True:
@@ -122,7 +122,7 @@ class CsvDecoder:
 
     # --------------------------------------------------------------------- converting
 
-    def _converted(self, column: Column, dtype: DType, default: Any, k: int) -> Array:
+    def _convert(self, column: Column, dtype: DType, default: Any, k: int) -> Array:
         missing = [i for i, field in enumerate(column) if field in self._missing]
         if missing and default is None:
             raise _field_error(f"Field {k} is required but missing", missing[0])
@@ -137,7 +137,7 @@ class CsvDecoder:
         for i in missing:
             texts[i] = b"0"
         try:
-            result[:] = _parsed(texts, parse)
+            result[:] = _parse(texts, parse)
         except (ValueError, OverflowError):
             raise _first_wrong(texts, parse, dtype, k) from None
         if missing:
@@ -145,7 +145,7 @@ class CsvDecoder:
         return result
 
 
-def _parsed(texts: Column, parse: Callable[[bytes], Any]) -> Any:
+def _parse(texts: Column, parse: Callable[[bytes], Any]) -> Any:
     """Parse numbers with Python's parser if it accepts all texts, otherwise with `parse`."""
     if b"_" in b"".join(texts):
         raise ValueError("an underscore")

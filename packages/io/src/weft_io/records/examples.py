@@ -11,7 +11,7 @@ import numpy as np
 
 from weft_graph import proto
 from weft_io.records import columns
-from weft_io.records.columns import Array, Empty, Where
+from weft_io.records.columns import Array, Empty, Location
 from weft_io.records.features import (
     BYTES,
     FLOATS,
@@ -20,7 +20,7 @@ from weft_io.records.features import (
     FeatureScanner,
     Rows,
     read_nested,
-    rewritten_example,
+    rewrite_example,
 )
 from weft_io.records.wire import MalformedVarintsError, write_varint
 from weft_tensor import dtypes, errors
@@ -111,11 +111,13 @@ class ExampleParser:
     ) -> None:
         for rows in table:
             rows[row] = None
-        usual = rewritten_example(data, _named(names, row))
+        usual = rewrite_example(data, _select_named(names, row))
         start = read_nested(usual, 0, len(usual), 0x0A)
         if usual and not self.scanner.scan(usual, start, len(usual), table, row):
             features = proto.Example.FromString(usual).features.feature
-            raise mismatch(features, self.keys, self.kinds, lambda key: Where(names, key).at(row))
+            raise mismatch(
+                features, self.keys, self.kinds, lambda key: Location(names, key).at(row)
+            )
 
     def assemble(
         self, table: list[Rows], names: Sequence[bytes], defaults: Sequence[Array]
@@ -130,25 +132,25 @@ class ExampleParser:
             for rows, kind in zip(table[:split], self.kinds[:split], strict=True)
         ]
         dense = [
-            self._dense(rows, i, defaults[i], Where(names, self.keys[split + i]))
+            self._dense(rows, i, defaults[i], Location(names, self.keys[split + i]))
             for i, rows in enumerate(table[split:])
         ]
         return sparse, dense
 
-    def _dense(self, rows: Rows, i: int, default: Array, where: Where) -> Array:
+    def _dense(self, rows: Rows, i: int, default: Array, location: Location) -> Array:
         kind, shape = self.kinds[self._sparse + i], self._shapes[i]
         assert shape is not None
         padding = shape[:1] == (None,)
         inner: Any = shape[1:] if padding else shape
         if default.size != (1 if padding else math.prod(inner)) and (padding or default.size):
             raise errors.InvalidArgumentError(
-                f"the default of feature {where.key.decode()} must have shape "
+                f"the default of feature {location.key.decode()} must have shape "
                 f"{'[]' if padding else format_dims(inner)}, got {format_dims(default.shape)}"
             )
         if padding:
-            return columns.padded(rows, kind, inner, default.reshape(()), self._empty, where)
+            return columns.pad_values(rows, kind, inner, default.reshape(()), self._empty, location)
         fallback = default.reshape(inner) if default.size else None
-        return columns.dense(rows, kind, inner, fallback, self._empty, where)
+        return columns.dense(rows, kind, inner, fallback, self._empty, location)
 
 
 @lru_cache(1024)
@@ -164,13 +166,13 @@ def _prefix(size: int) -> bytes:
     return b"\0" if size else b""
 
 
-def _named(names: Sequence[bytes], row: int) -> str:
+def _select_named(names: Sequence[bytes], row: int) -> str:
     name = names[row].decode("utf-8", "backslashreplace") if names else "<unknown>"
     return f"Name: {name}, Index: {row}"
 
 
 def mismatch(
-    features: Any, keys: Sequence[bytes], kinds: Sequence[int], where: Callable[[bytes], str]
+    features: Any, keys: Sequence[bytes], kinds: Sequence[int], location: Callable[[bytes], str]
 ) -> errors.OpError:
     """Return the error about the feature that is not of the requested kind."""
     numbers = {"bytes_list": BYTES, "float_list": FLOATS, "int64_list": INTEGERS}
@@ -182,7 +184,7 @@ def mismatch(
         if number != expected:
             kind = KIND_NAMES.get(number or 0, "none")
             return errors.InvalidArgumentError(
-                f"{where(key)} Data types don't match. Data type: {kind} "
+                f"{location(key)} Data types don't match. Data type: {kind} "
                 f"but expected type: {KIND_NAMES[expected]}"
             )
     return errors.InternalError("a well-formed example could not be parsed")

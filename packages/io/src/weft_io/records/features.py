@@ -194,25 +194,25 @@ def split_strings(data: bytes, index: int, end: int) -> tuple[bytes, ...] | None
 # ---------------------------------------------------------------------- the unusual forms
 
 
-def rewritten_example(data: bytes, where: str) -> bytes:
+def rewrite_example(data: bytes, location: str) -> bytes:
     """Reserialize an example with protobuf, which results in the usual form.
 
-    Raises: InvalidArgumentError: the bytes are not an example; the message starts with `where`.
+    Raises: InvalidArgumentError: the bytes are not an example; the message starts with `location`.
     """
-    parsed = _parsed(proto.Example, data, where, EXAMPLE)
+    parsed = _parse(proto.Example, data, location, EXAMPLE)
     usual = proto.Example()
     _copy_features(parsed.features.feature, usual.features)
     serialized: bytes = usual.SerializeToString()
     return serialized
 
 
-def rewritten_sequence_example(data: bytes, where: str) -> bytes:
+def rewrite_sequence_example(data: bytes, location: str) -> bytes:
     """Reserialize a SequenceExample with protobuf, which results in the usual form.
 
     Raises: InvalidArgumentError: the bytes are not a SequenceExample; the message starts with
-      `where`.
+      `location`.
     """
-    parsed = _parsed(proto.SequenceExample, data, where, SEQUENCE_EXAMPLE)
+    parsed = _parse(proto.SequenceExample, data, location, SEQUENCE_EXAMPLE)
     usual = proto.SequenceExample()
     _copy_features(parsed.context.feature, usual.context)
     for key, steps in parsed.feature_lists.feature_list.items():
@@ -223,13 +223,13 @@ def rewritten_sequence_example(data: bytes, where: str) -> bytes:
     return serialized
 
 
-def _parsed(message: Any, data: bytes, where: str, schema: Schema) -> Any:
+def _parse(message: Any, data: bytes, location: str, schema: Schema) -> Any:
     try:
         return message.FromString(data)
     except DecodeError as cause:
         offset, reason = find_fault(data, schema)
         raise errors.InvalidArgumentError(
-            f"{where}: Could not parse example input: at offset {offset} of {len(data)} bytes: "
+            f"{location}: Could not parse example input: at offset {offset} of {len(data)} bytes: "
             f"{reason}",
             details={"offset": offset},
         ) from cause

@@ -76,7 +76,7 @@ def _batches(
         arrays: dict[str, Array] = {}
         for group in selected:
             for batch in file.batches(group, batch_size):
-                arrays = _joined(arrays, _arrays(batch, defaults, file.path))
+                arrays = _join(arrays, _arrays(batch, defaults, file.path))
                 while arrays and len(next(iter(arrays.values()))) >= batch_size:
                     yield {name: array[:batch_size] for name, array in arrays.items()}
                     arrays = {name: array[batch_size:] for name, array in arrays.items()}
@@ -86,7 +86,7 @@ def _batches(
         file.close()
 
 
-def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]:
+def _join(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]:
     if not first or not len(next(iter(first.values()))):
         return second
     return {name: np.concatenate([array, second[name]]) for name, array in first.items()}
@@ -108,7 +108,7 @@ class ParquetFile:
         self.path = path
         parquet = _pyarrow_parquet()
         self._stream = _open_file(path)
-        with self._guarded("its footer", 0):
+        with self._guard("its footer", 0):
             self._file = parquet.ParquetFile(
                 self._stream, page_checksum_verification=True, pre_buffer=is_url(path)
             )
@@ -142,7 +142,7 @@ class ParquetFile:
                 f"{self.path} has {self.groups} row groups, got the number {group}"
             )
         label, offset = f"row group {group}", self._offset_of(group)
-        with self._guarded(label, offset):
+        with self._guard(label, offset):
             batches = self._file.iter_batches(size, [group], self._columns, use_threads=False)
             rows = 0
             for batch in batches:
@@ -157,7 +157,7 @@ class ParquetFile:
             return 0
         # Of some damage to it pyarrow makes an error when it reads, but aborts the process here.
         first = self._file.schema.column(0).path
-        with self._guarded(f"the first column of row group {group}", 0):
+        with self._guard(f"the first column of row group {group}", 0):
             try:
                 next(self._file.iter_batches(1, [group], [first], use_threads=False), None)
             except OSError as error:
@@ -168,7 +168,7 @@ class ParquetFile:
         return offset
 
     @contextmanager
-    def _guarded(self, label: str, offset: int) -> Iterator[None]:
+    def _guard(self, label: str, offset: int) -> Iterator[None]:
         import pyarrow as pa
 
         try:
@@ -248,7 +248,7 @@ def _array(column: Any, name: str, defaults: dict[str, Any], path: str) -> Array
                 f"{path}: column {name!r} of type {kind} has nulls; give a replacement in "
                 "`defaults`"
             )
-        column = _filled(column, name, defaults[name], path)
+        column = _fill(column, name, defaults[name], path)
     if _is_text(kind):
         texts: Array = column.cast(pa.large_binary()).to_numpy(zero_copy_only=False)
         return texts.astype(object)
@@ -261,7 +261,7 @@ def _array(column: Any, name: str, defaults: dict[str, Any], path: str) -> Array
     return np.array(column.to_numpy(zero_copy_only=False))
 
 
-def _filled(column: Any, name: str, default: Any, path: str) -> Any:
+def _fill(column: Any, name: str, default: Any, path: str) -> Any:
     import pyarrow as pa
 
     try:

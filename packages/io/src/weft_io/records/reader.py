@@ -20,7 +20,7 @@ from weft_io.records.whole import read_file
 from weft_tensor import errors
 
 Settings = Mapping[str, Any]
-Taken = tuple[list[bytes], list[bytes]]
+Records = tuple[list[bytes], list[bytes]]
 """The keys and values of records, in lists of equal length."""
 
 
@@ -119,7 +119,7 @@ class FileReader:
     """
 
     def __init__(
-        self, kind: str, path: bytes, settings: Settings, place: reader_state.Place
+        self, kind: str, path: bytes, settings: Settings, place: reader_state.ReaderPosition
     ) -> None:
         self._kind = kind
         self._settings = settings
@@ -144,11 +144,11 @@ class FileReader:
         return self._source is not None
 
     @property
-    def place(self) -> reader_state.Place:
+    def place(self) -> reader_state.ReaderPosition:
         """The position from which to continue later."""
-        return reader_state.Place(self._base, self._taken + self._to_skip, self._number)
+        return reader_state.ReaderPosition(self._base, self._taken + self._to_skip, self._number)
 
-    def take(self, limit: int) -> Taken:
+    def take(self, limit: int) -> Records:
         """Return up to `limit` records; empty lists at the end of the file.
 
         Raises: OpError: the file cannot be opened, or a record is damaged.
@@ -242,7 +242,7 @@ class Reader:
         self.records_produced = 0
         self.work_units_completed = 0
         self._file: FileReader | None = None
-        self._waiting: deque[tuple[bytes, reader_state.Place]] = deque()
+        self._waiting: deque[tuple[bytes, reader_state.ReaderPosition]] = deque()
         self._error: errors.OpError | None = None
 
     @property
@@ -254,7 +254,7 @@ class Reader:
         """Add a file to read after the previous ones."""
         self._waiting.append((path, reader_state.START))
 
-    def read(self, limit: int) -> Taken:
+    def read(self, limit: int) -> Records:
         """Return the next records of the file, up to `limit`; empty lists at its end.
 
         Raises: OpError: the file cannot be read and is skipped; or a record is damaged, and the
@@ -331,7 +331,7 @@ class Reader:
           DataLossError: the bytes are damaged; the reader is unchanged.
           InvalidArgumentError: they are not a state, or that of another reader.
         """
-        states = [self._checked(reader_state.decode(item)) for item in data]
+        states = [self._validate(reader_state.decode(item)) for item in data]
         self.reset()
         started = [state.current for state in states if state.current is not None]
         self._waiting.extend(started[1:])
@@ -343,7 +343,7 @@ class Reader:
             path, place = started[0]
             self._file = FileReader(self.kind, path, self.settings, place)
 
-    def _checked(self, state: ReaderState) -> ReaderState:
+    def _validate(self, state: ReaderState) -> ReaderState:
         if state.kind != self.kind or state.settings != self.settings:
             raise errors.InvalidArgumentError(
                 f"the state of a {self.kind} with settings {self.settings} is required, got that "

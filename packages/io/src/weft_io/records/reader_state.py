@@ -24,7 +24,7 @@ _SEAL: Final = Seal("a reader's state", b"weftread", 1, "I")
 _LARGEST: Final = 2**63
 
 
-class Place(NamedTuple):
+class ReaderPosition(NamedTuple):
     """A position in a file.
 
     Attributes:
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     number: int
 
 
-START: Final = Place(0, 0, 0)
+START: Final = ReaderPosition(0, 0, 0)
 
 
 class ReaderState(NamedTuple):
@@ -55,8 +55,8 @@ class ReaderState(NamedTuple):
     settings: Mapping[str, Any]
     records_produced: int
     work_units_completed: int
-    current: tuple[bytes, Place] | None
-    waiting: list[tuple[bytes, Place]]
+    current: tuple[bytes, ReaderPosition] | None
+    waiting: list[tuple[bytes, ReaderPosition]]
 
 
 def encode(state: ReaderState) -> bytes:
@@ -90,14 +90,14 @@ def _state_of(body: bytes) -> ReaderState:
         fields = json.loads(body)
         current = fields["current"]
         return ReaderState(
-            kind=_checked(fields["reader"], str),
-            settings=_checked(fields["settings"], dict),
+            kind=_validate(fields["reader"], str),
+            settings=_validate(fields["settings"], dict),
             records_produced=_count(fields["records_produced"]),
             work_units_completed=_count(fields["work_units_completed"]),
             current=None if current is None else _part(current),
             waiting=[
                 _part(file) if isinstance(file, list) else (_path(file), START)
-                for file in _checked(fields["waiting"], list)
+                for file in _validate(fields["waiting"], list)
             ],
         )
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as cause:
@@ -106,13 +106,13 @@ def _state_of(body: bytes) -> ReaderState:
         ) from cause
 
 
-def _part(fields: Any) -> tuple[bytes, Place]:
+def _part(fields: Any) -> tuple[bytes, ReaderPosition]:
     return _path(fields[0]), _place(fields[1:])
 
 
-def _place(numbers: Any) -> Place:
-    base, num_read, number = _checked(numbers, list)
-    return Place(_count(base), _count(num_read), _count(number))
+def _place(numbers: Any) -> ReaderPosition:
+    base, num_read, number = _validate(numbers, list)
+    return ReaderPosition(_count(base), _count(num_read), _count(number))
 
 
 def _count(value: Any) -> int:
@@ -121,7 +121,7 @@ def _count(value: Any) -> int:
     return value
 
 
-def _checked(value: Any, kind: type) -> Any:
+def _validate(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"must be {kind.__name__}, got {value!r}")
     return value
@@ -132,5 +132,5 @@ def _text(path: bytes) -> str:
 
 
 def _path(text: Any) -> bytes:
-    path: bytes = _checked(text, str).encode("utf-8", "surrogateescape")
+    path: bytes = _validate(text, str).encode("utf-8", "surrogateescape")
     return path

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_graph import proto
 from weft_io.records import columns
-from weft_io.records.columns import NUMPY, Array, Empty, Where
+from weft_io.records.columns import NUMPY, Array, Empty, Location
 from weft_io.records.examples import KINDS, ExampleParser, mismatch
 from weft_io.records.features import (
     BYTES,
@@ -19,7 +19,7 @@ from weft_io.records.features import (
     read_key,
     read_list,
     read_nested,
-    rewritten_sequence_example,
+    rewrite_sequence_example,
     split_strings,
 )
 from weft_io.records.wire import MalformedVarintsError, read_varint
@@ -216,7 +216,7 @@ class SequenceParser:
         for rows in (*context, *lists):
             rows[row] = None
         name = names[row].decode("utf-8", "backslashreplace") if names else "<unknown>"
-        usual = rewritten_sequence_example(data, f"Name: {name}, Index: {row}")
+        usual = rewrite_sequence_example(data, f"Name: {name}, Index: {row}")
         if self._walk(usual, context, lists, row):
             return
         parsed = proto.SequenceExample.FromString(usual)
@@ -226,7 +226,7 @@ class SequenceParser:
                 actual = _FIELDS.get(feature.WhichOneof("kind") or "", kind)
                 if actual != kind:
                     raise errors.InvalidArgumentError(
-                        f"{Where(names, key).at(row)} Feature list: step {i}: Data types don't "
+                        f"{Location(names, key).at(row)} Feature list: step {i}: Data types don't "
                         f"match. Data type: {KIND_NAMES[actual]} but expected type: "
                         f"{KIND_NAMES[kind]}"
                     )
@@ -234,7 +234,7 @@ class SequenceParser:
             parsed.context.feature,
             self._context.keys,
             self._context.kinds,
-            lambda key: Where(names, key).at(row),
+            lambda key: Location(names, key).at(row),
         )
 
     # --------------------------------------------------------------------- the results
@@ -253,7 +253,7 @@ class SequenceParser:
             for examples, kind in zip(lists[:split], self._kinds[:split], strict=True)
         ]
         pairs = [
-            self._list_dense(examples, i, Where(names, self._keys[split + i]))
+            self._list_dense(examples, i, Location(names, self._keys[split + i]))
             for i, examples in enumerate(lists[split:])
         ]
         return Parsed(sparse, dense, list_sparse, [p[0] for p in pairs], [p[1] for p in pairs])
@@ -280,12 +280,13 @@ class SequenceParser:
         return indices, values, np.array(widths, np.int64)
 
     def _list_dense(
-        self, examples: list[Steps | None], i: int, where: Where
+        self, examples: list[Steps | None], i: int, location: Location
     ) -> tuple[Array, Array]:
         kind, shape = self._kinds[self._sparse + i], self._shapes[i]
-        if None in examples and where.key not in self._assumed_empty:
+        if None in examples and location.key not in self._assumed_empty:
             raise errors.InvalidArgumentError(
-                f"{where.at(examples.index(None))} Feature list: {where.key.decode()} is required "
+                f"{location.at(examples.index(None))} Feature list: "
+                f"{location.key.decode()} is required "
                 "but could not be found. Did you mean to include it in "
                 "feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"
             )
@@ -298,7 +299,7 @@ class SequenceParser:
             step = int(bad_rows[0])
             row = int(np.searchsorted(np.cumsum(steps), step, side="right"))
             raise errors.InvalidArgumentError(
-                f"{where.at(row)} Feature list: step {step - int(steps[:row].sum())}: Number of "
+                f"{location.at(row)} Feature list: step {step - int(steps[:row].sum())}: Number of "
                 f"{KIND_NAMES[kind]} values != expected. Values size: {int(counts[step])} but "
                 f"output shape: {format_dims(shape)}"
             )

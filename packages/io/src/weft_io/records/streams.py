@@ -83,9 +83,9 @@ class _LocalStream:
     def remaining(self) -> int | None:
         """Return the remaining size; None for pipes and devices."""
         left = self._size - self._position
-        return left if left > 0 else self._grown()
+        return left if left > 0 else self._grow()
 
-    def _grown(self) -> int | None:
+    def _grow(self) -> int | None:
         with reported("reading", self.path):
             self._size = os.fstat(self._descriptor).st_size
         return max(0, self._size - self._position) if self._size else None

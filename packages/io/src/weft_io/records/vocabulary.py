@@ -34,7 +34,7 @@ class Vocabulary:
         self._path = path
         self._delimiter = delimiter
         self._offset = offset
-        self._lines = _lines_of(path, limit)
+        self._lines = _split_lines(path, limit)
         self._columns: list[list[bytes]] | None = None
 
     def place(self, i: int) -> str:
@@ -99,7 +99,7 @@ class Vocabulary:
             ) from None
 
 
-def _lines_of(path: str, limit: int) -> list[bytes]:
+def _split_lines(path: str, limit: int) -> list[bytes]:
     lines: list[bytes] = []
     source = LineSource(path)
     try:

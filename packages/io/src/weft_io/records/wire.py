@@ -69,7 +69,7 @@ def decode_varints(
     count = _count(octets[1 : size + 1]) if expected < 0 else expected
     values = empty((count,), np.dtype(np.int64))
     stops = np.empty_like(ends)
-    index = done = row = 0
+    index = num_done = row = 0
     while index < size:
         # A varint begins after each byte without the highest bit; the last one may be incomplete.
         begins = (octets[index : min(index + _BLOCK, size) + 1] < 0x80).nonzero()[0]
@@ -77,13 +77,13 @@ def decode_varints(
             raise MalformedVarintsError(_rows_of(ends, np.array([index])))
         following = index + int(begins[-1])
         until = int(np.searchsorted(ends, following, side="right"))
-        stops[row:until] = np.searchsorted(begins, ends[row:until] - index) + done
-        target = values[done : done + len(begins) - 1]
+        stops[row:until] = np.searchsorted(begins, ends[row:until] - index) + num_done
+        target = values[num_done : num_done + len(begins) - 1]
         if len(target) == len(begins) - 1:
             target[...] = _decode(octets[index + 1 :], begins, index, ends)
-        done += len(begins) - 1
+        num_done += len(begins) - 1
         index, row = following, until
-    stops[row:] = done
+    stops[row:] = num_done
     return values, stops
 
 

@@ -58,14 +58,16 @@ class _Accumulator(Resource):
                 )
             self.step = step
 
-    def _accepted(self, step: int) -> bool:
+    def _accept(self, step: int) -> bool:
         """Count a gradient; return False if its step is stale. Requires the lock."""
         if step < self.step:
             return False
         self.count += 1
         return True
 
-    def take(self, required: int, done: Done, cancellation: Cancellation | None = None) -> None:
+    def take(
+        self, required: int, completion: Done, cancellation: Cancellation | None = None
+    ) -> None:
         """Deliver the result once `required` gradients are summed, and start the next one.
 
         Raises: InvalidArgumentError: `required` is not positive.
@@ -83,7 +85,7 @@ class _Accumulator(Resource):
             self.count = 0
             return result
 
-        self._take_waiters.wait(attempt, done, cancellation)
+        self._take_waiters.wait(attempt, completion, cancellation)
 
     def pending(self) -> int:
         """Return the number of operations that wait for a result."""
@@ -100,7 +102,7 @@ class _Accumulator(Resource):
             errors.CancelledError(f"the accumulator {self.name!r} was deleted")
         )
 
-    def _divided(self, total: Any, count: Any) -> Any:
+    def _divide(self, total: Any, count: Any) -> Any:
         """Return the mean; integers are rounded towards zero."""
         if self._wide.kind in "iu":
             quotient = np.abs(total) // count
@@ -132,7 +134,7 @@ class DenseAccumulator(_Accumulator):
                 raise errors.InvalidArgumentError(
                     f"Shape mismatch: expected {format_dims(dims)}, got {format_dims(shape)}"
                 )
-            if self._accepted(step):
+            if self._accept(step):
                 self._add(gradient)
         self._take_waiters.wake()
 
@@ -149,7 +151,7 @@ class DenseAccumulator(_Accumulator):
     def _result(self) -> Any:
         total, self._total = self._total, None
         if self.mean and self.count > 1:
-            total = self._divided(total, self.count)
+            total = self._divide(total, self.count)
         result = total.astype(self.dtype.numpy, copy=False)
         return result[()] if result.ndim == 0 else result
 
@@ -192,7 +194,7 @@ class SparseAccumulator(_Accumulator):
           InvalidArgumentError: shapes are incompatible, or an index is out of range.
         """
         self._check(indices, values, shape)
-        rows = _added_up(indices, values.astype(self._wide, copy=False), None)
+        rows = _sum_equal_rows(indices, values.astype(self._wide, copy=False), None)
         with self._lock:
             if self._parts and self._parts[0][1].shape[1:] != values.shape[1:]:
                 raise errors.InvalidArgumentError(
@@ -200,7 +202,7 @@ class SparseAccumulator(_Accumulator):
                     f"{format_dims((None, *self._parts[0][1].shape[1:]))}, "
                     f"got {format_dims(values.shape)}"
                 )
-            if self._accepted(step):
+            if self._accept(step):
                 self._parts.append(rows)
                 self._rows += len(rows[0])
                 if self._rows > 2 * max(self._merged, _FEWEST_ROWS):
@@ -243,7 +245,7 @@ class SparseAccumulator(_Accumulator):
         indices, values, counts = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )
-        self._parts = [_added_up(indices, values, counts)]
+        self._parts = [_sum_equal_rows(indices, values, counts)]
         self._rows = self._merged = len(self._parts[0][0])
 
     def _result(self) -> Any:
@@ -251,7 +253,7 @@ class SparseAccumulator(_Accumulator):
         indices, values, counts = self._parts[0]
         self._parts, self._rows, self._merged = [], 0, 0
         if self.mean:
-            values = self._divided(values, counts.reshape(-1, *(1,) * (values.ndim - 1)))
+            values = self._divide(values, counts.reshape(-1, *(1,) * (values.ndim - 1)))
         first = self.dims[0] if self.dims else None
         shape = [-1 if first is None else first, *values.shape[1:]]
         return indices, values.astype(self.dtype.numpy, copy=False), np.array(shape, np.int64)
@@ -263,7 +265,7 @@ class SparseAccumulator(_Accumulator):
             self._parts = []
 
 
-def _added_up(indices: Array, values: Array, counts: Array | None) -> Rows:
+def _sum_equal_rows(indices: Array, values: Array, counts: Array | None) -> Rows:
     """Add rows with equal indices, and sort them; without `counts` they are of one gradient."""
     if not len(indices):
         return indices, values, np.zeros(0, np.int64)

@@ -90,7 +90,7 @@ class Barrier(Resource):
             index = _FIRST_INDEX + self._batches
             self._batches += bool(new)
             for row, key in enumerate(keys):
-                self._insert(component, key, index, _alone(row_of(values, row)))
+                self._insert(component, key, index, _detach(row_of(values, row)))
         self._take_waiters.wake()
 
     def _insert(self, component: int, key: bytes, index: int, value: Any) -> None:
@@ -146,7 +146,7 @@ class Barrier(Resource):
         count: int,
         small: bool,
         empty: Empty,
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -182,7 +182,7 @@ class Barrier(Resource):
                 return NOT_READY
             return self._take_rows(expected, empty)
 
-        self._take_waiters.wait(attempt, done, cancellation, deadline)
+        self._take_waiters.wait(attempt, completion, cancellation, deadline)
 
     def _take_rows(self, count: int, empty: Empty) -> tuple[Array, ...]:
         first = heapq.nsmallest(count, self._ready)
@@ -240,6 +240,6 @@ def _has(element: _Element | None, component: int) -> bool:
     return element is not None and element.values[component] is not _MISSING
 
 
-def _alone(row: Any) -> Any:
+def _detach(row: Any) -> Any:
     """Return a copy of a row unless it owns its memory, so that its batch is not kept alive."""
     return row.copy() if isinstance(row, np.ndarray) else row

@@ -1,7 +1,7 @@
 """Memory of batches in which kernels compute elements in place.
 
 Normally a batch is a copy of its elements. If a map precedes the batching, its calls are numbered,
-so each call has a row in the array of its batch. A kernel that allocates its result by `lending`
+so each call has a row in the array of its batch. A kernel that allocates its result by `lend_row`
 may use that row. If all elements of a batch are in their rows, the array is the batch; otherwise
 the elements are copied.
 """
@@ -154,7 +154,7 @@ class _Here(threading.local):
 _here: Final = _Here()
 
 
-def computed_in(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
+def compute_in_row(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
     """Return `call(argument)`, whose kernels may use a row as their result."""
     before, _here.row = _here.row, row
     try:
@@ -163,7 +163,7 @@ def computed_in(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
         _here.row = before
 
 
-def lending(empty: Empty) -> Empty:
+def lend_row(empty: Empty) -> Empty:
     """Return an allocator that uses the row of the current element if it fits, else `empty`."""
 
     def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

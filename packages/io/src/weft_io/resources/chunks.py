@@ -79,7 +79,7 @@ class ChunkStore:
         if targets is None:
             values, start, stop = pieces[0]
             return lambda: tuple([_rows(batch, start, stop) for batch in values])
-        return lambda: tuple([_filled(target, pieces, j) for j, target in enumerate(targets)])
+        return lambda: tuple([_fill(target, pieces, j) for j, target in enumerate(targets)])
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -139,7 +139,7 @@ class PaddingStore(ChunkStore):
         return tuple([max(sizes) for sizes in zip(*shapes, strict=True)])
 
 
-def _filled(target: Array, pieces: Sequence[Piece], component: int) -> Array:
+def _fill(target: Array, pieces: Sequence[Piece], component: int) -> Array:
     """Copy one component of the pieces into `target`, each element into the corner of its row."""
     index = 0
     shape = target.shape[1:]

@@ -61,7 +61,7 @@ def holder(
     cls: type[R],
     make: Callable[[str], R],
     check: Callable[[R], None] | None = None,
-    own: bool = True,
+    owns: bool = True,
 ) -> KernelFunction:
     """Return the kernel of a node whose output is a resource handle; for arguments see `find`."""
     handle: ResourceHandle | None = None
@@ -71,7 +71,7 @@ def holder(
         nonlocal handle
         current = handle
         if current is None or current.resource.closed:
-            result = find(node, device, cls, make, check, own)
+            result = find(node, device, cls, make, check, owns)
             handle = current = kind(device.name, result.container, result.name, result)
         return current
 

@@ -100,7 +100,7 @@ class _NumberIndex:
         if self._count:
             self._claim(self._keys[: self._count], 0)
 
-    def _places(self, keys: Array) -> Array:
+    def _positions(self, keys: Array) -> Array:
         mixed = keys[:, 0] ^ self._salt
         for i in range(1, self._width):
             mixed = (mixed ^ (mixed >> _HALF)) * _MIX ^ keys[:, i]
@@ -112,9 +112,9 @@ class _NumberIndex:
         array: Array = self._keys[rows] == keys
         return array[:, 0] if self._width == 1 else np.asarray(array.all(axis=1))
 
-    def _located(self, keys: Array) -> tuple[Array, Array]:
+    def _locate(self, keys: Array) -> tuple[Array, Array]:
         """Return for each key the row, or -1, and the slot where the search ended."""
-        places = self._places(keys)
+        places = self._positions(keys)
         slot = self._slots[places]
         is_found = self._equal_keys(slot, keys) & (slot >= 0)
         rows = np.where(is_found, slot, _EMPTY)
@@ -129,12 +129,12 @@ class _NumberIndex:
 
     def find(self, keys: Array) -> Array:
         """Return the row of each key, or -1 if it is missing."""
-        return self._located(self._words(keys).reshape(-1, self._width))[0]
+        return self._locate(self._words(keys).reshape(-1, self._width))[0]
 
     def add(self, keys: Array) -> Array:
         """Return the row of each key."""
         words = self._words(keys).reshape(-1, self._width)
-        rows = self._located(words)[0]
+        rows = self._locate(words)[0]
         fresh = np.flatnonzero(rows < 0)
         if fresh.size:
             new = words[fresh]
@@ -146,9 +146,9 @@ class _NumberIndex:
     def _reserve(self, more: int) -> None:
         total = self._count + more
         if total > len(self._keys):
-            grown = np.zeros((max(total, 2 * len(self._keys)), self._width), np.uint64)
-            grown[: self._count] = self._keys[: self._count]
-            self._keys = grown
+            enlarged = np.zeros((max(total, 2 * len(self._keys)), self._width), np.uint64)
+            enlarged[: self._count] = self._keys[: self._count]
+            self._keys = enlarged
         if 2 * (total + self._removed) > len(self._slots):
             self._resize(1 << (2 * total).bit_length())
 
@@ -158,7 +158,7 @@ class _NumberIndex:
         Equal keys get the same row. All keys that probe a free slot write their row there; keys
         that then read another row continue probing.
         """
-        places = self._places(keys)
+        places = self._positions(keys)
         owner = np.empty(len(keys), np.int64)
         pending = np.arange(len(keys))
         while pending.size:
@@ -166,13 +166,13 @@ class _NumberIndex:
             free = self._slots[expected] < 0
             self._slots[expected[free]] = base + pending[free]
             slot = self._slots[expected]
-            mine = self._equal_keys(slot, keys[pending])
-            owner[pending[mine]] = slot[mine]
-            pending = pending[~mine]
+            matches = self._equal_keys(slot, keys[pending])
+            owner[pending[matches]] = slot[matches]
+            pending = pending[~matches]
             places[pending] = (places[pending] + 1) & self._mask
-        return self._renumbered(owner, places, keys, base)
+        return self._renumber(owner, places, keys, base)
 
-    def _renumbered(self, owner: Array, array: Array, keys: Array, base: int) -> Array:
+    def _renumber(self, owner: Array, array: Array, keys: Array, base: int) -> Array:
         """Close the gaps that duplicate keys left, and count the keys."""
         first = np.flatnonzero(owner == base + np.arange(len(owner)))
         self._count = base + len(first)
@@ -187,14 +187,14 @@ class _NumberIndex:
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
         """Remove keys; the last rows move to the freed positions."""
-        rows, places = self._located(self._words(keys).reshape(-1, self._width))
+        rows, places = self._locate(self._words(keys).reshape(-1, self._width))
         is_found = rows >= 0
         removed = np.zeros(self._count, bool)
         removed[rows[is_found]] = True
         left = self._count - int(removed.sum())
         holes = np.flatnonzero(removed[:left])
         movers = left + np.flatnonzero(~removed[left:])
-        moved_to = self._located(self._keys[movers])[1]
+        moved_to = self._locate(self._keys[movers])[1]
         self._slots[places[is_found]] = _REMOVED
         self._slots[moved_to] = holes
         self._keys[holes] = self._keys[movers]
@@ -223,20 +223,20 @@ class _TextIndex:
             return items
         return map(tuple, keys.reshape(-1, self._width).tolist())
 
-    def _count_of(self, keys: Array) -> int:
+    def _count_items(self, keys: Array) -> int:
         return keys.size // self._width
 
     def find(self, keys: Array) -> Array:
         """Return the row of each key, or -1 if it is missing."""
         result = map(self._rows.get, self._items(keys), itertools.repeat(_EMPTY))
-        return np.fromiter(result, np.int64, self._count_of(keys))
+        return np.fromiter(result, np.int64, self._count_items(keys))
 
     def add(self, keys: Array) -> Array:
         """Return the row of each key."""
         before = len(self._rows)
         self._rows.default_factory = itertools.count(before).__next__
         result = map(self._rows.__getitem__, self._items(keys))
-        rows = np.fromiter(result, np.int64, self._count_of(keys))
+        rows = np.fromiter(result, np.int64, self._count_items(keys))
         self._rows.default_factory = None
         if len(self._rows) > before:
             self._keys += itertools.islice(self._rows, before, None)

@@ -147,9 +147,9 @@ class PriorityStore(_Table):
     def add_many(self, values: Values, start: int, stop: int) -> None:
         """Store the rows from `start` to `stop` as elements."""
         places = self._claim(stop - start)
-        where = np.array(places)
+        rows = np.array(places)
         for column, batch in zip(self._columns, values[1:], strict=True):
-            column.put_many(where, batch, start, stop)
+            column.put_many(rows, batch, start, stop)
         self._push(values[0][start:stop].tolist(), places)
 
     def take(self) -> Values:

@@ -52,9 +52,9 @@ class _Waiting:
 
     __slots__ = ("_done", "_queue")
 
-    def __init__(self, queue: Queue, done: Done) -> None:
+    def __init__(self, queue: Queue, completion: Done) -> None:
         self._queue = queue
-        self._done = done
+        self._done = completion
 
     def __call__(self, value: Any = None) -> None:
         self._done(value)
@@ -143,7 +143,7 @@ class Queue(Resource):
     def enqueue(
         self,
         values: Values,
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -159,7 +159,7 @@ class Queue(Resource):
             if shape != dims and not compatible_dims(dims, shape):
                 raise self._mismatch(i, dims, shape)
 
-        waiting = _Waiting(self, done)
+        waiting = _Waiting(self, completion)
 
         def attempt() -> Any:
             self._check_open()
@@ -175,7 +175,7 @@ class Queue(Resource):
     def enqueue_many(
         self,
         values: Values,
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -191,10 +191,10 @@ class Queue(Resource):
         """
         stop = self._batch_size(values)
         if not stop:
-            done(None)
+            completion(None)
             return
         start = 0
-        waiting = _Waiting(self, done)
+        waiting = _Waiting(self, completion)
 
         def attempt() -> Any:
             nonlocal start
@@ -213,7 +213,7 @@ class Queue(Resource):
     def close_queue(
         self,
         cancel_pending: bool,
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
         """Close the queue: reject new elements.
@@ -237,16 +237,16 @@ class Queue(Resource):
                     f"Enqueue operation was cancelled: {self.flavour} {self.name!r} was closed"
                 )
             )
-            done(None)
+            completion(None)
         else:
-            self._enqueues.wait(attempt, _Waiting(self, done), cancellation)
+            self._enqueues.wait(attempt, _Waiting(self, completion), cancellation)
         self._wake()
 
     # ------------------------------------------------------------------ taking out
 
     def dequeue(
         self,
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -254,7 +254,7 @@ class Queue(Resource):
 
         Fails with: OutOfRangeError: the queue is closed and empty.
         """
-        waiting = _Waiting(self, done)
+        waiting = _Waiting(self, completion)
 
         def attempt() -> Any:
             self._reserving = None
@@ -272,7 +272,7 @@ class Queue(Resource):
         self,
         count: int,
         empty: Empty,
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
         *,
@@ -288,7 +288,7 @@ class Queue(Resource):
         Fails with: OutOfRangeError: the queue is closed and has too few elements, which remain.
         """
         self._check_batches(count)
-        waiting = _Taking(self, done)
+        waiting = _Taking(self, completion)
 
         def attempt() -> Any:
             self._reserving = None

@@ -74,7 +74,7 @@ class ReaderResource(Resource):
         self._asking = False
 
     def read(
-        self, queue: Queue, limit: int, done: Done, cancellation: Cancellation | None = None
+        self, queue: Queue, limit: int, completion: Done, cancellation: Cancellation | None = None
     ) -> None:
         """Complete with up to `limit` records of one file, as (keys, values).
 
@@ -91,7 +91,7 @@ class ReaderResource(Resource):
                 f"{queue.name!r} has components of types {types}"
             )
         read = _Read(queue, limit, cancellation)
-        self._line.wait(lambda: self._attempt(read), done, cancellation)
+        self._line.wait(lambda: self._attempt(read), completion, cancellation)
         if self._request_name():
             self._serve_reads()
 

@@ -58,7 +58,7 @@ class SparseMap(Resource):
             result = [self._find(dtype, number) for number in numbers]
             if len(set(numbers)) != len(numbers):
                 raise errors.InvalidArgumentError(f"a number occurs twice among {list(numbers)}")
-            joined = joined_rows(result, dtype)
+            joined = stack_rows(result, dtype)
             for number in numbers:
                 del self._tensors[number]
         return joined
@@ -67,12 +67,12 @@ class SparseMap(Resource):
         tensor = self._tensors.get(number)
         if tensor is None:
             raise errors.InvalidArgumentError(
-                f"{self.name!r} keeps no sparse tensor under the number {number}"
+                f"{self.name!r} has no sparse tensor with the key {number}"
             )
         if tensor[0] != dtype:
             raise errors.InvalidArgumentError(
                 f"the sparse tensor {number} of {self.name!r} is {tensor[0].name}, "
-                f"but {dtype.name} was wanted"
+                f"but {dtype.name} is required"
             )
         return tensor[1]
 
@@ -120,7 +120,7 @@ def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
     ]
 
 
-def joined_rows(sparse_values: Sequence[SparseValue], dtype: DType) -> SparseValue:
+def stack_rows(sparse_values: Sequence[SparseValue], dtype: DType) -> SparseValue:
     """Stack sparse tensors of different sizes along a new first axis.
 
     Raises: InvalidArgumentError: their ranks differ.

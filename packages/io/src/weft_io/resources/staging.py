@@ -70,44 +70,44 @@ class _Area(Resource):
         self,
         line: Waiters,
         attempt: Callable[[], Any],
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None,
     ) -> None:
-        line.wait(attempt, _Waiting(self, done), cancellation)
+        line.wait(attempt, _Waiting(self, completion), cancellation)
         self.wake()
 
     def _wait_for(
         self,
-        which: int,
+        key: int,
         attempt: Callable[[], Any],
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None,
     ) -> None:
         """Wait for the tuple with a certain key or index."""
         with self._lock:
-            line = self._lines.get(which)
+            line = self._lines.get(key)
             if line is None:
-                line = self._lines[which] = _Line(Waiters(self._lock))
+                line = self._lines[key] = _Line(Waiters(self._lock))
                 if self.closed:
                     line.waiters.close(self._gone())
             line.users += 1
-        line.waiters.wait(attempt, _Waiting(self, done, which), cancellation)
+        line.waiters.wait(attempt, _Waiting(self, completion, key), cancellation)
         self.wake()
 
-    def leave(self, which: int) -> None:
+    def leave(self, key: int) -> None:
         """Record the end of an operation that waited for a certain tuple."""
         with self._lock:
-            line = self._lines[which]
+            line = self._lines[key]
             line.users -= 1
             if not line.users:
-                del self._lines[which]
+                del self._lines[key]
 
     def wake(self) -> None:
         """Wake all waiters that can proceed."""
         while True:
             Waiters.wake_all(self._puts, self._gets)
             with self._lock:
-                lines = [self._lines[which] for which in self._arrived_keys if which in self._lines]
+                lines = [self._lines[key] for key in self._arrived_keys if key in self._lines]
                 self._arrived_keys.clear()
             if not sum([line.waiters.wake() for line in lines]):
                 return
@@ -151,10 +151,10 @@ class _Waiting:
 
     __slots__ = ("_area", "_done", "_key")
 
-    def __init__(self, area: _Area, done: Done, which: int | None = None) -> None:
+    def __init__(self, area: _Area, completion: Done, key: int | None = None) -> None:
         self._area = area
-        self._done = done
-        self._key = which
+        self._done = completion
+        self._key = key
 
     def __call__(self, value: Any = None) -> None:
         if self._key is not None:
@@ -180,7 +180,9 @@ class StagingArea(_Area):
         """Return the number of tuples."""
         return len(self._tuples)
 
-    def put(self, values: Values, done: Done, cancellation: Cancellation | None = None) -> None:
+    def put(
+        self, values: Values, completion: Done, cancellation: Cancellation | None = None
+    ) -> None:
         """Add a tuple as soon as there is space.
 
         Raises: ResourceExhaustedError: the tuple is larger than the memory limit.
@@ -197,9 +199,9 @@ class StagingArea(_Area):
             self._bytes += size
             return None
 
-        self._wait(self._puts, attempt, done, cancellation)
+        self._wait(self._puts, attempt, completion, cancellation)
 
-    def get(self, done: Done, cancellation: Cancellation | None = None) -> None:
+    def get(self, completion: Done, cancellation: Cancellation | None = None) -> None:
         """Remove and return the first tuple as soon as one is available."""
 
         def attempt() -> Any:
@@ -209,9 +211,9 @@ class StagingArea(_Area):
             self._bytes -= size
             return values
 
-        self._wait(self._gets, attempt, done, cancellation)
+        self._wait(self._gets, attempt, completion, cancellation)
 
-    def peek(self, index: int, done: Done, cancellation: Cancellation | None = None) -> None:
+    def peek(self, index: int, completion: Done, cancellation: Cancellation | None = None) -> None:
         """Read the tuple at an index as soon as it is available.
 
         Raises: InvalidArgumentError: the index is negative.
@@ -224,7 +226,7 @@ class StagingArea(_Area):
                 return NOT_READY
             return self._tuples[index][0]
 
-        self._wait_for(index, attempt, done, cancellation)
+        self._wait_for(index, attempt, completion, cancellation)
 
     def _drop(self) -> None:
         self._tuples.clear()
@@ -276,7 +278,7 @@ class MapStagingArea(_Area):
         indices: Sequence[int],
         values: Values,
         components: int,
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
         """Add components as soon as there is space.
@@ -322,13 +324,13 @@ class MapStagingArea(_Area):
                     heapq.heappush(self._keys, key)
             return None
 
-        self._wait(self._puts, attempt, done, cancellation)
+        self._wait(self._puts, attempt, completion, cancellation)
 
     def get(
         self,
         key: int,
         indices: Sequence[int],
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
         *,
         remove: bool = True,
@@ -343,14 +345,14 @@ class MapStagingArea(_Area):
 
         def attempt() -> Any:
             parts = self._complete.get(key)
-            return NOT_READY if parts is None else self._picked(key, parts, indices, remove)
+            return NOT_READY if parts is None else self._pick(key, parts, indices, remove)
 
-        self._wait_for(key, attempt, done, cancellation)
+        self._wait_for(key, attempt, completion, cancellation)
 
     def pop(
         self,
         indices: Sequence[int],
-        done: Done,
+        completion: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
         """Remove components of the first tuple, once there is one; return the key first."""
@@ -360,9 +362,9 @@ class MapStagingArea(_Area):
             key = self._first()
             if key is None:
                 return NOT_READY
-            return np.int64(key), *self._picked(key, self._complete[key], indices, True)
+            return np.int64(key), *self._pick(key, self._complete[key], indices, True)
 
-        self._wait(self._gets, attempt, done, cancellation)
+        self._wait(self._gets, attempt, completion, cancellation)
 
     def _first(self) -> int | None:
         if not self.ordered:
@@ -371,7 +373,7 @@ class MapStagingArea(_Area):
             heapq.heappop(self._keys)
         return self._keys[0] if self._keys else None
 
-    def _picked(self, key: int, parts: Parts, indices: Sequence[int], remove: bool) -> Values:
+    def _pick(self, key: int, parts: Parts, indices: Sequence[int], remove: bool) -> Values:
         missing = [index for index in indices if index not in parts]
         if missing:
             raise errors.InvalidArgumentError(

@@ -172,8 +172,8 @@ class Table(Resource):
         places = self._index.add(rows)
         count = len(self._index)
         if count > len(self._values):
-            self._keys = _grown(self._keys, count)
-            self._values = _grown(self._values, count)
+            self._keys = _grow(self._keys, count)
+            self._values = _grow(self._values, count)
         self._keys[places] = rows
         self._values[places] = array
 
@@ -217,10 +217,10 @@ class Table(Resource):
             self._clear()
 
 
-def _grown(column: Array, count: int) -> Array:
-    grown = np.empty((max(count, 2 * len(column)), *column.shape[1:]), column.dtype)
-    grown[: len(column)] = column
-    return grown
+def _grow(column: Array, count: int) -> Array:
+    enlarged = np.empty((max(count, 2 * len(column)), *column.shape[1:]), column.dtype)
+    enlarged[: len(column)] = column
+    return enlarged
 
 
 class StaticTable(Table):
@@ -289,11 +289,11 @@ class StaticTable(Table):
         differ = np.flatnonzero(~_equal(array[first[places]], array)) if count else first
         if differ.size:
             index, before = int(differ[0]), int(first[places[differ[0]]])
-            where = f" ({place(before)}, {place(index)})" if place else ""
+            locations = f" ({place(before)}, {place(index)})" if place else ""
             raise errors.FailedPreconditionError(
                 f"HashTable has different value for same key. Key {_format_value(rows[index])} has "
                 f"{_format_value(array[before])} and trying to add value "
-                f"{_format_value(array[index])}{where}"
+                f"{_format_value(array[index])}{locations}"
             )
 
     def _check_same(self, rows: Array, array: Array) -> None:

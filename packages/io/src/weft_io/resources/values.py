@@ -73,9 +73,9 @@ class Unpacked:
 
     __slots__ = ("_done", "fail")
 
-    def __init__(self, done: Done) -> None:
-        self._done = done
-        self.fail = done.fail
+    def __init__(self, completion: Done) -> None:
+        self._done = completion
+        self.fail = completion.fail
 
     def __call__(self, value: Any = None) -> None:
         """Complete with the only member of the tuple."""
@@ -107,7 +107,7 @@ def _own_value(value: Any, borrowed: bool) -> Any:
 
 def _may_be_borrowed(output: Output) -> bool:
     """Return True if an output may share memory with a fed array."""
-    seen = {output.node}
+    visited = {output.node}
     pending = [output.node]
     while pending:
         node = pending.pop()
@@ -116,8 +116,8 @@ def _may_be_borrowed(output: Output) -> bool:
         if not any([kernel.may_share(node) for kernel in kernels_of(node.type, "CPU")]):
             continue
         for source in node.inputs:
-            if source.node not in seen:
-                seen.add(source.node)
+            if source.node not in visited:
+                visited.add(source.node)
                 pending.append(source.node)
     return False
 

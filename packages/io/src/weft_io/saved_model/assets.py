@@ -77,13 +77,13 @@ def _path(tensor: Any) -> str:
     return path
 
 
-def _has_same_contents(one: str, other: str) -> bool:
+def _has_same_contents(path: str, other_path: str) -> bool:
     """Return True if two files have the same contents."""
-    if one == other:
+    if path == other_path:
         return True
-    if gfile.stat(one).length != gfile.stat(other).length:
+    if gfile.stat(path).length != gfile.stat(other_path).length:
         return False
-    with gfile.GFile(one, "rb") as first, gfile.GFile(other, "rb") as second:
+    with gfile.GFile(path, "rb") as first, gfile.GFile(other_path, "rb") as second:
         while True:
             data = first.read(_CHUNK)
             if data != second.read(_CHUNK):

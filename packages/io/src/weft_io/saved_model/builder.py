@@ -112,7 +112,7 @@ class SavedModelBuilder:
         """
         if self._has_variables:
             raise SavedModelError(
-                "the variables were saved already; further graphs are added by add_meta_graph"
+                "the variables are already saved; add further graphs with add_meta_graph"
             )
         with sess.graph.as_default():
             self._prepare(signature_def_map, assets_collection, _first(main_op, legacy_init_op))
@@ -185,7 +185,7 @@ class SavedModelBuilder:
             for key in (constants.MAIN_OP_KEY, constants.LEGACY_INIT_OP_KEY):
                 if graph.get_collection(key):
                     raise errors.InvalidArgumentError(
-                        f"the graph has a main op already, in the collection {key!r}"
+                        f"the graph already has a main op, in the collection {key!r}"
                     )
         for item in self._assets.add(assets or ()):
             graph.add_to_collection(constants.ASSETS_KEY, item)
@@ -238,7 +238,7 @@ def _check_signature(name: str, signature: Any) -> None:
 def _check_info(info: Any, label: str) -> None:
     encoding = info.WhichOneof("encoding")
     if encoding is None:
-        raise errors.InvalidArgumentError(f"{label} names no tensor")
+        raise errors.InvalidArgumentError(f"{label} does not name a tensor")
     if encoding == "composite_tensor":
         for part in info.composite_tensor.components:
             _check_info(part, label)

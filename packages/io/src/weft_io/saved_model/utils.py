@@ -82,7 +82,7 @@ def get_tensor_from_tensor_info(
     selected = graph or get_default_graph()
     kind = _encoding(tensor_info)
     if kind == "name":
-        return selected.get_tensor_by_name(_scoped(tensor_info.name, import_scope))
+        return selected.get_tensor_by_name(_scope_names(tensor_info.name, import_scope))
     if kind == "coo_sparse":
         parts = tensor_info.coo_sparse
         names = (
@@ -93,8 +93,8 @@ def get_tensor_from_tensor_info(
     elif kind == "composite_tensor":
         names = _sparse_names(tensor_info.composite_tensor)
     else:
-        raise errors.InvalidArgumentError(f"the TensorInfo names no tensor: {tensor_info!r}")
-    tensors = [selected.get_tensor_by_name(_scoped(name, import_scope)) for name in names]
+        raise errors.InvalidArgumentError(f"the TensorInfo does not name a tensor: {tensor_info!r}")
+    tensors = [selected.get_tensor_by_name(_scope_names(name, import_scope)) for name in names]
     with selected.as_default():
         return SparseTensor(*tensors)
 
@@ -126,8 +126,8 @@ def get_element_from_tensor_info(
     """
     _encoding(tensor_info)
     selected = graph or get_default_graph()
-    return selected.as_graph_element(_scoped(tensor_info.name, import_scope))
+    return selected.as_graph_element(_scope_names(tensor_info.name, import_scope))
 
 
-def _scoped(name: str, scope: str | None) -> str:
+def _scope_names(name: str, scope: str | None) -> str:
     return f"{scope.rstrip('/')}/{name}" if scope else name

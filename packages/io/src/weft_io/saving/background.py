@@ -51,7 +51,7 @@ class Job:
                 thread.start()
                 return
         except RuntimeError as cause:  # the program has all the threads it may have
-            _log.info("%s is done at once: %s", label, cause)
+            _log.info("%s is written in the foreground: %s", label, cause)
         self._run()
 
     def _run(self) -> None:
@@ -126,7 +126,7 @@ def _finish() -> None:
     global _ending
     _ending = True
     for job in list(_unfinished):
-        _log.warning("the program ends when %s is finished", job.what)
+        _log.warning("waiting at exit until %s is finished", job.what)
         job.wait()
 
 

@@ -10,7 +10,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops.strings import string_join
-from weft_io.bundle.merging import temporary_place
+from weft_io.bundle.merging import temporary_suffix
 from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename
 from weft_io.ops.checkpoint import save_v2
 from weft_io.saving.saveables import SaveableObject
@@ -39,7 +39,7 @@ class BundleSaverBuilder(SaverBuilder):
         """Add the nodes that save; return the output with the path, which depends on them."""
         specs = [spec for saveable in saveables for spec in saveable.specs]
         devices = sorted({spec.device for spec in specs}) if sharded else [""]
-        base = string_join([path, constant(temporary_place())], name="StringJoin")
+        base = string_join([path, constant(temporary_suffix())], name="StringJoin")
         number = constant(len(devices), name="num_shards")
         names, saved = [], []
         for i, device in enumerate(devices):

@@ -25,7 +25,7 @@ def described_objects(reader: CheckpointReader) -> proto.TrackableObjectGraph | 
         return proto.TrackableObjectGraph.FromString(bytes(reader.get_tensor(GRAPH_KEY)))
     except (DecodeError, TypeError) as cause:
         raise errors.DataLossError(
-            f"the objects of {reader.prefix} are damaged: {cause}"
+            f"the object graph of {reader.prefix} is damaged: {cause}"
         ) from cause
 
 

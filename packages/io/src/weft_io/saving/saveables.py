@@ -87,7 +87,7 @@ class SaveableObject:
         raise NotImplementedError
 
 
-class Saved:
+class HasSaveable:
     """An object other than a variable that can be saved, such as a table."""
 
     def saveable(self, name: str | None = None) -> SaveableObject:
@@ -159,17 +159,17 @@ def saveables_for(var_list: Any) -> list[SaveableObject]:
       InvalidArgumentError: a name or a variable occurs twice.
     """
     saveable_objects: list[SaveableObject] = []
-    seen: dict[Any, str] = {}
+    names_by_variable: dict[Any, str] = {}
     for name, value in sorted(by_name(var_list).items()):
         if not isinstance(name, str):
             raise errors.InvalidTypeError(f"var_list maps names to variables, got the key {name!r}")
         for saveable in _saveables(name, value):
             key = _identity(saveable)
-            if key in seen:
+            if key in names_by_variable:
                 raise errors.InvalidArgumentError(
-                    f"the same variable is saved as {seen[key]!r} and as {name!r}"
+                    f"the same variable is saved as {names_by_variable[key]!r} and as {name!r}"
                 )
-            seen[key] = name
+            names_by_variable[key] = name
             saveable_objects.append(saveable)
     return saveable_objects
 
@@ -190,7 +190,7 @@ def by_name(var_list: Any) -> Mapping[str, Any]:
         raise errors.InvalidTypeError(
             f"var_list must be a list of variables or a dict from names to them, got {var_list!r}"
         )
-    items = [item.saveable() if isinstance(item, Saved) else item for item in var_list]
+    items = [item.saveable() if isinstance(item, HasSaveable) else item for item in var_list]
     return group_parts(items, _saved_name)
 
 
@@ -203,7 +203,7 @@ def _saved_name(item: Any) -> str:
 
 
 def _saveables(name: str, value: Any) -> list[SaveableObject]:
-    if isinstance(value, Saved):
+    if isinstance(value, HasSaveable):
         value = value.saveable(name)
     if isinstance(value, SaveableObject):
         return [value]
@@ -251,7 +251,9 @@ def _single(name: str, value: Any, spec: str) -> SaveableObject:
 # --------------------------------------------------------------------------- restoring
 
 
-def reshaped(tensors: Sequence[Output], saveable: SaveableObject) -> tuple[list[Output], Any]:
+def reshape_restored(
+    tensors: Sequence[Output], saveable: SaveableObject
+) -> tuple[list[Output], Any]:
     """Reshape the tensors to the shape of the variable; also return that shape."""
     dims = static_dims(saveable)
     if not is_fully_defined(dims):
@@ -282,7 +284,7 @@ def restore_nodes(
         group, shapes = list(tensors[position : position + number]), None
         position += number
         if reshape:
-            group, shapes = reshaped(group, saveable)
+            group, shapes = reshape_restored(group, saveable)
         groups.append((saveable, group, shapes))
     # A tensor that cannot be reshaped must stop all assignments, not only its own.
     ready = [output.node for _, group, _ in groups for output in group] if reshape else []

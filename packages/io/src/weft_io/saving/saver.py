@@ -20,13 +20,13 @@ from weft_exec.tracing.consumers import CHECKPOINT, recorded
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.messages.collection_items import one_by_one, register_collection
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import paths
 from weft_io.files.message_files import message_bytes
-from weft_io.meta_graphs.export import export_meta_graph, renamed_saver
+from weft_io.meta_graphs.export import export_meta_graph, rename_saver
 from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.object_names import names_of_objects
 from weft_io.saving.saveables import all_saveable_objects, by_name
@@ -129,7 +129,7 @@ class Saver:
     ) -> None:
         if defer_build and var_list is not None:
             raise errors.InvalidArgumentError(
-                "with defer_build, var_list must be None: it is found out when the saver is built"
+                "with defer_build, var_list must be None: it is determined when the saver is built"
             )
         if max_to_keep is not None:
             max_to_keep = integer(max_to_keep, "max_to_keep", 0, INT32_MAX)
@@ -195,7 +195,7 @@ class Saver:
         if not saveable_objects:
             if not self._allow_empty:
                 raise errors.InvalidArgumentError(
-                    "there are no variables to save; make the Saver after them, or pass "
+                    "there are no variables to save; create the Saver after them, or pass "
                     "allow_empty=True"
                 )
             self._is_empty = True
@@ -238,7 +238,7 @@ class Saver:
         if not export_scope:
             return message
         prefix = export_scope.rstrip("/") + "/"
-        return renamed_saver(message, lambda name: name.removeprefix(prefix), prefix)
+        return rename_saver(message, lambda name: name.removeprefix(prefix), prefix)
 
     @staticmethod
     def from_proto(saver_def: proto.SaverDef, import_scope: str | None = None) -> Saver:
@@ -246,7 +246,7 @@ class Saver:
         _check_saver_def(saver_def)
         if import_scope:
             prefix = import_scope.rstrip("/") + "/"
-            saver_def = renamed_saver(saver_def, lambda name: prefix + name) or saver_def
+            saver_def = rename_saver(saver_def, lambda name: prefix + name) or saver_def
         return Saver(saver_def=saver_def)
 
     # ------------------------------------------------------------- the list of checkpoints
@@ -258,7 +258,7 @@ class Saver:
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
         """Replace the list of kept checkpoints, oldest first; their write time is now."""
-        paths = listed(last_checkpoints, "last_checkpoints")
+        paths = to_list(last_checkpoints, "last_checkpoints")
         self.set_last_checkpoints_with_time([(path, time.time()) for path in paths])
 
     def set_last_checkpoints_with_time(
@@ -269,7 +269,7 @@ class Saver:
         Args:
           last_checkpoints_with_time: (prefix, seconds since the epoch) of each.
         """
-        pairs = listed(last_checkpoints_with_time, "last_checkpoints_with_time")
+        pairs = to_list(last_checkpoints_with_time, "last_checkpoints_with_time")
         for pair in pairs:
             if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
                 raise errors.InvalidTypeError(f"(prefix, time) pairs are required, got {pair!r}")
@@ -279,7 +279,7 @@ class Saver:
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Replace the list by those of these checkpoints that exist."""
-        paths = listed(checkpoint_paths, "checkpoint_paths")
+        paths = to_list(checkpoint_paths, "checkpoint_paths")
         existing = [path for path in paths if state.checkpoint_exists(path)]
         times = state.get_checkpoint_mtimes(existing)
         self.set_last_checkpoints_with_time(list(zip(existing, times, strict=True)))
@@ -431,9 +431,9 @@ class Saver:
         before = self._retention.snapshot()
         try:
             written = write()
-            doomed = self._retention.record(written)
+            expired = self._retention.record(written)
             with reported("saving", prefix):
-                note.removes(doomed)
+                note.removes(expired)
             state.update_checkpoint_state(
                 directory,
                 written,
@@ -447,7 +447,7 @@ class Saver:
             note.give_up()
             raise
         try:
-            for path in doomed:
+            for path in expired:
                 state.remove_checkpoint(path)
         except BaseException:  # because the next save must be possible after any error
             note.abandon()
@@ -461,16 +461,18 @@ class Saver:
         try:
             return message_bytes(self.export_meta_graph(strip_default_attrs=strip, graph=graph))
         except (errors.InvalidArgumentError, errors.UnimplementedError) as cause:
-            _log.warning("%s is not written, the checkpoint is: %s", save.graph_path, cause)
+            _log.warning(
+                "the checkpoint is complete, but writing %s failed: %s", save.graph_path, cause
+            )
             return None
 
     def _cached_graph_file(self, graph: Any, save: _Save) -> bytes | None:
         """Return the graph's file, cached unless nodes were added since the last save."""
         keys = graph.get_all_collection_keys()
         collections = [(key, [id(item) for item in graph.get_collection(key)]) for key in keys]
-        now = (graph, graph.version, save.strip_default_attrs, collections)
-        if self._graph_cache[0] != now:
-            self._graph_cache = (now, self._graph_file(graph, save))
+        cache_key = (graph, graph.version, save.strip_default_attrs, collections)
+        if self._graph_cache[0] != cache_key:
+            self._graph_cache = (cache_key, self._graph_file(graph, save))
         return self._graph_cache[1]
 
     def export_meta_graph(
@@ -534,7 +536,7 @@ class Saver:
             renamed = self._object_saver(sess.graph, prefix)
             if renamed is None:
                 raise
-            _log.warning("%s is of objects; variables are found there by their own names", prefix)
+            _log.warning("%s is object-based; its variables are matched by their own names", prefix)
             renamed.restore(sess, prefix)
         else:
             progress.log.info("Restored parameters from %s", prefix)

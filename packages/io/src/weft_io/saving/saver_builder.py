@@ -99,11 +99,12 @@ def add_hold(graph: Any, message: proto.SaverDef) -> Output:
       creates.
     """
     path = graph.as_graph_element(message.filename_tensor_name)
-    done = graph.as_graph_element(message.save_tensor_name)
-    saves = [node for node in done.node.controls if node.type == "SaveV2"]
+    saved_path = graph.as_graph_element(message.save_tensor_name)
+    saves = [node for node in saved_path.node.controls if node.type == "SaveV2"]
     if len(saves) != 1 or saves[0].inputs[0] is not path:
         raise errors.InvalidArgumentError(
-            f"an asynchronous saver needs one SaveV2 that writes to {path.name} before {done.name},"
+            f"an asynchronous saver needs one SaveV2 that writes to {path.name} before "
+            f"{saved_path.name},"
             f" got {[node.name for node in saves]}"
         )
     names, slices, *tensors = saves[0].inputs[1:]

@@ -173,5 +173,5 @@ def _assign_words(
 def _words(path: str, size: int) -> list[bytes]:
     words = paths.read_bytes(paths.as_path(path)).splitlines()
     if size > len(words):
-        raise errors.InvalidArgumentError(f"{path} has {len(words)} words, but {size} are wanted")
+        raise errors.InvalidArgumentError(f"{path} has {len(words)} words, but {size} are required")
     return words if size < 0 else words[:size]

@@ -81,10 +81,10 @@ def _variable(target: Any) -> Any:
         raise errors.InvalidTypeError(
             f"a variable, a list of its parts or a name is required, got {target!r}"
         )
-    return _stored().get(target)
+    return _store().get(target)
 
 
-def _stored() -> dict[str, Any]:
+def _store() -> dict[str, Any]:
     """Return the variables of get_variable by name, with parts joined to wholes."""
     store = variable_scope_store()
     return group_parts(store.variables.values()) | store.partitioned
@@ -97,12 +97,12 @@ def _scope(name: str, target: str) -> list[tuple[str, Any]]:
             f"there is no variable {target!r}; to load a scope, map 'scope/' to 'other_scope/', "
             f"got {name!r}: {target!r}"
         )
-    own = "" if target == "/" else target
+    root = "" if target == "/" else target
     prefix = "" if name == "/" else name
     return [
-        (prefix + key.removeprefix(own), variable)
-        for key, variable in sorted(_stored().items())
-        if key.startswith(own)
+        (prefix + key.removeprefix(root), variable)
+        for key, variable in sorted(_store().items())
+        if key.startswith(root)
     ]
 
 
@@ -121,8 +121,8 @@ def _check(reader: CheckpointReader, name: str, variable: Any) -> None:
     if not reader.has_tensor(name):
         import difflib
 
-        near = difflib.get_close_matches(name, reader.get_variable_to_shape_map(), n=3)
-        hint = f" (near names: {', '.join(near)})" if near else ""
+        similar = difflib.get_close_matches(name, reader.get_variable_to_shape_map(), n=3)
+        hint = f" (near names: {', '.join(similar)})" if similar else ""
         raise TensorNotFoundError(f"{path} has no tensor {name!r}{hint}")
     actual, dtype = reader.shape(name), reader.dtype(name)
     for part in _parts(variable):

@@ -21,16 +21,16 @@ from weft_io.streams.stream import (
     Stream,
     element_of,
     fields,
-    resume,
+    restore_stream,
     rows_of,
-    saved,
+    save_stream,
     shape_of,
 )
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 
-def stacked(values: Sequence[Any], empty: Empty) -> Array:
+def stack_components(values: Sequence[Any], empty: Empty) -> Array:
     """Stack components of the same type and shape along a new first axis.
 
     Raises: InvalidArgumentError: their shapes differ.
@@ -41,7 +41,7 @@ def stacked(values: Sequence[Any], empty: Empty) -> Array:
     if all(isinstance(value, RaggedVariant | Source) for value in values):
         return _objects(values)
     if not isinstance(first, np.ndarray | np.generic):
-        raise errors.UnimplementedError(f"batches cannot hold {type(first).__name__}")
+        raise errors.UnimplementedError(f"batches cannot contain {type(first).__name__}")
     shape = first.shape
     for i, value in enumerate(values):
         if shape_of(value) != shape:
@@ -114,7 +114,7 @@ class BatchSource(Source):
 
     def joined(self, column: Sequence[Any], i: int) -> Array:
         """Join the components i of all elements of a batch."""
-        return stacked(column, self.empty)
+        return stack_components(column, self.empty)
 
 
 class _BatchStream(ForwardingStream):
@@ -203,7 +203,7 @@ class PaddedBatchSource(BatchSource):
             for expected, column_sizes in zip(target, zip(*shapes, strict=True), strict=True)
         ]
         if not target:
-            return stacked(column, self.empty)
+            return stack_components(column, self.empty)
         result = self.empty((len(column), *sizes), column[0].dtype)
         padding = self._padding[i]
         result[...] = padding
@@ -253,7 +253,7 @@ class _UnbatchStream(ForwardingStream):
         sizes = {shape_of(value)[:1] for value in element}
         if len(sizes) != 1 or () in sizes:
             raise errors.InvalidArgumentError(
-                f"unbatch requires components with first axes of one size, got {sorted(sizes)}"
+                f"unbatch requires components with first axes of the same size, got {sorted(sizes)}"
             )
         self._current = element
         self._next = 0
@@ -262,10 +262,10 @@ class _UnbatchStream(ForwardingStream):
     def save(self) -> Any:
         remaining = self._next < self._size
         current = [value[self._next :] for value in self._current] if remaining else None
-        return [current, saved(self._input)]
+        return [current, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         current, inner = fields(state, None, None)
         if current is not None:
             self._begin(element_of(current))
-        resume(self._input, inner)
+        restore_stream(self._input, inner)

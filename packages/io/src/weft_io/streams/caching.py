@@ -12,8 +12,8 @@ from weft_io.streams.stream import (
     count_in,
     element_of,
     fields,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 
 
@@ -69,7 +69,7 @@ class _MemoryCacheStream(Stream):
         self._root.cache(self._source, self._elements)
 
     def save(self) -> Any:
-        inner = None if self._input is None else saved(self._input)
+        inner = None if self._input is None else save_stream(self._input)
         return [self._next, [list(element) for element in self._elements], inner]
 
     def restore(self, state: Any) -> None:
@@ -78,7 +78,7 @@ class _MemoryCacheStream(Stream):
         self._next = count_in(place, len(self._elements), "the next of the cache")
         if inner is not None:
             self._input = self._input or self._source.input(self._root)
-            resume(self._input, inner)
+            restore_stream(self._input, inner)
         elif self._input is not None or self._root.cached(self._source) is None:
             self._input = None
             self._root.cache(self._source, self._elements)

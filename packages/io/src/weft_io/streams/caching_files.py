@@ -32,8 +32,8 @@ from weft_io.streams.stream import (
     Stream,
     count_in,
     fields,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
     shape_of,
 )
 from weft_tensor import dtypes, errors
@@ -126,8 +126,8 @@ class _Reading:
         if not _compatible(result, form):
             raise errors.InvalidArgumentError(
                 f"the cache {self._path} holds elements of another dataset: they are "
-                f"{_described(result)}, where {_described(form)} are wanted; remove the file, or "
-                "give this dataset a name of its own"
+                f"{_describe(result)}, but {_describe(form)} are required; remove the file, or "
+                "use another file name"
             )
 
     def get(self) -> Element | None:
@@ -143,7 +143,7 @@ class _Reading:
         if not _fits(element, self._parts):
             raise errors.DataLossError(
                 f"element {self._number} of the cache {self._path} is not of the form that the "
-                f"file declares, {_described(_form_of(self._parts))}",
+                f"file declares, {_describe(_form_of(self._parts))}",
                 details={"file": self._path},
             )
         self._number += 1
@@ -183,7 +183,7 @@ class _Reading:
 
     def _foreign(self, reason: str) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(
-            f"{self._path} is no cache of a dataset: {reason}; remove it, or give another name"
+            f"{self._path} is not the cache of a dataset: {reason}; remove it, or use another name"
         )
 
     def save(self) -> Any:
@@ -243,12 +243,12 @@ class _Writing:
             rename(self._part, self._path, overwrite=True)
 
     def save(self) -> Any:
-        return [self._has_ended, saved(self._input)]
+        return [self._has_ended, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         self._has_ended, inner = fields(state, bool, None)
         self._writes = False
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
 
     def close(self) -> None:
         self._input.close()
@@ -296,7 +296,7 @@ def _is_part(value: Any) -> bool:
     return sizes is None or (isinstance(sizes, list) and all(type(size) is int for size in sizes))
 
 
-def _described(result: Any) -> str:
+def _describe(result: Any) -> str:
     if not isinstance(result, list) or not all(map(_is_part, result)):
         return repr(result)
     return ", ".join(f"{name} {TensorShape(_dims_of(sizes))}" for name, sizes in result) or "empty"

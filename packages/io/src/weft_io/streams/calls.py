@@ -47,7 +47,7 @@ def call_of(node: Node, attribute: str, device: Device) -> FunctionCall:
     return FunctionCall(node.graph.functions[named.name], device)
 
 
-def with_captured(call: Call, captured: Sequence[Any]) -> Call:
+def bind_captured(call: Call, captured: Sequence[Any]) -> Call:
     """Bind the last arguments of a call."""
     if not captured:
         return call
@@ -55,7 +55,7 @@ def with_captured(call: Call, captured: Sequence[Any]) -> Call:
     return lambda values: call((*values, *remaining))
 
 
-def preserving(call: Call) -> Call:
+def convert_end_of_sequence(call: Call) -> Call:
     """Wrap a call so that its OutOfRangeError becomes an error that does not end the dataset.
 
     A StopIteration of a Python function is therefore an error and does not end training.

@@ -16,8 +16,8 @@ from weft_io.streams.stream import (
     Source,
     Stream,
     fields,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 
@@ -79,8 +79,8 @@ class _DirectedInterleaveStream(Stream):
         return None
 
     def save(self) -> Any:
-        inner = [saved(item) for item in self._inner]
-        return [list(self._open), inner, saved(self._selector)]
+        inner = [save_stream(item) for item in self._inner]
+        return [list(self._open), inner, save_stream(self._selector)]
 
     def restore(self, state: Any) -> None:
         is_open, inner, selector = fields(state, list, list, None)
@@ -88,8 +88,8 @@ class _DirectedInterleaveStream(Stream):
         for stream, field in zip(
             self._inner, fields(inner, *[None] * len(self._inner)), strict=True
         ):
-            resume(stream, field)
-        resume(self._selector, selector)
+            restore_stream(stream, field)
+        restore_stream(self._selector, selector)
 
     def close(self) -> None:
         for stream in (self._selector, *self._inner):

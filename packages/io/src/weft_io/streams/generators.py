@@ -84,7 +84,7 @@ class _GeneratorStream(Stream):
         if self._has_ended:
             return None
         result = self._next()
-        return None if self._has_ended else self._converted(result)
+        return None if self._has_ended else self._convert(result)
 
     def _next(self) -> Any:
         try:
@@ -97,11 +97,11 @@ class _GeneratorStream(Stream):
         except errors.OpError:
             raise
         except Exception as error:  # because the generator is the user's and may raise anything
-            raise _wrapped(error) from error
+            raise _wrap_error(error) from error
         self._num_returned += 1
         return item
 
-    def _converted(self, result: Any) -> Element:
+    def _convert(self, result: Any) -> Element:
         source = self._source
         try:
             leaves = source.function.flatten(result)
@@ -165,7 +165,7 @@ def _iterable(result: Any) -> Any:
     return result
 
 
-def _wrapped(error: Exception) -> errors.OpError:
+def _wrap_error(error: Exception) -> errors.OpError:
     """Convert a user's exception to an OpError that shows its origin."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:

@@ -16,7 +16,15 @@ from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
 from weft_io.streams import state as form
 from weft_io.streams.prefetching import PrefetchStream
-from weft_io.streams.stream import Element, Root, Source, Stream, fields, resume, saved
+from weft_io.streams.stream import (
+    Element,
+    Root,
+    Source,
+    Stream,
+    fields,
+    restore_stream,
+    save_stream,
+)
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -85,38 +93,42 @@ class IteratorResource(Resource):
 
     # ------------------------------------------------------------------ what it reads
 
-    def start(self, source: Source, by: str = "") -> None:
+    def start(self, source: Source, initializer: str = "") -> None:
         """Start a new pass over a dataset, and drop the current one.
 
         If a state was restored whose pass was started by the same node, continue from that state.
 
         Args:
-          by: the name of the initializing node.
+          initializer: the name of the initializing node.
         Raises: InvalidArgumentError: the state is of another pipeline.
         """
-        self._replace(source, _pass_over(source, self._awaited(by), self._owner), by)
+        self._replace(
+            source,
+            _pass_over(source, self._pop_restored_state(initializer), self._owner),
+            initializer,
+        )
 
-    def _awaited(self, by: str) -> _State | None:
+    def _pop_restored_state(self, initializer: str) -> _State | None:
         """Return the restored state that waits for a pass started by this node."""
         waiting = self._waiting
-        if waiting is None or waiting.by == by:
+        if waiting is None or waiting.by == initializer:
             return waiting
         _log.warning(
-            "The state that was restored for the iterator %r is dropped: it is of what %r begins, "
-            "and now %r began.",
+            "The restored state of the iterator %r is dropped: it belongs to the initializer %r, "
+            "but %r ran.",
             self.name,
             waiting.by,
-            by,
+            initializer,
         )
         return None
 
-    def _replace(self, source: Source, stream: Stream, by: str) -> None:
+    def _replace(self, source: Source, stream: Stream, initializer: str) -> None:
         with self._lock:
             if self.closed:
                 stream.close()
                 raise errors.CancelledError(f"the iterator {self.name!r} was closed")
             old, self._stream, self._source = self._stream, stream, source
-            self._by, self._waiting = by, None
+            self._by, self._waiting = initializer, None
         if old is not None:
             old.close()
         self._waiters.wake()
@@ -124,12 +136,12 @@ class IteratorResource(Resource):
     def _started(self) -> Stream:
         if self._stream is None:
             if self._make is None:
-                raise self._not_started_error()
+                raise self._inactive_error()
             self.start(self._make())
         assert self._stream is not None
         return self._stream
 
-    def _not_started_error(self) -> errors.FailedPreconditionError:
+    def _inactive_error(self) -> errors.FailedPreconditionError:
         note = " It then goes on from the state that was restored." if self._waiting else ""
         return errors.FailedPreconditionError(
             f"GetNext() failed because the iterator {self.name!r} has not been initialized. Ensure "
@@ -139,7 +151,7 @@ class IteratorResource(Resource):
 
     # ------------------------------------------------------------------ elements
 
-    def get_next(self, done: Done, cancellation: Cancellation | None = None) -> None:
+    def get_next(self, completion: Done, cancellation: Cancellation | None = None) -> None:
         """Complete with the next element, or with an error: OutOfRangeError at the end.
 
         Waiting for prefetched elements blocks no thread; other elements are computed in this
@@ -150,20 +162,20 @@ class IteratorResource(Resource):
             if isinstance(stream, PrefetchStream):
                 result: Any = NOT_READY
             else:
-                result = self._checked(stream.get())
+                result = self._validate(stream.get())
         if result is NOT_READY:
-            self._waiters.wait(self._attempt, done, cancellation)
+            self._waiters.wait(self._attempt, completion, cancellation)
         else:
-            done(result)
+            completion(result)
 
     def _attempt(self) -> Any:
         stream = self._started()
         if isinstance(stream, PrefetchStream):
             result = stream.poll(self._waiters.wake)
-            return result if result is NOT_READY else self._checked(result)
-        return self._checked(stream.get())
+            return result if result is NOT_READY else self._validate(result)
+        return self._validate(stream.get())
 
-    def _checked(self, element: Element | None) -> Element:
+    def _validate(self, element: Element | None) -> Element:
         if element is None:
             raise errors.OutOfRangeError("End of sequence")
         for value, dims in zip(element, self.shapes, strict=True):
@@ -186,7 +198,7 @@ class IteratorResource(Resource):
 
     def _state(self) -> _State:
         if self._stream is not None:
-            return _State(self._by, saved(self._stream))
+            return _State(self._by, save_stream(self._stream))
         return self._waiting or _State("", None)
 
     def restore(self, data: bytes) -> None:
@@ -197,7 +209,7 @@ class IteratorResource(Resource):
 
         Raises: InvalidArgumentError, DataLossError: the state is of another pipeline, or damaged.
         """
-        state = self._decoded(data)
+        state = self._decode(data)
         with self._lock:
             source = self._source
             if source is None and self._make is not None:
@@ -208,18 +220,22 @@ class IteratorResource(Resource):
             stream = _pass_over(source, state, self._owner)
         self._replace(source, stream, self._by)
 
-    def _decoded(self, data: bytes) -> _State:
+    def _decode(self, data: bytes) -> _State:
         if not data:
-            _log.warning("There is no state to restore the iterator %r; it begins anew.", self.name)
+            _log.warning(
+                "The checkpoint has no state of the iterator %r; it starts at the beginning.",
+                self.name,
+            )
             return _State("", None)
-        types, by, stream = fields(form.decode(data), list, str, None)
+        types, initializer, stream = fields(form.decode(data), list, str, None)
         expected = [dtype.name for dtype in self.types]
         if types != expected:
             raise errors.InvalidArgumentError(
-                f"the state is of another pipeline: its elements are {', '.join(map(str, types))}, "
+                "the state belongs to another pipeline: its elements are "
+                f"{', '.join(map(str, types))}, "
                 f"those of the iterator {self.name!r} are {', '.join(expected)}"
             )
-        return _State(by, stream)
+        return _State(initializer, stream)
 
     def close(self) -> None:
         """End the threads and fail all waiters."""
@@ -236,7 +252,7 @@ def _pass_over(source: Source, state: _State | None, owner: Callable[[], object]
     stream = source.iterate(Root(owner))
     if state is not None and state.stream is not None:
         try:
-            resume(stream, state.stream)
+            restore_stream(stream, state.stream)
         except BaseException:  # because the stream must be released in any case
             stream.close()
             raise

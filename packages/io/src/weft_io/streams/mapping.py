@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_io.resources.batch_memory import BatchMemory, computed_in
+from weft_io.resources.batch_memory import BatchMemory, compute_in_row
 from weft_io.streams.stream import (
     UNKNOWN,
     Call,
@@ -13,12 +13,12 @@ from weft_io.streams.stream import (
     Root,
     Source,
     Stream,
+    add_location,
     count_in,
     element_of,
     fields,
-    placed,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 
@@ -44,9 +44,9 @@ class MapStream(ForwardingStream):
             return None
         row = None if self._rows is None else self._rows.next_row()
         try:
-            return computed_in(row, self._call, element)
+            return compute_in_row(row, self._call, element)
         except errors.OpError as error:
-            placed(error, self._input.place())
+            add_location(error, self._input.place())
             raise
 
 
@@ -71,7 +71,7 @@ class FilterStream(ForwardingStream):
                 if self._predicate(element)[0]:
                     return element
             except errors.OpError as error:
-                placed(error, self._input.place())
+                add_location(error, self._input.place())
                 raise
         return None
 
@@ -131,17 +131,17 @@ class _FlatMapStream(ForwardingStream):
 
     def save(self) -> Any:
         current = self._current
-        open_one = None if current is None else [list(self._element), saved(current)]
-        return [open_one, saved(self._input)]
+        open_one = None if current is None else [list(self._element), save_stream(current)]
+        return [open_one, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         open_one, inner = fields(state, None, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
         if open_one is not None:
             element, item = fields(open_one, list, None)
             self._begin(element_of(element))
             assert self._current is not None
-            resume(self._current, item)
+            restore_stream(self._current, item)
 
     def close(self) -> None:
         super().close()
@@ -245,9 +245,10 @@ class InterleaveStream(ForwardingStream):
     def save(self) -> Any:
         """Return each slot's source element and stream."""
         places = [
-            None if entry is None else [list(entry[0]), saved(entry[1])] for entry in self._open
+            None if entry is None else [list(entry[0]), save_stream(entry[1])]
+            for entry in self._open
         ]
-        return [self._place, self._num_returned, self._ended, places, saved(self._input)]
+        return [self._place, self._num_returned, self._ended, places, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the slots' streams; the cycle may have another length."""
@@ -255,20 +256,20 @@ class InterleaveStream(ForwardingStream):
             state, int, int, bool, list, None
         )
         self._place = count_in(place, len(places) - 1, "the place in the cycle")
-        resume(self._input, inner)
-        places = self._fitted(places)
+        restore_stream(self._input, inner)
+        places = self._fit(places)
         self._open = [None] * len(places)
         for i, item in enumerate(places):
             if item is None:
                 continue
-            values, one = fields(item, list, None)
+            values, inner_state = fields(item, list, None)
             element = element_of(values)
             stream = self.begin(element)
-            resume(stream, one)
+            restore_stream(stream, inner_state)
             self._open[i] = (element, stream)
             self._count += 1
 
-    def _fitted(self, places: list[Any]) -> list[Any]:
+    def _fit(self, places: list[Any]) -> list[Any]:
         """Fit the saved slots of a cycle into this one, which has room for all used slots."""
         missing = self._cycle - len(places)
         if missing >= 0:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_exec.resources.threads import Task, ThreadPool
-from weft_io.resources.batch_memory import BatchMemory, Row, computed_in
+from weft_io.resources.batch_memory import BatchMemory, Row, compute_in_row
 from weft_io.streams.mapping import InterleaveStream, inner_stream
-from weft_io.streams.pending_errors import failure_of, saved_failure
+from weft_io.streams.pending_errors import encode_failure, failure_of
 from weft_io.streams.prefetching import PrefetchStream
 from weft_io.streams.stream import (
     Call,
@@ -18,11 +18,11 @@ from weft_io.streams.stream import (
     Root,
     Source,
     Stream,
+    add_location,
     element_of,
     fields,
-    placed,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 
@@ -53,9 +53,11 @@ class _Pending:
     def _run(self, call: Call) -> None:
         assert self.element is not None
         try:
-            self.result = computed_in(self.row, call, self.element)
+            self.result = compute_in_row(self.row, call, self.element)
         except Exception as error:  # because it is raised when the result is requested
-            self.error = placed(error, self.place) if isinstance(error, errors.OpError) else error
+            self.error = (
+                add_location(error, self.place) if isinstance(error, errors.OpError) else error
+            )
 
     def wait(self, call: Call) -> Element | None:
         """Return the result, once; a call that no thread has begun runs here, to avoid deadlocks.
@@ -134,15 +136,15 @@ class ParallelMapStream(ForwardingStream):
     def save(self) -> Any:
         """Return the arguments of pending calls, and the state of the input."""
         line = [
-            saved_failure(item.error) if item.element is None else list(item.element)
+            encode_failure(item.error) if item.element is None else list(item.element)
             for item in self._line
         ]
-        return [self._has_ended, line, saved(self._input)]
+        return [self._has_ended, line, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restart the pending calls."""
         self._has_ended, line, inner = fields(state, bool, list, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
         for item in line:
             failure = failure_of(item)
             if failure is None:

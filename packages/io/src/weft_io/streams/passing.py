@@ -16,8 +16,8 @@ from weft_io.streams.stream import (
     Stream,
     count_in,
     fields,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 
@@ -51,12 +51,12 @@ class TakeStream(ForwardingStream):
 
     def save(self) -> Any:
         """Return the number of returned elements, and the state of the input."""
-        return [self._num_taken, saved(self._input)]
+        return [self._num_taken, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         self._num_taken, inner = fields(state, int, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
 
 
 class SkipStream(ForwardingStream):
@@ -87,12 +87,12 @@ class SkipStream(ForwardingStream):
 
     def save(self) -> Any:
         """Return the number of skipped elements, and the state of the input."""
-        return [self._left, saved(self._input)]
+        return [self._left, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         self._left, inner = fields(state, int, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
 
 
 class ShardSource(DerivedSource):
@@ -133,19 +133,19 @@ class _ShardStream(ForwardingStream):
 
     def get(self) -> Element | None:
         while (element := self._input.get()) is not None:
-            mine = self._place == self._index
+            is_selected = self._place == self._index
             self._place = (self._place + 1) % self._number
-            if mine:
+            if is_selected:
                 return element
         return None
 
     def save(self) -> Any:
-        return [self._place, saved(self._input)]
+        return [self._place, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         place, inner = fields(state, int, None)
         self._place = count_in(place, self._number - 1, "the shard")
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
 
 
 class RepeatSource(Source):
@@ -210,11 +210,11 @@ class _RepeatStream(ForwardingStream):
         return super().pull(limit)
 
     def save(self) -> Any:
-        return [self._count, self._done, self._has_element, saved(self._input)]
+        return [self._count, self._done, self._has_element, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         self._count, self._done, self._has_element, inner = fields(state, int, int, bool, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
 
 
 class ConcatenateSource(Source):
@@ -256,13 +256,13 @@ class _ConcatenateStream(ForwardingStream):
         self._in_second = True
 
     def save(self) -> Any:
-        return [self._in_second, saved(self._input)]
+        return [self._in_second, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         in_second, inner = fields(state, bool, None)
         if in_second:
             self._open_next()
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
 
 
 class ZipSource(Source):
@@ -310,13 +310,13 @@ class _ZipStream(Stream):
         return tuple(values)
 
     def save(self) -> Any:
-        return [self._has_ended, [saved(stream) for stream in self._inputs]]
+        return [self._has_ended, [save_stream(stream) for stream in self._inputs]]
 
     def restore(self, state: Any) -> None:
         self._has_ended, inner = fields(state, bool, list)
         states = fields(inner, *[None] * len(self._inputs))
         for stream, item in zip(self._inputs, states, strict=True):
-            resume(stream, item)
+            restore_stream(stream, item)
 
     def close(self) -> None:
         for stream in self._inputs:

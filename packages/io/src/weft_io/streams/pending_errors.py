@@ -11,7 +11,7 @@ _MARK: Final = "error"
 """A text that marks an error; it cannot be a component, because strings are bytes."""
 
 
-def saved_failure(error: BaseException | None) -> list[Any]:
+def encode_failure(error: BaseException | None) -> list[Any]:
     """Convert an error to a part of a saved state."""
     code = error.code if isinstance(error, errors.OpError) else errors.UNKNOWN
     return [_MARK, code, getattr(error, "message", None) or str(error)]

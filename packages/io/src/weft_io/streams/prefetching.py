@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft_exec.resources.resources import NOT_READY
-from weft_io.streams.pending_errors import failure_of, saved_failure
+from weft_io.streams.pending_errors import encode_failure, failure_of
 from weft_io.streams.stream import (
     DerivedSource,
     Element,
@@ -20,8 +20,8 @@ from weft_io.streams.stream import (
     Stream,
     element_of,
     fields,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 from weft_tensor.finalizers import call_when_gone
@@ -209,16 +209,16 @@ class PrefetchStream(Stream):
         buffer = self._buffer
         with buffer.pulling:
             items = [
-                saved_failure(item) if isinstance(item, Exception) else list(item)
+                encode_failure(item) if isinstance(item, Exception) else list(item)
                 for item in buffer.items
                 if item is not None
             ]
-            return [items, saved(self._stream)]
+            return [items, save_stream(self._stream)]
 
     def restore(self, state: Any) -> None:
         """Restore the buffered items, and the state of the stream."""
         items, inner = fields(state, list, None)
-        resume(self._stream, inner)
+        restore_stream(self._stream, inner)
         self._buffer.items.extend([failure_of(item) or element_of(item) for item in items])
 
     def close(self) -> None:

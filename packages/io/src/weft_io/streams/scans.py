@@ -14,11 +14,11 @@ from weft_io.streams.stream import (
     Element,
     ForwardingStream,
     Stream,
+    add_location,
     element_of,
     fields,
-    placed,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 
@@ -47,19 +47,19 @@ class ScanStream(ForwardingStream):
         try:
             result = self._call((*self._state, *element))
         except errors.OpError as error:
-            placed(error, self._input.place())
+            add_location(error, self._input.place())
             raise
         self._state = result[: len(self._state)]
         return result[len(self._state) :]
 
     def save(self) -> Any:
         """Return the current state, and that of the input."""
-        return [list(self._state), saved(self._input)]
+        return [list(self._state), save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         values, inner = fields(state, list, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
         self._state = element_of(values)
 
 
@@ -86,7 +86,7 @@ class TakeWhileStream(ForwardingStream):
         try:
             goes_on = self._predicate(element)[0]
         except errors.OpError as error:
-            placed(error, self._input.place())
+            add_location(error, self._input.place())
             raise
         if goes_on:
             return element
@@ -95,12 +95,12 @@ class TakeWhileStream(ForwardingStream):
 
     def save(self) -> Any:
         """Return whether the stream has ended, and the state of the input."""
-        return [self._has_ended, saved(self._input)]
+        return [self._has_ended, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         self._has_ended, inner = fields(state, bool, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
 
 
 class UniqueStream(ForwardingStream):
@@ -128,12 +128,12 @@ class UniqueStream(ForwardingStream):
 
     def save(self) -> Any:
         """Return the distinct elements so far, and the state of the input."""
-        return [[list(element) for element in self._seen.values()], saved(self._input)]
+        return [[list(element) for element in self._seen.values()], save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         seen, inner = fields(state, list, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
         elements = [element_of(item) for item in seen]
         self._seen = {_key_of(element): element for element in elements}
 
@@ -225,9 +225,9 @@ class AssertCardinalityStream(ForwardingStream):
 
     def save(self) -> Any:
         """Return the number of elements so far, and the state of the input."""
-        return [self._num_returned, saved(self._input)]
+        return [self._num_returned, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         self._num_returned, inner = fields(state, int, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)

@@ -13,8 +13,8 @@ from weft_io.streams.stream import (
     Stream,
     element_of,
     fields,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 
@@ -127,14 +127,14 @@ class _ShuffleStream(ForwardingStream):
             seeds,
             self._has_ended,
             elements,
-            saved(self._input),
+            save_stream(self._input),
         ]
 
     def restore(self, state: Any) -> None:
         draws, number, seeds, has_ended, elements, inner = fields(
             state, int, int, list, bool, list, None
         )
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
         first, second = fields(seeds, int, int)
         self._source.reseed((first, second))
         self._draws.state = draws & _MASK

@@ -71,11 +71,13 @@ class SliceSource(Source):
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         if any(array.ndim == 0 for array in arrays):
-            raise errors.InvalidArgumentError("from_tensor_slices requires rank 1 at least, got ()")
+            raise errors.InvalidArgumentError(
+                "from_tensor_slices requires a rank of at least 1, got ()"
+            )
         sizes = [array.shape[0] for array in arrays]
         if len(set(sizes)) > 1:
             raise errors.InvalidArgumentError(
-                f"from_tensor_slices requires first axes of one size, got {sizes}"
+                f"from_tensor_slices requires first axes of the same size, got {sizes}"
             )
         self.arrays = tuple(arrays)
         self.size = sizes[0]

@@ -79,7 +79,7 @@ def _append(value: Any, parts: list[bytes]) -> None:
         _append([value.values, *value.splits], parts)
     else:
         raise errors.UnimplementedError(
-            f"an iterator whose elements hold {type(value).__name__} cannot be saved"
+            f"an iterator whose elements contain {type(value).__name__} cannot be saved"
         )
 
 

@@ -174,11 +174,11 @@ class ForwardingStream(Stream):
 
     def save(self) -> Any:
         """Return the state of the other stream."""
-        return saved(self._input)
+        return save_stream(self._input)
 
     def restore(self, state: Any) -> None:
         """Restore the other stream."""
-        resume(self._input, state)
+        restore_stream(self._input, state)
 
     def close(self) -> None:
         """Close the other stream."""
@@ -230,7 +230,7 @@ class _ElementsStream(Stream):
         self._next = count_in(place, len(self._elements), "the next element")
 
 
-def placed(error: errors.OpError, place: str) -> errors.OpError:
+def add_location(error: errors.OpError, place: str) -> errors.OpError:
     """Add the location of an element to the error of a function."""
     if place and "place" not in error.details:
         error.details["place"] = place
@@ -242,20 +242,20 @@ def placed(error: errors.OpError, place: str) -> errors.OpError:
 # --------------------------------------------------------------------------- states
 
 
-def saved(stream: Stream) -> list[Any]:
+def save_stream(stream: Stream) -> list[Any]:
     """Return the kind and state of a stream."""
     return [stream.kind, stream.save()]
 
 
-def resume(stream: Stream, state: Any) -> None:
-    """Restore a stream from a result of `saved`.
+def restore_stream(stream: Stream, state: Any) -> None:
+    """Restore a stream from a result of `save_stream`.
 
     Raises: InvalidArgumentError: it is the state of another kind of stream.
     """
     kind, inner = fields(state, str, None)
     if kind != stream.kind:
         raise errors.InvalidArgumentError(
-            f"the state is of another pipeline: it has {kind}, but this one has {stream.kind}"
+            f"the state belongs to another pipeline: it has {kind}, but this one has {stream.kind}"
         )
     stream.restore(inner)
 
@@ -290,7 +290,8 @@ def count_in(value: int, limit: int, label: str) -> int:
     """
     if not 0 <= value <= limit:
         raise errors.InvalidArgumentError(
-            f"the state of an iterator is of another pipeline: {label} must be in [0, {limit}], "
+            f"the state of an iterator belongs to another pipeline: {label} must be in [0, "
+            f"{limit}], "
             f"got {value}"
         )
     return value

@@ -19,9 +19,9 @@ from weft_io.streams.stream import (
     Root,
     Source,
     Stream,
+    add_location,
     count_in,
     fields,
-    placed,
 )
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -184,7 +184,7 @@ class _CsvStream(ForwardingStream):
         try:
             columns = self._decoder.decode(record, self._defaults)
         except errors.OpError as error:
-            placed(error, self._input.place())
+            add_location(error, self._input.place())
             raise
         return tuple([column[0] for column in columns])
 

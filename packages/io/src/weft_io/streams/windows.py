@@ -17,23 +17,23 @@ from weft_io.streams.stream import (
     Root,
     Source,
     Stream,
+    add_location,
     element_of,
     fields,
     graph_value,
-    placed,
-    resume,
-    saved,
+    restore_stream,
+    save_stream,
 )
 from weft_tensor import errors
 
 
-def saved_elements(elements: Sequence[Element]) -> list[Any]:
+def encode_elements(elements: Sequence[Element]) -> list[Any]:
     """Convert elements to a part of a saved state."""
     return [list(element) for element in elements]
 
 
-def elements_of(state: list[Any]) -> list[Element]:
-    """Return the elements in a result of `saved_elements`."""
+def decode_elements(state: list[Any]) -> list[Element]:
+    """Return the elements in a result of `encode_elements`."""
     return [element_of(item) for item in state]
 
 
@@ -96,21 +96,21 @@ class WindowStream(ForwardingStream):
 
     def save(self) -> Any:
         """Return the buffered elements of later windows, and the state of the input."""
-        return [self._to_skip, saved_elements(self._buffer), saved(self._input)]
+        return [self._to_skip, encode_elements(self._buffer), save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         self._to_skip, elements, inner = fields(state, int, list, None)
-        resume(self._input, inner)
-        self._buffer = elements_of(elements)
+        restore_stream(self._input, inner)
+        self._buffer = decode_elements(elements)
 
 
-def _scalar(call: Call, element: Element, label: str, where: Stream) -> int:
+def _scalar(call: Call, element: Element, label: str, stream: Stream) -> int:
     """Return the integer that a function returns for an element."""
     try:
         (value,) = call(element)
     except errors.OpError as error:
-        placed(error, where.place())
+        add_location(error, stream.place())
         raise
     if getattr(value, "shape", ()) != ():
         raise errors.InvalidArgumentError(
@@ -199,22 +199,24 @@ class _GroupByWindowStream(ForwardingStream):
     def save(self) -> Any:
         current = self._current
         key, group = self._current_group
-        saved_group = None if current is None else [key, saved_elements(group), saved(current)]
-        groups = [[key, saved_elements(group)] for key, group in self._groups.items()]
-        return [self._has_ended, groups, saved_group, saved(self._input)]
+        saved_group = (
+            None if current is None else [key, encode_elements(group), save_stream(current)]
+        )
+        groups = [[key, encode_elements(group)] for key, group in self._groups.items()]
+        return [self._has_ended, groups, saved_group, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         self._has_ended, groups, saved_group, inner = fields(state, bool, list, None, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
         self._groups = {}
         for item in groups:
             key, group = fields(item, int, list)
-            self._groups[key] = elements_of(group)
+            self._groups[key] = decode_elements(group)
         if saved_group is not None:
-            key, group, one = fields(saved_group, int, list, None)
-            self._open(key, elements_of(group))
+            key, group, element = fields(saved_group, int, list, None)
+            self._open(key, decode_elements(group))
             assert self._current is not None
-            resume(self._current, one)
+            restore_stream(self._current, element)
 
     def close(self) -> None:
         super().close()
@@ -267,12 +269,12 @@ class GroupByReducerStream(ForwardingStream):
     def save(self) -> Any:
         """Return the states, and the state of the input."""
         states = [[key, list(values)] for key, values in self._states.items()]
-        return [self._has_ended, states, saved(self._input)]
+        return [self._has_ended, states, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         self._has_ended, states, inner = fields(state, bool, list, None)
-        resume(self._input, inner)
+        restore_stream(self._input, inner)
         self._states = {}
         for item in states:
             key, values = fields(item, int, list)
@@ -320,9 +322,9 @@ class _SparseBatchStream(ForwardingStream):
             if not more:
                 break
             rows += [np.asarray(graph_value(element[0])) for element in more]
-        return self._joined(rows) if rows else None
+        return self._join(rows) if rows else None
 
-    def _joined(self, rows: Sequence[Any]) -> Element:
+    def _join(self, rows: Sequence[Any]) -> Element:
         row_shape = self._row_shape
         for row in rows:
             if row.ndim != len(row_shape) or any(

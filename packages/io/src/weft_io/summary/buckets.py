@@ -31,12 +31,12 @@ def bucket_limits() -> Array:
     return limits
 
 
-def histogram_of(values: Array, where: str) -> proto.HistogramProto:
+def histogram_of(values: Array, label: str) -> proto.HistogramProto:
     """Return the histogram of values.
 
     Args:
       values: real numbers, any shape.
-      where: description of the values, for the error.
+      label: description of the values, for the error.
     Raises: InvalidArgumentError: a value is not finite.
     """
     flat = _comparable(np.asarray(values).reshape(-1))
@@ -47,12 +47,12 @@ def histogram_of(values: Array, where: str) -> proto.HistogramProto:
     if flat.size <= _FEW:
         flat = flat.astype(np.float64)
         low, high = float(flat.min()), float(flat.max())
-        _check_finite(low, high, where)
+        _check_finite(low, high, label)
         counts = _count(flat)
     else:
         flat = np.sort(flat).astype(np.float64)
         low, high = float(flat[0]), float(flat[-1])
-        _check_finite(low, high, where)
+        _check_finite(low, high, label)
         counts = _count_sorted(flat)
     # Of a run of empty buckets only the last is written.
     written = counts > 0
@@ -76,11 +76,11 @@ def _comparable(flat: Array) -> Array:
     return flat.astype(np.float32) if flat.itemsize < 4 else flat
 
 
-def _check_finite(low: float, high: float, where: str) -> None:
+def _check_finite(low: float, high: float, label: str) -> None:
     if low != low or high != high:
-        raise errors.InvalidArgumentError(f"NaN in the histogram of {where}")
+        raise errors.InvalidArgumentError(f"NaN in the histogram of {label}")
     if low == -np.inf or high == np.inf:
-        raise errors.InvalidArgumentError(f"infinity in the histogram of {where}")
+        raise errors.InvalidArgumentError(f"infinity in the histogram of {label}")
 
 
 def _count(flat: Array) -> Array:

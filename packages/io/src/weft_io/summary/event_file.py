@@ -54,7 +54,7 @@ def create_event_file(logdir: str, suffix: str) -> EventFile:
             return _LocalFile(path) if system is LOCAL else _RemoteFile(system, path)
         except FileExistsError:
             continue
-    raise AssertionError("the seconds do not end")
+    raise AssertionError("no free file name was found")
 
 
 class _LocalFile:
@@ -93,8 +93,8 @@ class _RemoteFile:
     def __init__(self, system: FileSystem, path: str) -> None:
         self.path = path
         self._system = system
-        if _is_there(system, path):
-            raise FileExistsError(errno.EEXIST, "there is a file", path)
+        if _exists_locally(system, path):
+            raise FileExistsError(errno.EEXIST, "the file exists", path)
         self._copy = tempfile.TemporaryFile(prefix="weft-events-")  # noqa: SIM115 - until `close`
         self._sent = False
 
@@ -114,7 +114,7 @@ class _RemoteFile:
         self._copy.close()
 
 
-def _is_there(system: FileSystem, path: str) -> bool:
+def _exists_locally(system: FileSystem, path: str) -> bool:
     try:
         system.stat(path)
     except FileNotFoundError:

@@ -248,7 +248,7 @@ class _Worker:
     def _carry_out(self, work: Work) -> None:
         try:
             if work.records:
-                self._file.write(_framed(work.records))
+                self._file.write(_frame(work.records))
             if work.flush:
                 self._file.flush()
         finally:
@@ -256,7 +256,7 @@ class _Worker:
                 self._file.close()
 
 
-def _framed(records: list[bytes]) -> bytes:
+def _frame(records: list[bytes]) -> bytes:
     parts: list[bytes] = []
     for record in records:
         before, after = frame(record)

@@ -33,8 +33,8 @@ def scale_to_bytes(image: Array, bad_color: Array) -> Array:
         )
     wide = image.astype(np.float32) if image.itemsize < 4 else image
     finite = np.isfinite(wide).all(axis=2)
-    good = wide[finite]
-    low, high = (good.min(), good.max()) if good.size else (0.0, 0.0)
+    finite_values = wide[finite]
+    low, high = (finite_values.min(), finite_values.max()) if finite_values.size else (0.0, 0.0)
     if low < 0:
         largest, reach, offset = max(-low, high), 127.0, 128.0
     else:
@@ -42,6 +42,6 @@ def scale_to_bytes(image: Array, bad_color: Array) -> Array:
     limit = np.float32(largest) if largest < _FLOAT32 else largest
     scale = wide.dtype.type(0 if largest < _DARK else reach / limit)
     result = np.empty(image.shape, np.uint8)
-    result[finite] = good * scale + wide.dtype.type(offset)
+    result[finite] = finite_values * scale + wide.dtype.type(offset)
     result[~finite] = bad_color[:channels]
     return result

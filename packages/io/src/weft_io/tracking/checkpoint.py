@@ -85,7 +85,7 @@ class Checkpoint(Composite):
         check_trackable(value, name)
         self.tracked[name] = value
         if self._pending is not None:
-            self._restore_at_first(value)
+            self._restore_initially(value)
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
@@ -192,7 +192,7 @@ class Checkpoint(Composite):
             state.deserialize(reader.get_tensor(key))
         return CheckpointLoadStatus(prefix, lambda: Matches(self, message))
 
-    def _restore_at_first(self, value: Any) -> None:
+    def _restore_initially(self, value: Any) -> None:
         """Make new variables start with their values in the restored checkpoint."""
         assert self._pending is not None
         prefix, message = self._pending

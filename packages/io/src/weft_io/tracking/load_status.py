@@ -95,7 +95,7 @@ class CheckpointLoadStatus:
         Raises: CheckpointMatchError: it has none.
         """
         if self._match().trivial:
-            raise CheckpointMatchError(f"nothing of the program is in {self._prefix}")
+            raise CheckpointMatchError(f"no object of the program is in {self._prefix}")
         return self
 
     def expect_partial(self) -> CheckpointLoadStatus:

@@ -171,27 +171,27 @@ def checkpoints_iterator(
       >>> list(wf.train.checkpoints_iterator("./found", timeout=0.0))
       ['./found/model']
     """
-    seen: str | None = None
+    previous: str | None = None
     while True:
-        checkpoint = _next_checkpoint(checkpoint_dir, seen, timeout)
+        checkpoint = _next_checkpoint(checkpoint_dir, previous, timeout)
         if checkpoint is None:
             if timeout_fn is None or timeout_fn():
                 return
             continue
         start = time.monotonic()
-        seen = checkpoint
+        previous = checkpoint
         yield checkpoint
         remaining = start + min_interval_secs - time.monotonic()
         if remaining > 0:
             time.sleep(remaining)
 
 
-def _next_checkpoint(directory: str, seen: str | None, timeout: float | None) -> str | None:
-    """Wait for a latest checkpoint other than `seen`; return None after the timeout."""
+def _next_checkpoint(directory: str, previous: str | None, timeout: float | None) -> str | None:
+    """Wait for a latest checkpoint other than `previous`; return None after the timeout."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         latest_checkpoint = state.latest_checkpoint(directory)
-        if latest_checkpoint is not None and latest_checkpoint != seen:
+        if latest_checkpoint is not None and latest_checkpoint != previous:
             return latest_checkpoint
         pause = _POLL_SECONDS
         if until is not None:

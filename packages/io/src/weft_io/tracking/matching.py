@@ -7,7 +7,7 @@ from typing import Any
 from weft_graph import proto
 from weft_graph.variables.base import Variable
 from weft_graph.variables.partitioned import PartitionedVariable
-from weft_io.saving.saveables import SaveableObject, Saved
+from weft_io.saving.saveables import HasSaveable, SaveableObject
 from weft_io.tracking.objects import COUNTER, ObjectGraph, PythonState
 from weft_tensor import errors
 
@@ -94,7 +94,7 @@ class Matches:
                 self.states[attribute.checkpoint_key] = value
             elif isinstance(value, SaveableObject):
                 self.values[value.name] = value
-            elif isinstance(value, Saved):
+            elif isinstance(value, HasSaveable):
                 self.values[attribute.checkpoint_key] = value.saveable(attribute.checkpoint_key)
             elif isinstance(value, Variable | PartitionedVariable):
                 self.values[attribute.checkpoint_key] = value

@@ -21,7 +21,7 @@ from weft_graph.layers.base import Layer
 from weft_graph.ops.control import no_op, py_func
 from weft_graph.variables.base import Variable
 from weft_graph.variables.partitioned import PartitionedVariable
-from weft_io.saving.saveables import SaveableObject, Saved, SaveSpec
+from weft_io.saving.saveables import HasSaveable, SaveableObject, SaveSpec
 from weft_tensor import dtypes, errors
 from weft_tensor.nesting import shown
 
@@ -116,7 +116,7 @@ def is_trackable(value: Any) -> bool:
     return isinstance(value, _KINDS)
 
 
-_LEAVES: Final = (Variable, PartitionedVariable, SaveableObject, Saved, PythonState)
+_LEAVES: Final = (Variable, PartitionedVariable, SaveableObject, HasSaveable, PythonState)
 _KINDS: Final = (*_LEAVES, Composite, Optimizer, Layer)
 
 
@@ -145,7 +145,9 @@ def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
 def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
     variables = optimizer._non_slot_dict
     return [
-        (name, v) for (name, of), v in sorted(variables.items(), key=_first) if graph in (None, of)
+        (name, v)
+        for (name, owner_graph), v in sorted(variables.items(), key=_first)
+        if graph in (None, owner_graph)
     ]
 
 
@@ -172,11 +174,11 @@ def _first(item: Any) -> str:
     return name
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace(".", "..").replace("/", ".S")
 
 
-class Found(NamedTuple):
+class TrackedObject(NamedTuple):
     """An object and its location.
 
     Attributes:
@@ -209,7 +211,7 @@ class ObjectGraph:
 
     def __init__(self, root: Any) -> None:
         self.graph = _graph_of(root)
-        self.objects: list[Found] = []
+        self.objects: list[TrackedObject] = []
         self._numbers: dict[int, int] = {}
         self._add(root, "")
         queue = deque([0])
@@ -220,14 +222,14 @@ class ObjectGraph:
                 number = self._numbers.get(id(child))
                 if number is None:
                     prefix = f"{result.path}/" if result.path else ""
-                    number = self._add(child, prefix + _escaped(name))
+                    number = self._add(child, prefix + _escape(name))
                     queue.append(number)
                 result.children.append((name, number))
         self.slots = list(self._slots())
 
     def _add(self, value: Any, path: str) -> int:
         number = self._numbers[id(value)] = len(self.objects)
-        self.objects.append(Found(value, path, []))
+        self.objects.append(TrackedObject(value, path, []))
         return number
 
     def _slots(self) -> Iterator[Slot]:
@@ -241,8 +243,8 @@ class ObjectGraph:
                     slot = _slot(optimizer, variable, name)
                     if slot is None or id(slot) in self._numbers:
                         continue
-                    where = f"{node}/.OPTIMIZER_SLOT/{path}/{_escaped(name)}"
-                    yield Slot(index, original, name, self._add(slot, where))
+                    key = f"{node}/.OPTIMIZER_SLOT/{path}/{_escape(name)}"
+                    yield Slot(index, original, name, self._add(slot, key))
 
     def saved(self) -> dict[str, Any]:
         """Return the objects to save, by names in the checkpoint."""
@@ -252,12 +254,12 @@ class ObjectGraph:
                 result[f"{path}/.ATTRIBUTES/{_VALUE}"] = value
             elif isinstance(value, SaveableObject):
                 result[value.name] = value
-            elif isinstance(value, Saved):
+            elif isinstance(value, HasSaveable):
                 key = f"{path}/.ATTRIBUTES/{_TABLE}"
                 result[key] = value.saveable(key)
             elif isinstance(value, PythonState):
                 key = f"{path}/.ATTRIBUTES/{_STATE}"
-                result[key] = StringSaveable(partial(_serialized, value), key)
+                result[key] = StringSaveable(partial(_serialize, value), key)
         return result
 
     def message(self) -> proto.TrackableObjectGraph:
@@ -278,7 +280,7 @@ class ObjectGraph:
         return message
 
 
-def _serialized(state: PythonState) -> Output:
+def _serialize(state: PythonState) -> Output:
     output: Output = py_func(state.serialize, [], dtypes.string)
     output.set_shape([])
     return output
@@ -290,7 +292,7 @@ def _attributes(value: Any, path: str) -> list[tuple[str, str, str]]:
         return [(_VALUE, name, f"{path}/.ATTRIBUTES/{_VALUE}")]
     if isinstance(value, PythonState):
         return [(_STATE, "", f"{path}/.ATTRIBUTES/{_STATE}")]
-    if isinstance(value, Saved):
+    if isinstance(value, HasSaveable):
         return [(_TABLE, "", f"{path}/.ATTRIBUTES/{_TABLE}")]
     if isinstance(value, SaveableObject):
         return [(str(i), spec.name, spec.name) for i, spec in enumerate(value.specs)]
@@ -299,7 +301,7 @@ def _attributes(value: Any, path: str) -> list[tuple[str, str, str]]:
 
 def _graph_of(root: Any) -> Any:
     """Return the graph of the variables reachable from a root; None if there are none."""
-    seen = {id(root)}
+    visited = {id(root)}
     queue = deque([root])
     while queue:
         value = queue.popleft()
@@ -307,10 +309,10 @@ def _graph_of(root: Any) -> Any:
             return value.graph
         if isinstance(value, PartitionedVariable):
             return value.as_tensor().graph
-        if isinstance(value, Saved):
+        if isinstance(value, HasSaveable):
             return value.saveable().op.graph
         for _, child in children_of(value, None):
-            if id(child) not in seen:
-                seen.add(id(child))
+            if id(child) not in visited:
+                visited.add(id(child))
                 queue.append(child)
     return None

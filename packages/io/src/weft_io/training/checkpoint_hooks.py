@@ -14,7 +14,7 @@ from typing import Any
 from weft_exec import progress
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.files.systems import PathLike, as_path
 from weft_io.meta_graphs.graph_io import write_graph
@@ -109,7 +109,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._path = os.path.join(self._directory, text(checkpoint_basename, "checkpoint_basename"))
         self._saver_argument = saver
         self._scaffold = scaffold
-        self._listeners = [] if listeners is None else listed(listeners, "listeners")
+        self._listeners = [] if listeners is None else to_list(listeners, "listeners")
         self._save_graph_def = save_graph_def
 
     def begin(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.ops.dataset import is_serialized, iterators_of
@@ -56,7 +56,7 @@ class CheckpointInputPipelineHook(SessionRunHook):
     def __init__(self, iterators: Sequence[Any] | None = None) -> None:
         self._saver_argument = None
         if iterators is not None:
-            result = listed(iterators, "iterators")
+            result = to_list(iterators, "iterators")
             for item in result:
                 make_saveable_from_iterator(item)
             self._saver_argument = result

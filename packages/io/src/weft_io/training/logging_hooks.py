@@ -12,7 +12,7 @@ import numpy as np
 
 from weft_exec import progress
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.training.hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -58,7 +58,7 @@ class LoggingTensorHook(SessionRunHook):
             self._tensors = dict(tensors)
             self._tags = sorted(self._tensors)
         else:
-            self._tags = listed(tensors, "tensors")
+            self._tags = to_list(tensors, "tensors")
             self._tensors = {tensor: tensor for tensor in self._tags}
         self._formatter = None if formatter is None else function(formatter, "formatter", 1)
         self._logs_at_end = at_end

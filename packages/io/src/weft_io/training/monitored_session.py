@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.coordination.queue_runner import QueueRunningSession
 from weft_io.files.systems import PathLike
 from weft_io.training.hook import SessionRunHook
@@ -147,7 +147,7 @@ class _MonitoredSession(QueueRunningSession):
 
 
 def _checked_hooks(hooks: Any) -> list[SessionRunHook]:
-    result = [] if hooks is None else listed(hooks, "hooks")
+    result = [] if hooks is None else to_list(hooks, "hooks")
     for hook in result:
         missing = [name for name in _HOOK_METHODS if not hasattr(hook, name)]
         if missing:

@@ -7,7 +7,7 @@ __all__ = ["MonitoredTrainingSession"]
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from weft_io.arguments import listed
+from weft_io.arguments import to_list
 from weft_io.files.systems import PathLike
 from weft_io.training.checkpoint_hooks import CheckpointSaverHook
 from weft_io.training.hook import SessionRunHook
@@ -110,12 +110,12 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
     if log_step_count_steps is not None:
         log_step_count_steps = integer(log_step_count_steps, "log_step_count_steps")
     scaffold = scaffold or Scaffold()
-    all_hooks = [] if hooks is None else listed(hooks, "hooks")
+    all_hooks = [] if hooks is None else to_list(hooks, "hooks")
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, all_hooks, stop_grace_period_secs)
     chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
-    interval = [] if chief_only_hooks is None else listed(chief_only_hooks, "chief_only_hooks")
+    interval = [] if chief_only_hooks is None else to_list(chief_only_hooks, "chief_only_hooks")
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir:
         if log_step_count_steps and log_step_count_steps > 0:

@@ -58,14 +58,14 @@ def collect_requests(
     fetches, positions = [context.original_args.fetches], []
     feeds = _Feeds(graph)
     for hook in hooks:
-        requested = _checked(hook, hook.before_run(context))
+        requested = _validate(hook, hook.before_run(context))
         positions.append(None if requested.fetches is None else len(fetches))
         if requested.fetches is not None:
             fetches.append(requested.fetches)
         if requested.feed_dict:
             feeds.add(requested.feed_dict, "Same tensor is fed by two hooks.")
         if requested.options is not None:
-            options = merged_options(options, requested.options)
+            options = merge_options(options, requested.options)
     feed_dict = context.original_args.feed_dict
     if not feeds.values:
         return StepRequest(fetches, positions, feed_dict, options)
@@ -74,7 +74,7 @@ def collect_requests(
     return StepRequest(fetches, positions, feeds.values, options)
 
 
-def _checked(hook: SessionRunHook, requested: Any) -> SessionRunArgs:
+def _validate(hook: SessionRunHook, requested: Any) -> SessionRunArgs:
     if requested is None:
         return SessionRunArgs(None)
     if not isinstance(requested, SessionRunArgs):
@@ -106,7 +106,7 @@ class _Feeds:
         return self._graph.as_graph_element(key) if isinstance(key, str) else key
 
 
-def merged_options(options: Any, more: Any) -> Any:
+def merge_options(options: Any, more: Any) -> Any:
     """Merge two RunOptions: the larger value of each field, and all debug watches."""
     result = proto.RunOptions()
     if options is not None:

@@ -14,7 +14,7 @@ from weft_io.coordination.coordinator import Coordinator, LooperThread
 _log = logging.getLogger("weft")
 
 
-class Supervised(Protocol):
+class SupervisorInterface(Protocol):
     """The interface of a Supervisor for its threads."""
 
     @property
@@ -58,7 +58,7 @@ class SummaryThread(LooperThread):
       session: runs the nodes.
     """
 
-    def __init__(self, supervisor: Supervised, session: Any) -> None:
+    def __init__(self, supervisor: SupervisorInterface, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_summaries_secs)
         self._supervisor = supervisor
         self._session = session
@@ -78,7 +78,7 @@ class SummaryThread(LooperThread):
 class StepCounterThread(LooperThread):
     """A thread that logs the steps per second and writes them as a summary."""
 
-    def __init__(self, supervisor: Supervised, session: Any) -> None:
+    def __init__(self, supervisor: SupervisorInterface, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_summaries_secs)
         self._supervisor = supervisor
         self._session = session
@@ -106,7 +106,7 @@ class StepCounterThread(LooperThread):
 class CheckpointThread(LooperThread):
     """A thread that saves checkpoints."""
 
-    def __init__(self, supervisor: Supervised, session: Any) -> None:
+    def __init__(self, supervisor: SupervisorInterface, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_model_secs)
         self._supervisor = supervisor
         self._session = session

@@ -158,7 +158,7 @@ class SessionManager:
         restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
         session = Session(master, graph=self._graph, config=config)
         with _closed_on_failure(session):
-            if not self._restored(session, restore, wait_for_checkpoint, max_wait_secs):
+            if not self._restore(session, restore, wait_for_checkpoint, max_wait_secs):
                 if init_op is None and init_fn is None and self._local_init_op is None:
                     raise errors.FailedPreconditionError(
                         "Model is not initialized and no init_op or init_fn or local_init_op was "
@@ -207,7 +207,7 @@ class SessionManager:
         restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
         session = Session(master, graph=self._graph, config=config)
         with _closed_on_failure(session):
-            restored = self._restored(session, restore, wait_for_checkpoint, max_wait_secs)
+            restored = self._restore(session, restore, wait_for_checkpoint, max_wait_secs)
             local = self._run_local_init_op(session)
             if not restored:
                 return session, False
@@ -259,7 +259,7 @@ class SessionManager:
 
     # ------------------------------------------------------------- steps of these
 
-    def _restored(self, session: Session, restore: _Restore, wait: bool, limit: float) -> bool:
+    def _restore(self, session: Session, restore: _Restore, wait: bool, limit: float) -> bool:
         """Restore the model from a checkpoint, if there is one; return True if it was restored."""
         if restore.saver is None:
             return False

@@ -141,11 +141,11 @@ class Supervisor:
         )
         self._graph.finalize()
 
-    def _writer_of(self, given: Any) -> Any:
+    def _writer_of(self, argument: Any) -> Any:
         if not self._is_chief:
             return None
-        if given is not Supervisor.USE_DEFAULT:
-            return given
+        if argument is not Supervisor.USE_DEFAULT:
+            return argument
         if self._logdir is None:
             return None
         return FileWriter(self._logdir)

@@ -30,12 +30,12 @@ class SupervisedNodes(NamedTuple):
     global_step: Any
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> SupervisedNodes:
+    def of(arguments: Mapping[str, Any]) -> SupervisedNodes:
         """Return the nodes; a 0 is replaced by the first item of the collection, or a new node."""
         return SupervisedNodes(
             *[
                 _find_or_create(*_DEFAULTS[part]) if _is_default(value) else value
-                for part, value in given.items()
+                for part, value in arguments.items()
             ]
         )
 

@@ -28,7 +28,7 @@ def name_of(dtype: Any) -> str:
     return "bool" if name == "bool_" else name
 
 
-def shaped(data: bytes | bytearray, dtype: str, shape: Sequence[int]) -> Any:
+def view_elements(data: bytes | bytearray, dtype: str, shape: Sequence[int]) -> Any:
     """View bytes as elements of a type and shape; for rank 0 as a single element."""
     view: Any = memoryview(data).cast("B")
     return view.cast(_FORMS[dtype], tuple(shape) or (1,))
@@ -133,7 +133,7 @@ def feed(interpreter: Interpreter, arrays: Mapping[str, str], sizes: Mapping[str
                 raise InvalidArgumentError(f"input {name!r} requires {dtype}, got {result}")
         else:
             data = _elements(name, arrays.get(name), dtype, math.prod(shape), source)
-        value = shaped(data, dtype, shape)
+        value = view_elements(data, dtype, shape)
         interpreter.set_tensor(input_detail["index"], value if shape else _single(value))
 
 

@@ -36,15 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.call(options))
     except LiteError as error:
-        return _refused(error, 1 if error.code == 15 else 2)
+        return _describe_refusal(error, 1 if error.code == 15 else 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (OSError, RuntimeError) as error:
-        return _refused(error, 2)
+        return _describe_refusal(error, 2)
 
 
-def _refused(error: Exception, status: int) -> int:
+def _describe_refusal(error: Exception, status: int) -> int:
     lines = [printable(line) for line in str(error).splitlines()] or [type(error).__name__]
     sys.stderr.write("weft-lite: " + "\n".join(lines) + "\n")
     return status

@@ -13,7 +13,7 @@ from weft_lite.commands import arrays, output
 from weft_lite.errors import InvalidArgumentError
 from weft_lite.interpreter import Interpreter
 from weft_lite.library import load
-from weft_lite.watching import Timed, profile
+from weft_lite.watching import TimedOp, profile
 
 
 def add(actions: Any) -> None:
@@ -162,9 +162,9 @@ def _form(details: dict[str, Any]) -> str:
     return f"{arrays.name_of(details['dtype'])} {_dims(tuple(map(int, details['shape'])))}"
 
 
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty() and done % 16 == 0:
-        sys.stderr.write(f"\r{done}{f' of {total}' if total else ''} invocations")
+def _progress(num_done: int, total: int) -> None:
+    if sys.stderr.isatty() and num_done % 16 == 0:
+        sys.stderr.write(f"\r{num_done}{f' of {total}' if total else ''} invocations")
 
 
 def _progress_done() -> None:
@@ -190,14 +190,14 @@ def profile_ops(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ops(timeds: list[Timed]) -> list[list[Any]]:
+def _ops(timeds: list[TimedOp]) -> list[list[Any]]:
     return [
         [item.seconds, f"{item.calls:g}", item.op.kind, f"{item.op.place} {item.op.name}".strip()]
         for item in timeds
     ]
 
 
-def _kinds(timeds: list[Timed]) -> list[list[Any]]:
+def _kinds(timeds: list[TimedOp]) -> list[list[Any]]:
     kinds: dict[str, tuple[float, float, int]] = {}
     for item in timeds:
         seconds, calls, count = kinds.get(item.op.kind, (0.0, 0.0, 0))

@@ -133,7 +133,7 @@ def measure(
       names: names of values that stay in float, and need no range.
       activations: the type that the ranges are for, "int8" or "int16".
     Returns: the ranges; values without a range stay in float: those in `names`, empty or infinite
-      values, and masked scores (see `_masked`).
+      values, and masked scores (see `_mask`).
     Raises: InvalidArgumentError: another value is NaN for some sample; the message lists all.
     """
     if method == TRAINED:
@@ -147,10 +147,10 @@ def measure(
             if array.size and value.name not in names:
                 spans.setdefault(value, []).append(_span(array, method))
     _require_numbers(spans)
-    ranges = {value: _joined(span, method) for value, span in spans.items()}
+    ranges = {value: _join(span, method) for value, span in spans.items()}
     ranges = {value: item for value, item in ranges.items() if np.isfinite(item).all()}
     steps = np.iinfo(activations).max
-    masked = [v for v in _scores(lowered) & ranges.keys() if _masked(spans[v], ranges[v], steps)]
+    masked = [v for v in _scores(lowered) & ranges.keys() if _mask(spans[v], ranges[v], steps)]
     return {value: item for value, item in ranges.items() if value not in masked}
 
 
@@ -211,7 +211,7 @@ def _scores(lowered: Lowered) -> set[Value]:
     return scores
 
 
-def _masked(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
+def _mask(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
     """Return True if a mask value widens a range so much that int8 cannot resolve the scores.
 
     An example is scores from -5 to 5 in which a mask replaces elements by -1e9. The scores are then
@@ -228,7 +228,7 @@ def _masked(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
     return any(0 < spread < 8 * step for spread in spreads)
 
 
-def _joined(spans: Sequence[_Span], method: str) -> Range:
+def _join(spans: Sequence[_Span], method: str) -> Range:
     """Join the ranges of samples; return the extremes if only outliers vary."""
     extremes = _union([span.extremes for span in spans])
     if not np.isfinite(extremes).all():
@@ -247,13 +247,14 @@ def _union(ranges: Sequence[Range]) -> Range:
 
 def _require_numbers(spans: Mapping[Value, Sequence[_Span]]) -> None:
     """Check that no value is NaN for any sample."""
-    odd = sorted(
+    nan_names = sorted(
         value.name
         for value, span in spans.items()
         if np.isnan([span.extremes for span in span]).any()
     )
-    if odd:
+    if nan_names:
         raise errors.InvalidArgumentError(
-            f"calibration: these values are NaN for some sample: {odd}; pass samples for which "
+            f"calibration: these values are NaN for some sample: {nan_names}; pass samples "
+            "for which "
             "they are finite, or name them in keep_float"
         )

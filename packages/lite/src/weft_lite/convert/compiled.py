@@ -85,7 +85,7 @@ def build_compiled(
         (path / "weft_lite_model.inc").write_text(
             _tables(compiled, inputs, content, key, cpu or target), "utf-8"
         )
-        files = _linked(target, path, out)
+        files = _link(target, path, out)
     headers = [out / name for name in HEADERS]
     for header in headers:
         shutil.copy(RUNTIME / header.name, header)
@@ -136,15 +136,15 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _linked(target: str, folder: Path, out: Path) -> list[Path]:
+def _link(target: str, folder: Path, out: Path) -> list[Path]:
     """Link the static and the shared library of an object and its shim."""
-    own = system_compiler() if target == "native" else None
-    compiler = own or [
+    native_compiler = system_compiler() if target == "native" else None
+    compiler = native_compiler or [
         *zig(),
         "cc",
         *([] if target == "native" else ["-target", zig_target(target)]),
     ]
-    archiver = ["ar"] if own and shutil.which("ar") else [*zig(), "ar"]
+    archiver = ["ar"] if native_compiler and shutil.which("ar") else [*zig(), "ar"]
     flags = [*_FLAGS, "-I", str(folder), "-I", str(RUNTIME)]
     system = "linux" if target == "native" else parts_of(target)[1]
     flags += [] if system == "wasi" else ["-fPIC"]

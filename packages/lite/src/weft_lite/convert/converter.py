@@ -76,8 +76,8 @@ class Converter:
         values: Values | None = None,
         shapes: Shapes | None = None,
     ) -> None:
-        ends = sources.named(inputs), sources.named(outputs)
-        self._take(sources.specialized(graph, *ends, values, shapes), bounds)
+        ends = sources.name_tensors(inputs), sources.name_tensors(outputs)
+        self._take(sources.specialize(graph, *ends, values, shapes), bounds)
 
     def _take(self, source: Source, bounds: Bounds | None) -> None:
         """Set the source and the bounds."""
@@ -129,7 +129,7 @@ class Converter:
           >>> interpreter.get_signature_runner()(x=[[0.0, 0.0]])["y"].tolist()
           [[0.5, 0.5]]
         """
-        ends = sources.named(inputs), sources.named(outputs)
+        ends = sources.name_tensors(inputs), sources.name_tensors(outputs)
         return cls._of(sources.source_of_session(session, *ends, variables, values, shapes), bounds)
 
     @classmethod
@@ -340,11 +340,15 @@ class Converter:
             raise errors.InvalidArgumentError(
                 "keep_float requires calibration: without it, everything stays in float"
             )
-        kept = None if calibration is None else samples_of(calibration, inputs, bounds)
-        checked = kept
+        calibration_samples = (
+            None if calibration is None else samples_of(calibration, inputs, bounds)
+        )
+        checked = calibration_samples
         if samples or checked is None:
             checked = [agreement.complete(samples or {}, inputs, bounds)]
-        content = self._content(bounds, kept, keep_float, weights, ranges, activations)
+        content = self._content(
+            bounds, calibration_samples, keep_float, weights, ranges, activations
+        )
         agreement.require(content, self._source, checked, limit)
         return content
 
@@ -381,9 +385,9 @@ class Converter:
         require_activations(activations, quantised=weights is None)
         bounds = self._input_bounds()
         samples = samples_of(calibration, self._source.inputs, bounds)
-        lowered = self._lowered(bounds)
+        lowered = self._lower(bounds)
         if weights is not None:
-            small = self._lowered(bounds)
+            small = self._lower(bounds)
             shrink(small, weights)
             return noise_of_weights(lowered, small, samples, weights)
         float_names = value_names(lowered, keep_float, self._source.inputs)
@@ -402,7 +406,7 @@ class Converter:
         activations: str = "int8",
     ) -> bytes:
         """Return the bytes of the file, without checking it."""
-        lowered = self._lowered(bounds)
+        lowered = self._lower(bounds)
         if calibration is not None or ranges == TRAINED:
             float_names = value_names(lowered, keep_float, self._source.inputs)
             measured = measure(lowered, calibration or (), ranges, float_names, activations)
@@ -414,10 +418,10 @@ class Converter:
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))
         return Writer(lowered).content([(KEY, inputs, outputs)])
 
-    def _lowered(self, bounds: Sequence[tuple[int, ...]]) -> Lowered:
+    def _lower(self, bounds: Sequence[tuple[int, ...]]) -> Lowered:
         """Return the graph lowered to ops of lite."""
-        others = {k: v for k, v in self._bounds.items() if k not in self._source.inputs}
-        return lower(self._source, bounds, {k: tuple(map(int, v)) for k, v in others.items()})
+        named_bounds = {k: v for k, v in self._bounds.items() if k not in self._source.inputs}
+        return lower(self._source, bounds, {k: tuple(map(int, v)) for k, v in named_bounds.items()})
 
     def _input_bounds(self) -> list[tuple[int, ...]]:
         """Return the largest shape of each input."""

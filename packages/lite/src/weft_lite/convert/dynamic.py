@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from weft_lite.convert.lowered import Array, Operation, Value, constant
-from weft_lite.convert.packing import panels4, unpacked
+from weft_lite.convert.packing import panels4, unpack_panels
 from weft_lite.schema.enums import DataType, Layout, OpKind
 
 CELLS: Final = {OpKind.LstmCell: (3,), OpKind.GruCell: (2, 4)}
@@ -33,14 +33,14 @@ def is_large(value: Value | None) -> bool:
     return array is not None and array.size >= LEAST
 
 
-def scaled(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+def quantize_axes(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     """Quantize numbers to int8, with a common scale along `axes`; return both."""
     limit = np.abs(numbers).max(axis=axes, keepdims=True, initial=0)
     scales = np.where(limit > 1e-30, limit / 127, 1.0).astype(np.float32)
     return np.clip(np.rint(numbers / scales), -127, 127).astype(np.int8), scales.reshape(-1)
 
 
-class Bytes:
+class Int8Products:
     """Pass that makes the products of a graph and its bodies multiply int8 numbers.
 
     Shared weights remain shared.
@@ -104,13 +104,13 @@ def _weights(op: Operation, weights: Value, place: int, depth: int) -> Value:
     """Quantize weights to int8, in the layout of int8 products."""
     assert weights.array is not None
     if op.kind is OpKind.DepthwiseConv2D:
-        numbers, scales = scaled(weights.array, (0, 1))
+        numbers, scales = quantize_axes(weights.array, (0, 1))
         stored = constant(weights.name, numbers)
         stored.axis = 2
     else:
         bias = op.inputs[place + 1] if op.kind in CELLS else None
         columns = op.outputs[0].shape[-1] if bias is None else bias.shape[0]
-        numbers, scales = scaled(unpacked(weights.array, columns), (0, 1))
+        numbers, scales = quantize_axes(unpack_panels(weights.array, columns), (0, 1))
         halves = [numbers[:, :depth], numbers[:, depth:]] if op.kind in CELLS else [numbers]
         packed = np.concatenate([panels4(half) for half in halves], axis=2)
         stored = constant(weights.name, packed, Layout.PANELS4)

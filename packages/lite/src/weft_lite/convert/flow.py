@@ -22,7 +22,7 @@ from weft_graph.passes.structure import Block, Branch, Loop, Step, Structurer
 from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.lowered import TYPES, Lowered, Value
 from weft_lite.convert.registry import Builder, OpKind, describe_location
-from weft_lite.convert.shapes import grown
+from weft_lite.convert.shapes import shape_change_error
 from weft_lite.schema.tables import IfOptions, WhileOptions
 from weft_tensor import errors
 
@@ -139,7 +139,7 @@ class FlowLowering:
                 if pred is branch.pred and all(map(self._builder.has, pair)):
                     results += self._join(node, pair, sides)
         for position, block in enumerate(branch.sides):
-            results += self._exported(block, position, sides)
+            results += self._export_values(block, position, sides)
         self._if(branch.pred, numbers, results)
 
     def _merge(self, node: Node) -> None:
@@ -179,7 +179,7 @@ class FlowLowering:
             try:
                 result = builder.result(merge.outputs[0])
             except NotInLiteError as error:
-                raise _refused(merge, error) from error
+                raise _describe_refusal(merge, error) from error
             if values[0].declared != values[1].declared:
                 result.declared = (-1,) * len(result.shape)
         builder.same(merge.outputs[0], result)
@@ -193,7 +193,7 @@ class FlowLowering:
                 side.outputs.append(builder.constant(f"{merge.name}/index", index))
         return matches
 
-    def _exported(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
+    def _export_values(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
         """Return further values of a branch that are used outside, zeros for the other branch."""
         builder, inside, results = self._builder, set(_nodes_of(block)), []
         for node in _nodes_of_block(block):
@@ -256,7 +256,7 @@ class FlowLowering:
             try:
                 bound = None if first in builder.arrays else builder.shape_of(merge.outputs[0])
             except NotInLiteError as error:
-                raise _refused(merge, error) from error
+                raise _describe_refusal(merge, error) from error
             like = builder.like(first, merge.name)
             if bound is not None and bound != first.shape:
                 like.shape, like.declared = bound, (-1,) * len(bound)
@@ -274,7 +274,9 @@ class FlowLowering:
                 merge.name not in builder.shapes.named
                 and any(s > limit for s, limit in zip(value.shape, variable.shape, strict=True))
             ):
-                raise _refused(merge, grown(merge.name, variable.shape, value.shape))
+                raise _describe_refusal(
+                    merge, shape_change_error(merge.name, variable.shape, value.shape)
+                )
             if value in variables and value is not variable:
                 copy = builder.like(value, f"{value.name}/next")
                 builder.add(OpKind.Copy, [value], [copy], None, merge.name)
@@ -292,15 +294,15 @@ class FlowLowering:
                 self._builder.same(node.outputs[0], results[merge])
 
 
-def _refused(node: Node, error: NotInLiteError) -> NotInLiteError:
+def _describe_refusal(node: Node, error: NotInLiteError) -> NotInLiteError:
     """Add the node and its source line to an error."""
     return NotInLiteError(f"{node.name} ({node.type}): {error}{describe_location(node)}")
 
 
 def _next_iteration_value(merge: Node) -> Output:
     """Return the value of a loop variable in the next iteration."""
-    (back,) = [source for source in merge.inputs if is_back_edge(merge, source)]
-    return back.node.inputs[0]
+    (next_value,) = [source for source in merge.inputs if is_back_edge(merge, source)]
+    return next_value.node.inputs[0]
 
 
 def _nodes_of_block(block: Sequence[Step]) -> Iterator[Node]:

@@ -99,8 +99,8 @@ def _shift(product: Operation, offset: Array) -> None:
     """Add an offset per channel to the bias of a product."""
     bias = _bias(product)
     total = offset if bias is None or bias.array is None else bias.array + offset
-    kept = constant(f"{product.name}/bias", np.asarray(total, np.float32))
-    product.inputs = [*product.inputs[:2], kept]
+    new_bias = constant(f"{product.name}/bias", np.asarray(total, np.float32))
+    product.inputs = [*product.inputs[:2], new_bias]
 
 
 def _scale(product: Operation, factor: Array) -> None:

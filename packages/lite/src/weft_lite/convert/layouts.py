@@ -51,7 +51,7 @@ def image(b: Builder, node: Node, output: Output) -> Value:
     if layout(node) == NHWC:
         return value
     if value not in b.channels_last:
-        b.channels_last[value] = _transposed(b, value, _TO_NHWC, f"{value.name}/nhwc")
+        b.channels_last[value] = _transpose(b, value, _TO_NHWC, f"{value.name}/nhwc")
     return b.channels_last[value]
 
 
@@ -89,7 +89,7 @@ def _emit_transposed(
     b.channels_last[result] = inside
 
 
-def _transposed(b: Builder, value: Value, order: tuple[int, ...], name: str) -> Value:
+def _transpose(b: Builder, value: Value, order: tuple[int, ...], name: str) -> Value:
     """Add a Transpose of a value."""
     result = _transposed_like(value, order, name)
     b.add(OpKind.Transpose, [value, b.ints(f"{name}/order", order)], [result], None, name)

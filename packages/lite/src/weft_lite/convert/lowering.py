@@ -85,13 +85,13 @@ def _drop_checks(step: StepGraph) -> None:
                 c for check in node.controls if check.type in _CHECKS for c in check.controls
             ]
             step.graph.set_control_inputs(node, list(dict.fromkeys(controls)), reason="lite")
-    doomed = [n for n in step.graph.nodes if n.type in _CHECKS and not n.consumers]
+    unused = [n for n in step.graph.nodes if n.type in _CHECKS and not n.consumers]
     feeds = {feed.node for feed in step.feeds}
     kept_nodes = {output.node for output in step.fetches} | feeds | set(step.targets)
-    while doomed:
-        sources = {source.node for node in doomed for source in node.inputs}
-        step.graph.remove_nodes(doomed, reason="lite")
-        doomed = [
+    while unused:
+        sources = {source.node for node in unused for source in node.inputs}
+        step.graph.remove_nodes(unused, reason="lite")
+        unused = [
             node
             for node in sources
             if not node.consumers and node not in kept_nodes and not node.traits.stateful
@@ -131,8 +131,8 @@ def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Sh
         except errors.OpError:
             return shape  # ones are not indices there, for example
         if shape != other:
-            told = f"it is {shape} on zeros and {other} on ones"
-            raise NotInLiteError(_require_bound(output, told))
+            explanation = f"it is {shape} on zeros and {other} on ones"
+            raise NotInLiteError(_require_bound(output, explanation))
         return shape
 
     return measure
@@ -208,14 +208,14 @@ class _Lowering:
             return False
         arrays = [self._builder.known(output) for output in node.outputs]
         if any(array is None for array in arrays):
-            arrays = self._computed(node)
+            arrays = self._compute(node)
         if len(arrays) != len(node.outputs):
             return False
         for output, array in zip(node.outputs, arrays, strict=True):
             self._builder.fold(output, array)
         return True
 
-    def _computed(self, node: Node) -> list[Array]:
+    def _compute(self, node: Node) -> list[Array]:
         """Return the results of a node's kernel; empty if unknown or much larger than inputs."""
         operands = [self._builder.array(source) for source in node.inputs]
         kernel = find_kernel(node, self._host.type)

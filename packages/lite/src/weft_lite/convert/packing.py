@@ -40,7 +40,7 @@ def panels4(matrix: Array) -> Array:
     )
 
 
-def unpacked(packed: Array, columns: int) -> Array:
+def unpack_panels(packed: Array, columns: int) -> Array:
     """Unpack weights in the layout PANELS to a matrix (taps, depth, columns)."""
     count, taps, depth, _ = packed.shape
     full = packed.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)

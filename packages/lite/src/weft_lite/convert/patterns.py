@@ -49,7 +49,7 @@ def _mul(a: Pattern, b: Pattern) -> Op:
     return Op(OpKind.Mul, a, b)
 
 
-def _halved(gate: Pattern) -> Oneof:
+def _halve(gate: Pattern) -> Oneof:
     """Return the pattern x * gate / 2."""
     ways = (_mul(_mul(0.5, "x"), gate), _mul("x", _mul(0.5, gate)), _mul(0.5, _mul("x", gate)))
     return Oneof(ways)
@@ -57,7 +57,7 @@ def _halved(gate: Pattern) -> Oneof:
 
 _SILU = _mul("x", Op(OpKind.Sigmoid, "x"))
 _OVER_ROOT = Oneof((Op(OpKind.Div, "x", 2**0.5), _mul("x", 0.5**0.5)))
-_GELU = _halved(_add(1.0, Op(OpKind.Erf, _OVER_ROOT)))
+_GELU = _halve(_add(1.0, Op(OpKind.Erf, _OVER_ROOT)))
 _CUBE = Oneof(
     (
         _mul(0.044715, Op(OpKind.Pow, "x", 3.0)),
@@ -65,7 +65,7 @@ _CUBE = Oneof(
         _mul(_mul(_mul(0.044715, "x"), "x"), "x"),
     )
 )
-_GELU_BY_TANH = _halved(_add(1.0, Op(OpKind.Tanh, _mul((2 / np.pi) ** 0.5, _add("x", _CUBE)))))
+_GELU_BY_TANH = _halve(_add(1.0, Op(OpKind.Tanh, _mul((2 / np.pi) ** 0.5, _add("x", _CUBE)))))
 
 _MEAN = Op(OpKind.Mean, "x", "axes")
 _CENTRED = Op(OpKind.Sub, "x", _MEAN)
@@ -156,7 +156,9 @@ def is_number(value: Value) -> bool:
     return value.array is not None and value.array.size == 1
 
 
-def _normalised(values: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
+def _match_normalization(
+    values: Mapping[str, Value],
+) -> tuple[list[Value | None], AxisOptions] | None:
     """Return inputs and options of LayerNorm or L2Normalize; None unless over the last axis."""
     x, axes, epsilon = values["x"], values["axes"], values["epsilon"]
     rank = len(x.shape)
@@ -178,7 +180,7 @@ def join(lowered: Lowered) -> int:
     for graph in lowered.graphs():
         matcher = Matcher(graph)
         for place, op in reversed(list(enumerate(graph.ops))):  # larger functions come first
-            result = _joined(op, matcher) if len(op.outputs) == 1 else None
+            result = _join(op, matcher) if len(op.outputs) == 1 else None
             if result is not None:
                 graph.ops[place] = result
                 joined += 1
@@ -187,7 +189,7 @@ def join(lowered: Lowered) -> int:
     return joined
 
 
-def _joined(op: Operation, matcher: Matcher) -> Operation | None:
+def _join(op: Operation, matcher: Matcher) -> Operation | None:
     """Return the single op that computes the result of `op`, or None."""
     (out,) = op.outputs
     if out.dtype is not DataType.FLOAT32:
@@ -202,7 +204,7 @@ def _joined(op: Operation, matcher: Matcher) -> Operation | None:
             return Operation(kind, [match["x"]], [out], options, op.name)
     for pattern, kind in ((_LAYER_NORM, OpKind.LayerNorm), (_L2_NORMALIZE, OpKind.L2Normalize)):
         for match in matcher.matches(pattern, out, {}):
-            normalized = _normalised(match)
+            normalized = _match_normalization(match)
             if normalized is not None and match["x"].shape == out.shape:
                 return Operation(kind, normalized[0], [out], normalized[1], op.name)
     return None

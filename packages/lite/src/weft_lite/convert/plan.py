@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from weft_lite.convert.lowered import Lowered, Operation, Value
-from weft_lite.convert.prune import called
+from weft_lite.convert.prune import called_subgraphs
 from weft_lite.convert.registry import in_place
 from weft_lite.schema.codec import aligned
 from weft_lite.schema.enums import DataType, OpKind, Storage
@@ -23,7 +23,7 @@ SIZES = {
 }
 
 
-class Life(NamedTuple):
+class LiveRange(NamedTuple):
     """The live range of a value, as its first and last tick."""
 
     first: int
@@ -47,14 +47,14 @@ def size_of(value: Value) -> int:
 
 def plan(lowered: Lowered) -> Plan:
     """Place values, largest first, at the lowest offset that is free during their live range."""
-    alive = Lives(lowered)
-    homes = shared_places(lowered, alive)
+    alive = LiveRanges(lowered)
+    homes = find_overwritten(lowered, alive)
     lives = {value: life for value, life in alive.found.items() if value not in homes}
     for value, home in homes.items():
         first, last = lives[home]
-        lives[home] = Life(first, max(last, alive.found[value].last))
+        lives[home] = LiveRange(first, max(last, alive.found[value].last))
     offsets: dict[Value, int] = {}
-    placed: list[tuple[int, int, Life]] = []  # offset, end, life
+    placed: list[tuple[int, int, LiveRange]] = []  # offset, end, life
     size = 0
     for value in sorted(lives, key=lambda item: -size_of(item)):
         expected, life, start = aligned(size_of(value)), lives[value], 0
@@ -72,7 +72,7 @@ def plan(lowered: Lowered) -> Plan:
     return Plan(offsets, size)
 
 
-def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
+def find_overwritten(lowered: Lowered, alive: LiveRanges) -> dict[Value, Value]:
     """Return the results that overwrite an operand that is not read later, with that operand."""
     values: dict[Value, Value] = {}
     for op in _all_ops(lowered):
@@ -97,11 +97,11 @@ def _has_same_bytes(op: Operation, operand: Value, result: Value) -> bool:
     return size_of(operand) == size_of(result) > 0 and (len(op.inputs) == 1 or not is_open)
 
 
-class Lives:
+class LiveRanges:
     """When values are alive, on the clock that `runtime/plan.c` verifies."""
 
     def __init__(self, lowered: Lowered) -> None:
-        self.found: dict[Value, Life] = {}
+        self.found: dict[Value, LiveRange] = {}
         self.begins: dict[Operation, int] = {}
         self._clock = 0
         self._lowered = lowered
@@ -114,11 +114,11 @@ class Lives:
         for op in _all_ops(lowered):
             for input_ in op.inputs:
                 if input_ is not None and input_.storage is Storage.VARIABLE:
-                    self.found[input_] = Life(0, 1 << 60)
+                    self.found[input_] = LiveRange(0, 1 << 60)
 
     def _make(self, value: Value) -> None:
         """Start the live range of a value."""
-        self.found[value] = Life(self._clock, self._clock)
+        self.found[value] = LiveRange(self._clock, self._clock)
         for inside, _ in self._loops:
             inside.add(value)
 
@@ -126,7 +126,7 @@ class Lives:
         """Extend the live range of a value to a tick."""
         if value in self.found:
             life = self.found[value]
-            self.found[value] = Life(life.first, max(life.last, tick))
+            self.found[value] = LiveRange(life.first, max(life.last, tick))
 
     def _read(self, value: Value) -> None:
         """Extend the live range of a value to the current tick."""
@@ -153,7 +153,7 @@ class Lives:
 
     def _branches(self, op: Operation) -> None:
         """Advance the clock over the branches of an If."""
-        branches = called(op, self._lowered)
+        branches = called_subgraphs(op, self._lowered)
         for branch in branches:
             self._run(branch)
         self._clock += 1
@@ -162,7 +162,7 @@ class Lives:
 
     def _loop(self, op: Operation) -> None:
         """Advance the clock over a While; outer values stay alive in all its iterations."""
-        cond, body = called(op, self._lowered)
+        cond, body = called_subgraphs(op, self._lowered)
         for value in body.inputs:
             self._make(value)
         outside: list[Value] = []

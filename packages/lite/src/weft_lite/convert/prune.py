@@ -12,7 +12,7 @@ CALLED = {
 """The options of an op that are indices of subgraphs."""
 
 
-def called(op: Operation, lowered: Lowered) -> list[Lowered]:
+def called_subgraphs(op: Operation, lowered: Lowered) -> list[Lowered]:
     """Return the subgraphs that an op calls."""
     return [lowered.bodies[getattr(op.options, name) - 1] for name in CALLED.get(op.kind, ())]
 
@@ -20,7 +20,7 @@ def called(op: Operation, lowered: Lowered) -> list[Lowered]:
 def read_inside(op: Operation, lowered: Lowered) -> set[Value]:
     """Return the values that the subgraphs of an op read or return, including outer values."""
     values: set[Value] = set()
-    for body in called(op, lowered):
+    for body in called_subgraphs(op, lowered):
         values.update(body.outputs)
         for item in body.ops:
             values.update(value for value in item.inputs if value is not None)
@@ -44,7 +44,7 @@ def _drop(graph: Lowered, lowered: Lowered, read: set[Value]) -> None:
             continue
         if op.kind is OpKind.If:
             _narrow(op, lowered, read)
-        for body in called(op, lowered):
+        for body in called_subgraphs(op, lowered):
             read.update(body.outputs)
             _drop(body, lowered, read)
         read.update(value for value in op.inputs if value is not None)
@@ -55,7 +55,7 @@ def _drop(graph: Lowered, lowered: Lowered, read: set[Value]) -> None:
 def _has_effect(op: Operation, lowered: Lowered) -> bool:
     """Return True if an op, or an op in its subgraphs, assigns a variable."""
     return op.kind is OpKind.Assign or any(
-        _has_effect(op, lowered) for body in called(op, lowered) for op in body.ops
+        _has_effect(op, lowered) for body in called_subgraphs(op, lowered) for op in body.ops
     )
 
 
@@ -63,7 +63,7 @@ def _narrow(op: Operation, lowered: Lowered, read: set[Value]) -> None:
     """Remove the results of a conditional that are not read."""
     places = [index for index, value in enumerate(op.outputs) if value in read]
     op.outputs = [op.outputs[place] for place in places]
-    for body in called(op, lowered):
+    for body in called_subgraphs(op, lowered):
         body.outputs = [body.outputs[place] for place in places]
 
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from weft_lite.convert import agreement
 from weft_lite.convert.calibration import Range, Scale
-from weft_lite.convert.dynamic import CELLS, Bytes
+from weft_lite.convert.dynamic import CELLS, Int8Products
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
-from weft_lite.convert.packing import panels, panels4, unpacked
-from weft_lite.convert.prune import CALLED, called, read_inside
+from weft_lite.convert.packing import panels, panels4, unpack_panels
+from weft_lite.convert.prune import CALLED, called_subgraphs, read_inside
 from weft_lite.convert.writer import Writer
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
 from weft_tensor import errors
@@ -240,7 +240,7 @@ class Quantiser:
             if op.kind in PRODUCTS and self._can_quantize(op):
                 self._product(op)
             elif op.kind in COMPUTED and self._can_quantize(op):
-                self._computed(op)
+                self._compute(op)
             elif op.kind in SHARING and self._can_quantize(op):
                 self._sharing(op)
             elif (
@@ -263,8 +263,8 @@ class Quantiser:
         float_cells = [
             op for op in self._ops if any(out.name in self._float_names for out in op.outputs)
         ]
-        floats = {id(body) for op in float_cells for body in _called(op, self._source)}
-        small = Bytes(CELLS, self._float_names)
+        floats = {id(body) for op in float_cells for body in _call_function(op, self._source)}
+        small = Int8Products(CELLS, self._float_names)
         self._ops = small.ops(self._ops)
         self._bodies = [
             body if id(body) in floats else Lowered(body.inputs, body.outputs, small.ops(body.ops))
@@ -272,7 +272,10 @@ class Quantiser:
         ]
         for op in self._ops:
             inside = (
-                out for body in _called(op, self._source) for op in body.ops for out in op.outputs
+                out
+                for body in _call_function(op, self._source)
+                for op in body.ops
+                for out in op.outputs
             )
             if small.changed.intersection([*op.outputs, *inside]):
                 self._hybrid += [out for out in op.outputs if out.dtype is DataType.FLOAT32]
@@ -332,10 +335,10 @@ class Quantiser:
             needed.append(out)
         return self._all_have_ranges(needed, op)
 
-    def _multiplies(self, x: Value, others: Sequence[Value], out: Value) -> bool:
+    def _multiplies(self, x: Value, other_operands: Sequence[Value], out: Value) -> bool:
         """Return True if a product has constant weights and its sums cannot overflow."""
         limit = MOST_PRODUCTS if self._dtype is DataType.INT8 else MOST_BIAS[self._dtype]
-        constants = [other.array for other in others]
+        constants = [other.array for other in other_operands]
         return x.array is None and all(
             constant is not None and constant.size <= limit * out.shape[-1]
             for constant in constants
@@ -418,7 +421,7 @@ class Quantiser:
         """Return the quantized form of a value, computed from the float one if necessary."""
         if value not in self._quantized:
             if value.array is not None:
-                self._quantized[value] = _quantised(value, self._dtype)
+                self._quantized[value] = _quantize(value, self._dtype)
             else:
                 result = self._new_quantized_value(value, self._scale(value))
                 name = f"{value.name}/quantize"
@@ -440,7 +443,7 @@ class Quantiser:
         self._quantized[value] = counterpart
         return counterpart
 
-    def _computed(self, op: Operation) -> None:
+    def _compute(self, op: Operation) -> None:
         """Quantize an op whose result has its own scale."""
         inputs = [
             self._quantized_value(value)
@@ -524,17 +527,17 @@ class Quantiser:
             (0, 1)
         )
         if op.kind is OpKind.DepthwiseConv2D:
-            kept = constant(weights.name, numbers.reshape(weights.shape))
-            kept.axis = 2
+            packed = constant(weights.name, numbers.reshape(weights.shape))
+            packed.axis = 2
         elif self._dtype is DataType.INT16:
-            kept = constant(weights.name, panels(numbers), Layout.PANELS)
+            packed = constant(weights.name, panels(numbers), Layout.PANELS)
         else:
-            kept = constant(weights.name, panels4(numbers), Layout.PANELS4)
-        kept.scales = scales.tolist()
+            packed = constant(weights.name, panels4(numbers), Layout.PANELS4)
+        packed.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(BIASES[self._dtype]))
         self._add(
             op.kind,
-            [counterpart, kept, biases],
+            [counterpart, packed, biases],
             self._new_quantized_value(out, self._scale(out)),
             op,
         )
@@ -557,12 +560,12 @@ def _giving(
     return Writer(Lowered(inputs, outputs, ops, bodies)).content([])
 
 
-def _called(op: Operation, lowered: Lowered) -> list[Lowered]:
+def _call_function(op: Operation, lowered: Lowered) -> list[Lowered]:
     """Return the bodies that an op calls, directly or indirectly."""
-    result = called(op, lowered)
+    result = called_subgraphs(op, lowered)
     return [
         *result,
-        *(inner for body in result for op in body.ops for inner in _called(op, lowered)),
+        *(inner for body in result for op in body.ops for inner in _call_function(op, lowered)),
     ]
 
 
@@ -571,10 +574,10 @@ def _matrix(weights: Value, columns: int) -> Array:
     assert weights.array is not None
     if weights.layout is not Layout.PANELS:
         return weights.array
-    return unpacked(weights.array, columns)
+    return unpack_panels(weights.array, columns)
 
 
-def _quantised(value: Value, dtype: DataType) -> Value:
+def _quantize(value: Value, dtype: DataType) -> Value:
     """Return a quantized constant."""
     assert value.array is not None
     low, high = float(value.array.min(initial=0)), float(value.array.max(initial=0))

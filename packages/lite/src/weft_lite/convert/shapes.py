@@ -201,7 +201,7 @@ class Shapes:
         return f"{self._names[source.node.name]}:{index}"
 
 
-def grown(name: str, first: Shape, following: Shape) -> NotInLiteError:
+def shape_change_error(name: str, first: Shape, following: Shape) -> NotInLiteError:
     """Return the error for a loop variable whose shape changes in an iteration."""
     return NotInLiteError(
         f"an iteration of the loop changes shape {list(first)} to {list(following)}: give the "

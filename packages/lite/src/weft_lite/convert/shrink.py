@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from weft_lite.convert.dynamic import CELLS, Bytes, is_large
+from weft_lite.convert.dynamic import CELLS, Int8Products, is_large
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.packing import PANEL
-from weft_lite.convert.prune import called
+from weft_lite.convert.prune import called_subgraphs
 from weft_lite.schema.enums import DataType, Layout, OpKind
 from weft_tensor import errors
 
@@ -37,7 +37,7 @@ def shrink(lowered: Lowered, form: str) -> None:
     if form == "float32":
         return
     if form == "dynamic":
-        small = Bytes()
+        small = Int8Products()
         for graph in lowered.graphs():
             graph.ops[:] = small.ops(graph.ops)
     values: dict[Value, Value] = {}
@@ -56,7 +56,7 @@ def shrink(lowered: Lowered, form: str) -> None:
 def _expand_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
     """Return an op and all ops of its subgraphs."""
     result = [op]
-    for body in called(op, lowered):
+    for body in called_subgraphs(op, lowered):
         for item in body.ops:
             result += _expand_bodies(item, lowered)
     return result

@@ -57,7 +57,7 @@ class Source:
         return session
 
 
-def named(tensors: Iterable[Any]) -> dict[str, Output]:
+def name_tensors(tensors: Iterable[Any]) -> dict[str, Output]:
     """Return tensors by the names of their nodes, with the port for outputs after the first."""
     outputs: dict[str, Output] = {}
     for tensor in tensors:
@@ -80,14 +80,14 @@ def source_of_session(
     """Return the source of a session's graph; all other variables become constants.
 
     Args:
-      values, shapes: as for `specialized`.
+      values, shapes: as for `specialize`.
     Raises:
       FailedPreconditionError: a variable has no value.
       NotFoundError: a variable, or a tensor named in `values`, does not exist.
     """
     kept_names = {v if isinstance(v, str) else v.op.name for v in variables}
     first_values = _values(session, kept_names)
-    part = specialized(session.graph, inputs, outputs, values, shapes)
+    part = specialize(session.graph, inputs, outputs, values, shapes)
     ends = [*part.outputs.values(), *part.inputs.values()]
     nodes = list(dict.fromkeys(output.node.name for output in ends))
     definition = graph_to_def(part.graph)
@@ -104,7 +104,7 @@ def source_of_session(
     return source
 
 
-def specialized(
+def specialize(
     graph: Graph,
     inputs: Mapping[str, Output],
     outputs: Mapping[str, Output],
@@ -209,7 +209,7 @@ def _imported_source(
       NotFoundError: a tensor does not exist.
       InvalidArgumentError: the graph is inconsistent.
     """
-    graph = imported(definition)
+    graph = import_definition(definition)
     if origin is None:
         _clear_lines(graph)
     else:
@@ -235,7 +235,7 @@ def _clear_lines(graph: Graph) -> None:
         node.clear_line()
 
 
-def imported(definition: proto.GraphDef) -> Graph:
+def import_definition(definition: proto.GraphDef) -> Graph:
     """Import a GraphDef as a new graph.
 
     Raises: InvalidArgumentError: it is inconsistent.
@@ -255,15 +255,15 @@ def read_definition(frozen: Any) -> proto.GraphDef:
     """
     if isinstance(frozen, proto.GraphDef):
         return frozen
-    where = "what was given"
+    origin = "what was given"
     if isinstance(frozen, str | os.PathLike):
-        where = os.fspath(frozen)
-        frozen = Path(where).read_bytes()
+        origin = os.fspath(frozen)
+        frozen = Path(origin).read_bytes()
     definition = proto.GraphDef()
     try:
         definition.ParseFromString(frozen)
     except DecodeError as error:
-        raise errors.DataLossError(f"{where} is not a GraphDef: {error}") from error
+        raise errors.DataLossError(f"{origin} is not a GraphDef: {error}") from error
     return definition
 
 
@@ -277,14 +277,14 @@ def source_of_frozen_graph(
     """Return the source of a GraphDef: a message, its bytes, or a file.
 
     Args:
-      values, shapes: as for `specialized`.
+      values, shapes: as for `specialize`.
     Raises:
       NotFoundError: a tensor does not exist.
       InvalidArgumentError: the graph has variables, or is inconsistent.
     """
     definition = read_definition(frozen)
     whole = _imported_source(definition, {n: n for n in inputs}, {n: n for n in outputs})
-    source = specialized(whole.graph, whole.inputs, whole.outputs, values, shapes)
+    source = specialize(whole.graph, whole.inputs, whole.outputs, values, shapes)
     variable_names = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
     if variable_names:
         raise errors.InvalidArgumentError(
@@ -306,7 +306,7 @@ def source_of_saved_model(
     """Return the source of a signature of a SavedModel.
 
     Args:
-      values, shapes: as for `specialized`.
+      values, shapes: as for `specialize`.
     Raises: NotFoundError: the SavedModel, a graph with the tags, or the signature does not exist.
     """
     from weft_io.saved_model.loader import load
@@ -337,7 +337,7 @@ def source_of_checkpoint(
     """Return the source of a checkpoint with its graph file.
 
     Args:
-      values, shapes: as for `specialized`.
+      values, shapes: as for `specialize`.
     Raises: NotFoundError: the checkpoint or a tensor does not exist.
     """
     from weft_io.saving.meta_graph import import_meta_graph
@@ -348,9 +348,9 @@ def source_of_checkpoint(
             raise errors.NotFoundError(f"{prefix}.meta has no variables to restore")
         saver.restore(session, prefix)
         _clear_lines(graph)
-        given = {name: tensor_named(graph, name) for name in inputs}
+        input_tensors = {name: tensor_named(graph, name) for name in inputs}
         computed = {name: tensor_named(graph, name) for name in outputs}
-        return source_of_session(session, given, computed, variables, values, shapes)
+        return source_of_session(session, input_tensors, computed, variables, values, shapes)
 
 
 def source_of_onnx(
@@ -361,7 +361,7 @@ def source_of_onnx(
     """Return the source of an ONNX model.
 
     Args:
-      values, shapes: by the names of inputs, as for `specialized`.
+      values, shapes: by the names of inputs, as for `specialize`.
     """
     from weft_io.onnx.importer import import_model
 
@@ -370,4 +370,4 @@ def source_of_onnx(
         result = import_model(model, inputs=values, shapes=shapes)
     _clear_lines(graph)
     inputs = {name: tensor for name, tensor in result.inputs.items() if name not in values}
-    return specialized(graph, inputs, result.outputs)
+    return specialize(graph, inputs, result.outputs)

@@ -22,7 +22,7 @@ Edit = tuple[int, int, str]
 _FROM = re.compile(r"from\s+(tensorflow[\w.]*)")
 
 
-def rewritten(source: Source) -> str:
+def rewrite_imports(source: Source) -> str:
     """Rewrite the imports of all names that weft has."""
     starts = _starts(source.text)
     edits: list[Edit] = []

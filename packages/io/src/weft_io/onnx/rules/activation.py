@@ -108,7 +108,7 @@ def _clipped_line(x: Output, slope: float, offset: float) -> Output:
 
 
 @importer("ThresholdedRelu", elementwise=True)
-def _thresholded(operation: Operation) -> Output:
+def _threshold(operation: Operation) -> Output:
     x = operation[0]
     return where_v2(greater(x, like(operation.attribute("alpha", 1.0), x)), x, like(0, x))
 
@@ -119,7 +119,7 @@ def _softmax(operation: Operation) -> Output:
     x = operation[0]
     axis = operation.attribute("axis", -1 if operation.version >= 13 else 1)
     if x.dims is None and (operation.version >= 13 or axis == -1) and operation.op != "Hardmax":
-        return _of_any_rank(operation.op, x, axis)
+        return _apply_any_rank(operation.op, x, axis)
     axis = operation.axis(-1 if operation.version >= 13 else 1)
     if operation.version >= 13 or axis == operation.rank() - 1:
         x, order = operation.plain()
@@ -136,17 +136,17 @@ def _over(op: str, x: Output, axis: int) -> Output:
     if op == "LogSoftmax":
         return nn.log_softmax(x, axis=axis)
     size = None if x.dims is None else x.dims[axis]
-    seen = x if size else _with_one_more(x, axis)
-    return one_hot(argmax(seen, axis), shape(x)[axis], axis=axis, dtype=x.dtype.base_dtype)
+    padded_input = x if size else _append_one(x, axis)
+    return one_hot(argmax(padded_input, axis), shape(x)[axis], axis=axis, dtype=x.dtype.base_dtype)
 
 
-def _with_one_more(x: Output, axis: int) -> Output:
+def _append_one(x: Output, axis: int) -> Output:
     """Append an element to an axis: 0 before the sort of Hardmax."""
     sides = [(0, int(item == axis)) for item in range(len(x.dims or ()))]
     return pad(x, sides, constant_values=like(float("-inf"), x))
 
 
-def _of_any_rank(op: str, x: Output, axis: int) -> Output:
+def _apply_any_rank(op: str, x: Output, axis: int) -> Output:
     """Apply an op to one axis of a tensor of unknown rank."""
     shifted = x - reduce_max(x, axis, keepdims=True)
     powers = exp(shifted)
@@ -164,9 +164,9 @@ def _dropout(operation: Operation) -> list[Output]:
     ratio: Any = operation.get(1)
     rate = constant(0.5) if ratio is None else cast(ratio, dtypes.float32)
     noise = random_uniform(shape(x), seed=operation.attribute("seed"))
-    kept = logical_or(logical_not(mode), greater_equal(noise, rate))
-    grown = cast(where_v2(mode, 1.0 / (1.0 - rate), like(1, rate)), x.dtype)
-    return [x * cast(kept, x.dtype) * grown, kept]
+    keep_mask = logical_or(logical_not(mode), greater_equal(noise, rate))
+    factor = cast(where_v2(mode, 1.0 / (1.0 - rate), like(1, rate)), x.dtype)
+    return [x * cast(keep_mask, x.dtype) * factor, keep_mask]
 
 
 @importer("Constant")

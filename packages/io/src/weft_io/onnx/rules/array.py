@@ -52,16 +52,16 @@ def _cast(operation: Operation) -> Output:
     x, target = operation[0], operation.dtype_of("to", dtypes.float32)
     if target in (dtypes.float32, dtypes.float64) and x.dtype.is_integer:
         return operation.in_floats(x, target)
-    return converted(x, target, bool(operation.attribute("saturate", 1)))
+    return convert_elements(x, target, bool(operation.attribute("saturate", 1)))
 
 
 @importer("CastLike")
 def _cast_like(operation: Operation) -> Output:
     target = operation[1].dtype.base_dtype
-    return converted(operation[0], target, bool(operation.attribute("saturate", 1)))
+    return convert_elements(operation[0], target, bool(operation.attribute("saturate", 1)))
 
 
-def converted(x: Output, target: DType, saturate: bool = True) -> Output:
+def convert_elements(x: Output, target: DType, saturate: bool = True) -> Output:
     """Convert elements to another type; text is parsed and formatted as in ONNX.
 
     Args:
@@ -76,8 +76,8 @@ def converted(x: Output, target: DType, saturate: bool = True) -> Output:
             return to_number(x, target)
         return cast(to_number(x, dtypes.float32), target)
     if saturate and target.is_small and target.is_floating and not x.dtype.is_small:
-        most = float(target.max)
-        return cast(clip_by_value(cast(x, dtypes.float32), -most, most), target)
+        max_value = float(target.max)
+        return cast(clip_by_value(cast(x, dtypes.float32), -max_value, max_value), target)
     return cast(x, target)
 
 
@@ -91,19 +91,19 @@ def _bitcast(operation: Operation) -> Output:
 
 @importer("Reshape")
 def _reshape(operation: Operation) -> Output:
-    x, wanted = operation[0], operation.tensor(1, "shape")
-    if wanted is None:
+    x, target_shape = operation[0], operation.tensor(1, "shape")
+    if target_shape is None:
         raise errors.InvalidArgumentError("Reshape requires a shape")
     if operation.attribute("allowzero", 0):
-        return reshape(x, wanted)
+        return reshape(x, target_shape)
     known = operation.operand(1, "shape") if operation.value(1) is not None else None
     if operation.get(1) is None:
         known = np.asarray(operation.attribute("shape"))
     if known is not None and not np.any(known == 0):
-        return reshape(x, wanted)
+        return reshape(x, target_shape)
     # Zeros mean the sizes of the input.
-    sizes = concat([shape64(x), zeros_like(wanted)], 0)[: size(wanted)]
-    return reshape(x, where_v2(equal(wanted, like(0, wanted)), sizes, wanted))
+    sizes = concat([shape64(x), zeros_like(target_shape)], 0)[: size(target_shape)]
+    return reshape(x, where_v2(equal(target_shape, like(0, target_shape)), sizes, target_shape))
 
 
 @importer("Flatten")
@@ -135,8 +135,8 @@ def _squeeze(operation: Operation) -> Output:
         known = np.asarray(operation.attribute("axes"))
     if known is not None:
         return squeeze(x, [int(item) for item in known.reshape(-1)]) if known.size else x
-    kept = _others(axes, cast(rank_of(x), dtypes.int64))
-    return reshape(x, gather(shape64(x), kept))
+    remaining_axes = _complement_axes(axes, cast(rank_of(x), dtypes.int64))
+    return reshape(x, gather(shape64(x), remaining_axes))
 
 
 @importer("Unsqueeze")
@@ -145,7 +145,7 @@ def _unsqueeze(operation: Operation) -> Output:
     if axes is None:
         raise errors.InvalidArgumentError("Unsqueeze requires axes")
     known = operation.value(1) if operation.get(1) is not None else operation.attribute("axes")
-    if known is not None and x.dims is None and _one_sided(np.asarray(known)):
+    if known is not None and x.dims is None and _is_one_sided(np.asarray(known)):
         order = sorted(np.asarray(known).reshape(-1).tolist(), key=abs)
         return reduce(lambda result, axis: expand_dims(result, operation.shared(axis)), order, x)
     if known is not None and x.dims is not None:
@@ -161,18 +161,20 @@ def _unsqueeze(operation: Operation) -> Output:
     axes = reshape(axes, [-1])
     count64 = cast(rank_of(x), dtypes.int64) + size(axes, out_type=dtypes.int64)
     places64 = floormod(axes, count64)
-    kept = cast(_others(axes, count64), dtypes.int32)
+    remaining_axes = cast(_complement_axes(axes, count64), dtypes.int32)
     ones = zeros_like(places64) + like(1, places64)
-    return reshape(x, dynamic_stitch([kept, cast(places64, dtypes.int32)], [shape64(x), ones]))
+    return reshape(
+        x, dynamic_stitch([remaining_axes, cast(places64, dtypes.int32)], [shape64(x), ones])
+    )
 
 
-def _one_sided(axes: np.ndarray[Any, Any]) -> bool:
+def _is_one_sided(axes: np.ndarray[Any, Any]) -> bool:
     """Return True if axes can be inserted one after the other, whatever the rank."""
     distinct = len(set(axes.reshape(-1).tolist())) == axes.size
     return distinct and bool(np.all(axes >= 0) or np.all(axes < 0))
 
 
-def _others(axes: Output, count: Output) -> Output:
+def _complement_axes(axes: Output, count: Output) -> Output:
     """Return the axes that are not among `axes`, which may be negative."""
     return setdiff1d(sequence(count), floormod(reshape(axes, [-1]), count))[0]
 
@@ -278,19 +280,21 @@ def _padded(operation: Operation, x: Output, sides: Output) -> Output:
         value: Any = operation.get(2)
         if value is None:
             value = operation.attribute("value", 0.0)
-        return padded(x, sides, value)
+        return pad_axes(x, sides, value)
     if mode not in ("reflect", "edge", "wrap"):
-        raise errors.InvalidArgumentError(f"mode of Pad must be a known one, got {mode!r}")
-    x, sides = _cropped(x, sides)
+        raise errors.InvalidArgumentError(
+            f"mode of Pad must be constant, reflect, edge or wrap, got {mode!r}"
+        )
+    x, sides = _crop(x, sides)
     known = constant_value(sides)
     for axis in range(operation.rank()):
         if known is not None and not known[axis].any():
             continue
-        x = gather(x, _mirrored(mode, shape64(x)[axis], sides[axis, 0], sides[axis, 1]), axis=axis)
+        x = gather(x, _mirror(mode, shape64(x)[axis], sides[axis, 0], sides[axis, 1]), axis=axis)
     return x
 
 
-def _cropped(x: Output, sides: Output) -> tuple[Output, Output]:
+def _crop(x: Output, sides: Output) -> tuple[Output, Output]:
     """Crop a tensor by the negative paddings, and return it with the others."""
     known = constant_value(sides)
     if known is not None and np.all(known >= 0):
@@ -301,7 +305,7 @@ def _cropped(x: Output, sides: Output) -> tuple[Output, Output]:
     return part(x, begin, cast(shape64(x), cut.dtype) - begin + cut[:, 1]), maximum(sides, zero)
 
 
-def padded(x: Output, sides: Output, value: Any = 0) -> Output:
+def pad_axes(x: Output, sides: Output, value: Any = 0) -> Output:
     """Pad with `value`, and crop where the padding is negative."""
     if not isinstance(value, Output):
         value = constant(value, x.dtype.base_dtype) if x.dtype is not dtypes.string else b""
@@ -311,11 +315,11 @@ def padded(x: Output, sides: Output, value: Any = 0) -> Output:
     if known is not None and np.all(known >= 0):
         return pad(x, sides, constant_values=value)
     zero = like(0, sides)
-    grown = pad(x, maximum(sides, zero), constant_values=value)
-    return _cropped(grown, minimum(sides, zero))[0]
+    enlarged = pad(x, maximum(sides, zero), constant_values=value)
+    return _crop(enlarged, minimum(sides, zero))[0]
 
 
-def _mirrored(mode: str, count: Output, before: Output, after: Output) -> Output:
+def _mirror(mode: str, count: Output, before: Output, after: Output) -> Output:
     """Return the input position of each position of a padded axis."""
     places = sequence(-before, count + after)
     if mode == "edge":
@@ -375,10 +379,10 @@ def _reverse_sequence(operation: Operation) -> Output:
 
 @importer("Compress")
 def _compress(operation: Operation) -> Output:
-    x, kept = operation[0], where(operation[1])[:, 0]
+    x, remaining_axes = operation[0], where(operation[1])[:, 0]
     if operation.attribute("axis") is None:
-        return gather(reshape(x, [-1]), kept)
-    return gather(x, kept, axis=operation.axis())
+        return gather(reshape(x, [-1]), remaining_axes)
+    return gather(x, remaining_axes, axis=operation.axis())
 
 
 @importer("NonZero")
@@ -417,7 +421,9 @@ def _space_to_depth(operation: Operation) -> Output:
 def _write_cast(export: NodeExport) -> Value:
     kind = export.node.outputs[0].dtype
     if export.attribute("Truncate"):
-        raise errors.UnimplementedError("ONNX rounds to the nearest number: Truncate=False")
+        raise errors.UnimplementedError(
+            "ONNX rounds to the nearest number; export requires Truncate=False"
+        )
     if export[0].array is not None or export[0].dtype is kind:
         return export.cast(export[0], kind)
     if export[0].dtype is dtypes.int32 and kind is dtypes.int64 and export[0].wide is not None:
@@ -512,7 +518,7 @@ def _write_pad(export: NodeExport) -> Value:
 @exporter("MirrorPad")
 def _write_mirror_pad(export: NodeExport) -> Value:
     if export.attribute("mode") != "REFLECT":
-        raise errors.UnimplementedError("ONNX mirrors only without the edge: mode='REFLECT'")
+        raise errors.UnimplementedError("ONNX supports only mode='REFLECT'")
     return export.add("Pad", export[0], _write_sides(export), mode="reflect")
 
 
@@ -529,8 +535,8 @@ def _write_reverse(export: NodeExport) -> Value:
     axes = [int(axis) for axis in export.known(1, "the axes")]
     if not axes:
         return export[0]
-    far = np.iinfo(np.int64)
-    starts, ends = [far.max] * len(axes), [far.min] * len(axes)
+    int64_range = np.iinfo(np.int64)
+    starts, ends = [int64_range.max] * len(axes), [int64_range.min] * len(axes)
     parts = (export.ints(item) for item in (starts, ends, axes, [-1] * len(axes)))
     return export.add("Slice", export[0], *parts)
 
@@ -547,6 +553,6 @@ def _write_space(export: NodeExport) -> Value:
 def _write_reverse_sequence(export: NodeExport) -> Value:
     batch, time = int(export.attribute("batch_dim")), int(export.attribute("seq_dim"))
     if {batch, time} != {0, 1}:
-        raise errors.UnimplementedError("ONNX reverses along the first two axes")
+        raise errors.UnimplementedError("ONNX's ReverseSequence supports only axes 0 and 1")
     lengths = export.int64(export[1])
     return export.add("ReverseSequence", export[0], lengths, batch_axis=batch, time_axis=time)

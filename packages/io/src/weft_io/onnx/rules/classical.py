@@ -19,7 +19,7 @@ from weft_graph.ops.reduction import argmax, reduce_any, reduce_max, reduce_sum
 from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.scores import floats, labelled, labels_of, transformed
+from weft_io.onnx.rules.scores import labels_of, select_labels, to_floats, transform_scores
 from weft_tensor import dtypes, errors
 
 _ML = "ai.onnx.ml"
@@ -39,14 +39,14 @@ def _binarizer(operation: Operation) -> Output:
 
 @importer("Scaler", domain=_ML)
 def _scaler(operation: Operation) -> Output:
-    x = floats(operation[0])
+    x = to_floats(operation[0])
     offset, scale = operation.attribute("offset") or [0.0], operation.attribute("scale") or [1.0]
     return (x - constant(offset, dtypes.float32)) * constant(scale, dtypes.float32)
 
 
 @importer("Normalizer", domain=_ML)
 def _normalizer(operation: Operation) -> Output:
-    x, kind = floats(operation[0]), operation.attribute("norm", "MAX")
+    x, kind = to_floats(operation[0]), operation.attribute("norm", "MAX")
     if kind == "MAX":
         norm = reduce_max(x, -1, True)
     elif kind == "L1":
@@ -54,7 +54,7 @@ def _normalizer(operation: Operation) -> Output:
     elif kind == "L2":
         norm = sqrt(reduce_sum(square(x), -1, True))
     else:
-        raise errors.InvalidArgumentError(f"norm of Normalizer is {kind!r}")
+        raise errors.InvalidArgumentError(f"norm of Normalizer must be MAX, L1 or L2, got {kind!r}")
     return where_v2(equal(norm, 0.0), x, x / where_v2(equal(norm, 0.0), like(1, norm), norm))
 
 
@@ -65,15 +65,15 @@ def _imputer(operation: Operation) -> Output:
     values = operation.required(f"imputed_value_{kind}")
     replaced = operation.attribute(f"replaced_value_{kind[:-1]}", 0)
     if isinstance(replaced, float) and np.isnan(replaced):
-        gone = not_equal(x, x)
+        is_missing = not_equal(x, x)
     else:
-        gone = equal(x, like(replaced, x))
-    return where_v2(gone, constant(values, x.dtype.base_dtype), x)
+        is_missing = equal(x, like(replaced, x))
+    return where_v2(is_missing, constant(values, x.dtype.base_dtype), x)
 
 
 @importer("FeatureVectorizer", domain=_ML)
 def _vectorizer(operation: Operation) -> Output:
-    parts = [floats(operation[index]) for index in range(len(operation.inputs))]
+    parts = [to_floats(operation[index]) for index in range(len(operation.inputs))]
     return concat([_as_matrix(part) for part in parts], 1)
 
 
@@ -105,7 +105,7 @@ def _label_encoder(operation: Operation) -> Output:
     if keys.dtype.kind == "f":
         both = logical_and(expand_dims(not_equal(x, x), -1), constant(np.isnan(keys)))
         same = same | both
-    return _looked_up(same, values, default)
+    return _look_up(same, values, default)
 
 
 @importer("CategoryMapper", domain=_ML)
@@ -119,10 +119,10 @@ def _category_mapper(operation: Operation) -> Output:
     if x.dtype is not dtypes.string:
         keys, values = numbers, texts
         default = np.array(operation.attribute("default_string", "_Unused").encode(), object)
-    return _looked_up(equal(expand_dims(x, -1), constant(keys)), values, default)
+    return _look_up(equal(expand_dims(x, -1), constant(keys)), values, default)
 
 
-def _looked_up(same: Output, values: Any, default: Any) -> Output:
+def _look_up(same: Output, values: Any, default: Any) -> Output:
     """Return the value of the first equal key, or the default."""
     place = argmax(cast(same, dtypes.int32), -1)
     return where_v2(reduce_any(same, -1), gather(constant(values), place), constant(default))
@@ -134,12 +134,12 @@ def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
     kinds = {"strings": object, "int64s": np.int64, "floats": np.float32, "tensor": None}
     for part in ("keys", "values"):
         for kind, dtype in kinds.items():
-            given = operation.attribute(f"{part}_{kind}")
-            if given is None:
+            entries = operation.attribute(f"{part}_{kind}")
+            if entries is None:
                 continue
             if dtype is object:
-                given = [item.encode() for item in given]
-            result[part] = np.asarray(given) if dtype is None else np.array(given, dtype)
+                entries = [item.encode() for item in entries]
+            result[part] = np.asarray(entries) if dtype is None else np.array(entries, dtype)
             result[f"{part}_kind"] = kind
     if (
         "keys" not in result
@@ -163,11 +163,11 @@ def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
 def _linear_regressor(operation: Operation) -> Output:
     targets = operation.attribute("targets", 1)
     weights = np.array(operation.required("coefficients"), np.float32).reshape(targets, -1)
-    result = matmul(floats(operation[0]), constant(weights.T.copy()))
+    result = matmul(to_floats(operation[0]), constant(weights.T.copy()))
     offset = operation.attribute("intercepts")
     if offset:
         result = result + constant(offset, dtypes.float32)
-    return transformed(result, operation.attribute("post_transform", "NONE"))
+    return transform_scores(result, operation.attribute("post_transform", "NONE"))
 
 
 @importer("LinearClassifier", domain=_ML)
@@ -175,17 +175,20 @@ def _linear_classifier(operation: Operation) -> list[Output]:
     labels = labels_of(operation)
     offset = operation.attribute("intercepts") or [0.0]
     weights = np.array(operation.required("coefficients"), np.float32).reshape(len(offset), -1)
-    scores = matmul(floats(operation[0]), constant(weights.T.copy()))
+    scores = matmul(to_floats(operation[0]), constant(weights.T.copy()))
     scores = scores + constant(offset, dtypes.float32)
     kind = operation.attribute("post_transform", "NONE")
     if len(labels) == 2 and len(offset) == 1:
         column = scores[:, 0]
         chosen = cast(greater(column, like(0, column)), dtypes.int64)
         if kind == "LOGISTIC":
-            second = transformed(column, kind)
-            return [labelled(operation, chosen), stack([1.0 - second, second], axis=1)]
-        return [labelled(operation, chosen), transformed(stack([-column, column], axis=1), kind)]
-    return [labelled(operation, argmax(scores, 1)), transformed(scores, kind)]
+            second = transform_scores(column, kind)
+            return [select_labels(operation, chosen), stack([1.0 - second, second], axis=1)]
+        return [
+            select_labels(operation, chosen),
+            transform_scores(stack([-column, column], axis=1), kind),
+        ]
+    return [select_labels(operation, argmax(scores, 1)), transform_scores(scores, kind)]
 
 
 @importer("ZipMap", domain=_ML)

@@ -49,9 +49,9 @@ def _if(operation: Operation) -> list[Output]:
     match = cond(reshape(operation[0], []), lambda: noted(then), lambda: noted(otherwise))
     results = list(match) if isinstance(match, (list, tuple)) else [match]
     for index, result in enumerate(results):
-        given = [item[index] for item in kinds if item[index] is not None]
-        if result.dtype is dtypes.variant and given:
-            operation.typed(result, reduce(common, given))
+        present_values = [item[index] for item in kinds if item[index] is not None]
+        if result.dtype is dtypes.variant and present_values:
+            operation.typed(result, reduce(common, present_values))
     return results
 
 
@@ -83,7 +83,7 @@ def _arrays(
     """
     types = operation.results(graph)
     if any(dtype is None for dtype, _ in types[first:]):
-        types = _tried(operation, graph, inputs)
+        types = _infer_types(operation, graph, inputs)
     result = []
     for dtype, dims in types[first:]:
         element = None if dims is None else TensorShape(dims)
@@ -99,11 +99,11 @@ def _arrays(
     return result
 
 
-def _tried(operation: Operation, graph: GraphProto, inputs: Sequence[Any]) -> list[Any]:
+def _infer_types(operation: Operation, graph: GraphProto, inputs: Sequence[Any]) -> list[Any]:
     """Return the types of a subgraph's results, by building it in nodes that are never run."""
     with name_scope("types"):
-        made = [placeholder(dtype, dims) for dtype, dims in inputs]
-        return [(item.dtype.base_dtype, item.dims) for item in operation.run(graph, made)]
+        placeholders = [placeholder(dtype, dims) for dtype, dims in inputs]
+        return [(item.dtype.base_dtype, item.dims) for item in operation.run(graph, placeholders)]
 
 
 @importer("Loop")
@@ -116,24 +116,24 @@ def _loop(operation: Operation) -> list[Output]:
     types = [(dtypes.int64, []), (dtypes.bool_, []), *_types(carried, shapes)]
     arrays = _arrays(operation, body, 1 + count, None, types)
 
-    def more(turn: Output, go_on: Output, *_: Any) -> Output:
+    def more(iteration: Output, go_on: Output, *_: Any) -> Output:
         if limit is None:
             return go_on
-        return logical_and(go_on, less(turn, reshape(limit, [])))
+        return logical_and(go_on, less(iteration, reshape(limit, [])))
 
-    def step(turn: Output, go_on: Output, *state: Any) -> list[Any]:
+    def step(iteration: Output, go_on: Output, *state: Any) -> list[Any]:
         _pass_kinds(operation, carried, state)
-        results = operation.run(body, [turn, go_on, *state[:count]])
+        results = operation.run(body, [iteration, go_on, *state[:count]])
         kept = [
             ensure_shape(item, shape) if item.dtype is not dtypes.variant else item
             for item, shape in zip(results[1 : 1 + count], shapes, strict=True)
         ]
-        index = cast(turn, dtypes.int32)
+        index = cast(iteration, dtypes.int32)
         written = [
             array.write(index, value)
             for array, value in zip(state[count:], results[1 + count :], strict=True)
         ]
-        return [turn + 1, reshape(results[0], []), *kept, *written]
+        return [iteration + 1, reshape(results[0], []), *kept, *written]
 
     scalars = [TensorShape([]), TensorShape([])]
     flows = [TensorShape([])] * len(arrays)
@@ -145,13 +145,13 @@ def _loop(operation: Operation) -> list[Output]:
         parallel_iterations=1,
     )[2:]
     _pass_kinds(operation, carried, result)
-    turns = operation.value(0), True if condition is None else operation.value(1)
-    if all(item is not None and np.all(item) for item in turns):
+    num_iterations = operation.value(0), True if condition is None else operation.value(1)
+    if all(item is not None and np.all(item) for item in num_iterations):
         return [*result[:count], *(array.stack() for array in result[count:])]
-    return [*result[:count], *(_stacked(array) for array in result[count:])]
+    return [*result[:count], *(_stack(array) for array in result[count:])]
 
 
-def _stacked(array: TensorArray) -> Output:
+def _stack(array: TensorArray) -> Output:
     """Stack all results of a loop; without iterations, undeclared sizes are 0."""
     dims = as_dims(array.element_shape)
     if dims is not None and None not in dims:
@@ -161,9 +161,9 @@ def _stacked(array: TensorArray) -> Output:
     return result
 
 
-def _pass_kinds(operation: Operation, values: Sequence[Output], others: Sequence[Any]) -> None:
+def _pass_kinds(operation: Operation, values: Sequence[Output], kinds: Sequence[Any]) -> None:
     """Record that carried sequences keep their types in all iterations, except for shapes."""
-    for value, other in zip(values, others, strict=False):
+    for value, other in zip(values, kinds, strict=False):
         kind = operation.kind(value)
         if kind is not None:
             operation.typed(other, shapeless(kind))
@@ -179,7 +179,7 @@ def _scan(operation: Operation) -> list[Output]:
 def _scan_of_batch(operation: Operation) -> list[Output]:
     """Import a Scan of version 8, which scans each batch member; all must have the same length."""
     if operation.get(0) is not None:
-        raise errors.UnimplementedError("sequence_lens of Scan are not taken")
+        raise errors.UnimplementedError("Scan does not support sequence_lens")
     values = [operation[i] for i in range(1, len(operation.inputs))]
     sizes = [value.dims[0] for value in values if value.dims]
     batch = next((size for size in sizes if size is not None), None)
@@ -203,25 +203,25 @@ def _scanned(operation: Operation, values: Sequence[Output]) -> list[Output]:
         if directions and directions[index]:
             value = reverse(value, [0])
         inputs.append(TensorArray(value.dtype.base_dtype, shape(value)[0]).unstack(value))
-    turns = shape(_first(scanned[0], axes[0] if axes else 0))[0]
+    num_iterations = shape(_first(scanned[0], axes[0] if axes else 0))[0]
     shapes = _shapes(operation, body, 0, state)
     rows = [(value.dtype.base_dtype, _row(value, axes, i)) for i, value in enumerate(scanned)]
-    outputs = _arrays(operation, body, count, turns, [*_types(state, shapes), *rows])
+    outputs = _arrays(operation, body, count, num_iterations, [*_types(state, shapes), *rows])
 
-    def step(turn: Output, *loop: Any) -> list[Any]:
-        parts = [array.read(turn) for array in inputs]
+    def step(iteration: Output, *loop: Any) -> list[Any]:
+        parts = [array.read(iteration) for array in inputs]
         results = operation.run(body, [*loop[:count], *parts])
-        kept = [ensure_shape(a, b) for a, b in zip(results[:count], shapes, strict=True)]
+        carried = [ensure_shape(a, b) for a, b in zip(results[:count], shapes, strict=True)]
         pairs = zip(loop[count:], results[count:], strict=True)
-        return [turn + 1, *kept, *(array.write(turn, value) for array, value in pairs)]
+        return [iteration + 1, *carried, *(array.write(iteration, value) for array, value in pairs)]
 
     result = while_loop(
-        lambda turn, *_: less(turn, turns),
+        lambda iteration, *_: less(iteration, num_iterations),
         step,
         [constant(0), *state, *outputs],
         shape_invariants=[TensorShape([]), *shapes, *[TensorShape([])] * len(outputs)],
     )[1:]
-    return [*result[:count], *_collected(operation, result[count:])]
+    return [*result[:count], *_collect(operation, result[count:])]
 
 
 def _types(values: Sequence[Output], shapes: Sequence[TensorShape]) -> list[Any]:
@@ -244,18 +244,18 @@ def _first(value: Output, axis: int) -> Output:
         count = len(value.dims)
         axis %= count
         return transpose(value, [axis, *(i for i in range(count) if i != axis)])
-    place, behind = _places(value, axis)
-    return transpose(value, concat([[place], sequence.range(place), behind], 0))
+    place, axes_after = _positions(value, axis)
+    return transpose(value, concat([[place], sequence.range(place), axes_after], 0))
 
 
-def _places(value: Output, axis: int) -> tuple[Output, Output]:
+def _positions(value: Output, axis: int) -> tuple[Output, Output]:
     """Return an axis of a value of unknown rank, and the axes after it."""
     count = rank(value)
     place = constant(axis) if axis > 0 else count + axis
     return place, sequence.range(place + 1, count)
 
 
-def _collected(operation: Operation, arrays: Sequence[TensorArray]) -> list[Output]:
+def _collect(operation: Operation, arrays: Sequence[TensorArray]) -> list[Output]:
     directions = operation.attribute("scan_output_directions")
     axes = operation.attribute("scan_output_axes")
     result = []
@@ -276,5 +276,5 @@ def _first_to(value: Output, axis: int) -> Output:
         count = len(value.dims)
         axis %= count
         return transpose(value, [*range(1, axis + 1), 0, *range(axis + 1, count)])
-    place, behind = _places(value, axis)
-    return transpose(value, concat([sequence.range(1, place + 1), [0], behind], 0))
+    place, axes_after = _positions(value, axis)
+    return transpose(value, concat([sequence.range(1, place + 1), [0], axes_after], 0))

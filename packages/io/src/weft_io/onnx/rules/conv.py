@@ -24,14 +24,14 @@ from weft_io.onnx.export_graph import Value
 from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
-from weft_io.onnx.rules.array import padded, shape64
+from weft_io.onnx.rules.array import pad_axes, shape64
 from weft_io.onnx.rules.sliding import (
     Windows,
+    add_margins,
     layout,
     slide,
-    stacked,
+    stack_margins,
     windows,
-    with_margins,
 )
 from weft_io.onnx.transpositions import inverse
 from weft_tensor import dtypes, errors
@@ -85,63 +85,63 @@ def convolution(operation: Operation, x: Output, w: Output, images: Images = _FL
         raise errors.UnimplementedError(f"{operation.op} over {spatial} axes; up to 3 are taken")
     known = all(not isinstance(item, Output) for pair in result.pads for item in pair)
     if spatial == 3 or not known:
-        x, result = with_margins(x, result), result._replace(pads=[])
+        x, result = add_margins(x, result), result._replace(pads=[])
     if spatial > 1:
-        return _grouped(operation, x, w, result, group, images)
+        return _group(operation, x, w, result, group, images)
     pads: list[Any] = [(0, 0), *result.pads] if result.pads else []
     line = Windows([1, *kernel], [1, *result.strides], [1, *result.dilations], pads, [])
     x, w = expand_dims(x, operation.shared(1)), expand_dims(w, operation.shared(2))
-    return squeeze(_grouped(operation, x, w, line, group, images), [1])
+    return squeeze(_group(operation, x, w, line, group, images), [1])
 
 
 def _kernel(operation: Operation, w: Output) -> list[int]:
     if w.dims is None or None in w.dims[2:]:
-        given = operation.attribute("kernel_shape")
-        if given is None:
+        kernel_shape = operation.attribute("kernel_shape")
+        if kernel_shape is None:
             raise errors.UnimplementedError(
                 f"{operation.op} requires a kernel of known shape, got shape {format_dims(w.dims)};"
                 " give the attribute kernel_shape, or declare the shape in the model"
             )
-        return list(given)
+        return list(kernel_shape)
     return [size for size in w.dims[2:] if size is not None]
 
 
-def _grouped(
-    operation: Operation, x: Output, w: Output, found: Windows, group: int, images: Images
+def _group(
+    operation: Operation, x: Output, w: Output, windows: Windows, group: int, images: Images
 ) -> Output:
     if group == 1:
-        return _plain(operation, x, w, found, images)
+        return _plain(operation, x, w, windows, images)
     inner = w.dims[1] if w.dims else None
-    if inner == 1 and len(found.kernel) == 2:
-        return _depthwise(operation, x, w, found, group, images)
+    if inner == 1 and len(windows.kernel) == 2:
+        return _depthwise(operation, x, w, windows, group, images)
     parts = [
-        _plain(operation, part_x, part_w, found, images)
+        _plain(operation, part_x, part_w, windows, images)
         for part_x, part_w in zip(split(x, group, -1), split(w, group, 0), strict=True)
     ]
     return concat(parts, -1)
 
 
-def _padding(found: Windows) -> Any:
-    return [[0, 0], *map(list, found.pads), [0, 0]] if found.pads else "VALID"
+def _padding(windows: Windows) -> Any:
+    return [[0, 0], *map(list, windows.pads), [0, 0]] if windows.pads else "VALID"
 
 
-def _plain(operation: Operation, x: Output, w: Output, found: Windows, images: Images) -> Output:
-    strides, dilations = [1, *found.strides, 1], [1, *found.dilations, 1]
-    if len(found.kernel) == 2:
+def _plain(operation: Operation, x: Output, w: Output, windows: Windows, images: Images) -> Output:
+    strides, dilations = [1, *windows.strides, 1], [1, *windows.dilations, 1]
+    if len(windows.kernel) == 2:
         w = transpose(w, operation.shared((2, 3, 1, 0)))
-        return images.plain(x, w, strides, _padding(found), dilations=dilations)
+        return images.plain(x, w, strides, _padding(windows), dilations=dilations)
     w = transpose(w, operation.shared((2, 3, 4, 1, 0)))
     return conv3d(x, w, strides, "VALID", dilations=dilations)
 
 
 def _depthwise(
-    operation: Operation, x: Output, w: Output, found: Windows, group: int, images: Images
+    operation: Operation, x: Output, w: Output, windows: Windows, group: int, images: Images
 ) -> Output:
     """Convolve each channel with its own filters."""
-    filters = transpose(reshape(w, [group, -1, *found.kernel]), operation.shared((2, 3, 0, 1)))
+    filters = transpose(reshape(w, [group, -1, *windows.kernel]), operation.shared((2, 3, 0, 1)))
     return images.depthwise(
-        x, filters, [1, *found.strides, 1], _padding(found),
-        dilations=[1, *found.dilations, 1],
+        x, filters, [1, *windows.strides, 1], _padding(windows),
+        dilations=[1, *windows.dilations, 1],
     )  # fmt: skip
 
 
@@ -161,16 +161,18 @@ def _conv_transpose(operation: Operation) -> Output:
     dilations = operation.attribute("dilations") or [1] * spatial
     if spatial == 1:
         x, w = expand_dims(x, 1), expand_dims(w, 2)
-        whole = squeeze(_spread(x, w, [1, *strides], [1, *dilations], [1, *kernel], group), [1])
+        full = squeeze(
+            _scatter_windows(x, w, [1, *strides], [1, *dilations], [1, *kernel], group), [1]
+        )
     elif spatial in (2, 3):
-        whole = _spread(x, w, strides, dilations, kernel, group)
+        full = _scatter_windows(x, w, strides, dilations, kernel, group)
     else:
         raise errors.UnimplementedError(f"ConvTranspose over {spatial} axes; up to 3 are taken")
-    result = _cut(operation, whole, strides, dilations, kernel)
+    result = _cut(operation, full, strides, dilations, kernel)
     return operation.channels_first(result if bias is None else result + bias)
 
 
-def _spread(
+def _scatter_windows(
     x: Output,
     w: Output,
     strides: Sequence[int],
@@ -181,28 +183,28 @@ def _spread(
     """Return the sum of the contributions of all windows, without cropping."""
     if group > 1:
         parts = zip(split(x, group, -1), split(w, group, 0), strict=True)
-        return concat([_spread(a, b, strides, dilations, kernel, 1) for a, b in parts], -1)
+        return concat([_scatter_windows(a, b, strides, dilations, kernel, 1) for a, b in parts], -1)
     sizes = shape64(x)
     outer = [
         (sizes[1 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
         for i in range(len(kernel))
     ]
     depth = shape64(w)[1]
-    wanted = cast(stack([sizes[0], *outer, depth]), dtypes.int32)
+    output_shape = cast(stack([sizes[0], *outer, depth]), dtypes.int32)
     if len(kernel) == 2:
         return conv2d_backprop_input(
-            wanted, transpose(w, [2, 3, 1, 0]), x, [1, *strides, 1], "VALID",
+            output_shape, transpose(w, [2, 3, 1, 0]), x, [1, *strides, 1], "VALID",
             dilations=[1, *dilations, 1],
         )  # fmt: skip
     return conv3d_transpose(
-        x, transpose(w, [2, 3, 4, 1, 0]), wanted, [1, *strides, 1], "VALID",
+        x, transpose(w, [2, 3, 4, 1, 0]), output_shape, [1, *strides, 1], "VALID",
         dilations=[1, *dilations, 1],
     )  # fmt: skip
 
 
 def _cut(
     operation: Operation,
-    whole: Output,
+    full: Output,
     strides: Sequence[int],
     dilations: Sequence[int],
     kernel: Sequence[int],
@@ -210,21 +212,21 @@ def _cut(
     """Return the part of the full result that the attributes select, padded with zeros."""
     count = len(kernel)
     more = operation.attribute("output_padding") or [0] * count
-    wanted = operation.attribute("output_shape")
+    output_shape = operation.attribute("output_shape")
     auto = operation.attribute("auto_pad", "NOTSET")
     flat = operation.attribute("pads") or [0] * 2 * count
     sides: list[list[Any]] = [[0, 0]]
-    sizes, inputs = shape64(whole), shape64(operation.channels_last())
+    sizes, inputs = shape64(full), shape64(operation.channels_last())
     for i in range(count):
-        if wanted or auto in ("SAME_UPPER", "SAME_LOWER"):
-            target = wanted[-count:][i] if wanted else inputs[1 + i] * strides[i]
+        if output_shape or auto in ("SAME_UPPER", "SAME_LOWER"):
+            target = output_shape[-count:][i] if output_shape else inputs[1 + i] * strides[i]
             total = sizes[1 + i] + more[i] - target
             less, greater = total // 2, total - total // 2
             before, after = (less, greater) if auto == "SAME_UPPER" else (greater, less)
             sides.append([-before, more[i] - after])
         else:
             sides.append([-flat[i], more[i] - flat[count + i]])
-    return padded(whole, stacked([*sides, [0, 0]]))
+    return pad_axes(full, stack_margins([*sides, [0, 0]]))
 
 
 # -------------------------------------------------------------------------------- export
@@ -288,13 +290,16 @@ def _write_conv_transpose(export: NodeExport) -> Value:
     """Export the gradient of a convolution, whose padding depends on the sizes of its input."""
     places = layout(export)
     count = len(places.spatial)
-    kernel, wanted = _known_kernel(export, count), constant_value_as_dims(export.node.inputs[0])
-    sizes = [None if wanted is None else wanted[axis] for axis in places.spatial]
+    kernel, output_shape = (
+        _known_kernel(export, count),
+        constant_value_as_dims(export.node.inputs[0]),
+    )
+    sizes = [None if output_shape is None else output_shape[axis] for axis in places.spatial]
     known = [size for size in sizes if size is not None]
     if len(known) < count:
         raise errors.UnimplementedError("the height and the width of the result must be known")
-    if wanted is not None and export.dims(1)[count] != wanted[places.channels]:
-        raise errors.UnimplementedError("transposed convolutions in groups are not written")
+    if output_shape is not None and export.dims(1)[count] != output_shape[places.channels]:
+        raise errors.UnimplementedError("grouped transposed convolutions cannot be exported")
     attributes = slide(export, places, kernel, known)
     pads = attributes.setdefault("pads", [0] * 2 * count)
     dilations = attributes.get("dilations", [1] * count)
@@ -302,8 +307,8 @@ def _write_conv_transpose(export: NodeExport) -> Value:
     for i, size in enumerate(known):
         extent, stride = (kernel[i] - 1) * dilations[i] + 1, attributes["strides"][i]
         margin = pads[i] + pads[count + i]
-        turns = (size + margin - extent) // stride
-        more.append(size - (turns * stride + extent - margin))
+        num_steps = (size + margin - extent) // stride
+        more.append(size - (num_steps * stride + extent - margin))
     w = export.transposed(export[1], [count + 1, count, *range(count)])
     x = export.transposed(export[2], places.order)
     result = export.add("ConvTranspose", x, w, output_padding=more, **attributes)

@@ -154,10 +154,10 @@ def _in_order(low: Output, high: Output) -> bool:
 
     If the first is larger, ONNX returns the second, and `ClipByValue` the first.
     """
-    least, most = constant_value(low), constant_value(high)
-    if least is None or most is None or least.ndim or most.ndim:
+    least, upper = constant_value(low), constant_value(high)
+    if least is None or upper is None or least.ndim or upper.ndim:
         return False
-    return bool(least <= most)
+    return bool(least <= upper)
 
 
 def _bound(operation: Operation, index: int, name: str) -> Output | None:
@@ -172,12 +172,14 @@ def _bound(operation: Operation, index: int, name: str) -> Output | None:
 def _bit_shift(operation: Operation) -> Output:
     """Import a shift by unsigned numbers of bits; large shifts yield 0, or the sign."""
     x, by = operation[0], operation[1]
-    most, zero = like(8 * x.dtype.size - 1, x), like(0, x)
-    kept = comparison.logical_and(by >= zero, by <= most)
+    upper, zero = like(8 * x.dtype.size - 1, x), like(0, x)
+    in_range = comparison.logical_and(by >= zero, by <= upper)
     if operation.required("direction") == "LEFT":
-        return masks.where_v2(kept, comparison.left_shift(x, masks.where_v2(kept, by, zero)), zero)
-    moved = comparison.right_shift(x, masks.where_v2(kept, by, most))
-    return moved if not x.dtype.is_unsigned else masks.where_v2(kept, moved, zero)
+        return masks.where_v2(
+            in_range, comparison.left_shift(x, masks.where_v2(in_range, by, zero)), zero
+        )
+    moved = comparison.right_shift(x, masks.where_v2(in_range, by, upper))
+    return moved if not x.dtype.is_unsigned else masks.where_v2(in_range, moved, zero)
 
 
 @importer("IsInf", elementwise=True)
@@ -294,8 +296,8 @@ def _write_floor_div(export: NodeExport) -> Value:
     if x.dtype.is_floating:
         return export.elementwise("Floor", export.elementwise("Div", x, y))
     # ONNX divides towards zero, and its remainder has the sign of the divisor.
-    rest = export.elementwise("Mod", x, y)
-    return export.elementwise("Div", export.elementwise("Sub", x, rest), y)
+    remainder = export.elementwise("Mod", x, y)
+    return export.elementwise("Div", export.elementwise("Sub", x, remainder), y)
 
 
 @exporter("FloorMod")
@@ -303,14 +305,14 @@ def _write_floor_mod(export: NodeExport) -> Value:
     x, y = export[0], export[1]
     if not x.dtype.is_floating:
         return export.elementwise("Mod", x, y)
-    rest = export.elementwise("Mod", x, y, fmod=1)
+    remainder = export.elementwise("Mod", x, y, fmod=1)
     zero = export.like(0, y)
-    signs = [export.elementwise("Less", item, zero, dtype=dtypes.bool_) for item in (rest, y)]
+    signs = [export.elementwise("Less", item, zero, dtype=dtypes.bool_) for item in (remainder, y)]
     differ = export.elementwise("Xor", *signs)
-    exact = export.elementwise("Equal", rest, zero, dtype=dtypes.bool_)
+    exact = export.elementwise("Equal", remainder, zero, dtype=dtypes.bool_)
     wrong = export.elementwise("And", differ, export.elementwise("Not", exact))
-    moved = export.elementwise("Add", rest, y)
-    return export.elementwise("Where", wrong, moved, rest, dtype=x.dtype)
+    moved = export.elementwise("Add", remainder, y)
+    return export.elementwise("Where", wrong, moved, remainder, dtype=x.dtype)
 
 
 @exporter("Mod", "TruncateMod")
@@ -348,11 +350,11 @@ def _write_log1p(export: NodeExport) -> Value:
     """Export 2 atanh(x / (x + 2)) near zero, where log(x + 1) loses precision."""
     x = export[0]
     ratio = export.elementwise("Div", x, export.elementwise("Add", x, export.like(2, x)))
-    near = export.elementwise("Mul", export.elementwise("Atanh", ratio), export.like(2, x))
-    far = export.elementwise("Log", export.elementwise("Add", x, export.like(1, x)))
+    small_case = export.elementwise("Mul", export.elementwise("Atanh", ratio), export.like(2, x))
+    large_case = export.elementwise("Log", export.elementwise("Add", x, export.like(1, x)))
     size = export.elementwise("Abs", x)
     small = export.elementwise("Less", size, export.like(0.5, x), dtype=dtypes.bool_)
-    return export.elementwise("Where", small, near, far, dtype=x.dtype)
+    return export.elementwise("Where", small, small_case, large_case, dtype=x.dtype)
 
 
 @exporter("IsInf")
@@ -386,9 +388,9 @@ def _write_where_not_zero(export: NodeExport) -> Value:
     """Export ops that are zero where one operand is zero, whatever the other operand."""
     x, y = export[0], export[1]
     op = export.node.type
-    asked = y if op.endswith("NoNan") else x
+    tested = y if op.endswith("NoNan") else x
     zero = export.like(0, x)
-    is_zero = export.elementwise("Equal", asked, zero, dtype=dtypes.bool_)
+    is_zero = export.elementwise("Equal", tested, zero, dtype=dtypes.bool_)
     if op == "Xlogy":
         y = export.elementwise("Log", y)
     result = export.elementwise("Mul" if op in ("MulNoNan", "Xlogy") else "Div", x, y)

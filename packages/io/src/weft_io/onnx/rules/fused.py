@@ -62,7 +62,7 @@ def _gelu_of(x: Output) -> Output:
 _PARAMETERS: Final = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",)}
 
 
-def _activated(operation: Operation, x: Output, values: Sequence[float]) -> Output:
+def _activate(operation: Operation, x: Output, values: Sequence[float]) -> Output:
     """Apply the activation that an op names."""
     name = operation.attribute("activation")
     if not name:
@@ -78,12 +78,12 @@ def _activated(operation: Operation, x: Output, values: Sequence[float]) -> Outp
 
 @importer("FusedConv", domain=RUNTIME)
 def _fused_conv(operation: Operation) -> Output:
-    own = ("activation", "activation_params")
-    attributes = {k: v for k, v in operation.attributes.items() if k not in own}
+    names = ("activation", "activation_params")
+    attributes = {k: v for k, v in operation.attributes.items() if k not in names}
     result = operation.of("Conv", *operation.inputs[:3], **attributes)
     more = operation.get(3)
     result = result if more is None else operation.of("Add", result, more)
-    return _activated(operation, result, operation.attribute("activation_params") or ())
+    return _activate(operation, result, operation.attribute("activation_params") or ())
 
 
 @importer("FusedGemm", domain=RUNTIME)
@@ -91,18 +91,18 @@ def _fused_gemm(operation: Operation) -> Output:
     names = ("alpha", "beta", "transA", "transB")
     attributes = {k: v for k, v in operation.attributes.items() if k in names}
     result = operation.of("Gemm", *operation.inputs, **attributes)
-    given = (operation.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma"))
-    return _activated(operation, result, [value for value in given if value is not None])
+    parameters = (operation.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma"))
+    return _activate(operation, result, [value for value in parameters if value is not None])
 
 
 @importer("FusedMatMul", "TransposeMatMul", domain=RUNTIME)
 def _fused_matmul(operation: Operation) -> Output:
-    a, b = (_turned(operation, index, name) for index, name in enumerate("AB"))
+    a, b = (_reverse(operation, index, name) for index, name in enumerate("AB"))
     result = operation.of("MatMul", a, b)
     return result * like(operation.attribute("alpha", 1.0), result)
 
 
-def _turned(operation: Operation, index: int, name: str) -> Output:
+def _reverse(operation: Operation, index: int, name: str) -> Output:
     """Return an operand of a product, transposed if an attribute says so."""
     x = operation[index]
     matrix, batch = (operation.attribute(f"trans{kind}{name}", 0) for kind in ("", "Batch"))

@@ -34,7 +34,7 @@ _SCATTER: Final = {
 }
 
 
-def from_front(indices: Output, count: Output) -> Output:
+def count_from_front(indices: Output, count: Output) -> Output:
     """Convert indices to nonnegative ones; negative indices count from the end.
 
     Args:
@@ -51,7 +51,7 @@ def _gather(operation: Operation) -> Output:
     known = operation.value(1)
     indices = operation[1]
     if known is None or (known < 0).any():
-        indices = from_front(indices, shape64(x)[axis])
+        indices = count_from_front(indices, shape64(x)[axis])
     return gather(x, indices, axis=axis)
 
 
@@ -60,7 +60,7 @@ def _gather_nd(operation: Operation) -> Output:
     x, batch = operation[0], operation.attribute("batch_dims", 0)
     indices = operation[1]
     sizes = shape64(x)[batch : batch + _depth(indices)]
-    return gather_nd(x, from_front(indices, sizes), batch_dims=batch)
+    return gather_nd(x, count_from_front(indices, sizes), batch_dims=batch)
 
 
 def _depth(indices: Output) -> Any:
@@ -69,9 +69,9 @@ def _depth(indices: Output) -> Any:
     return shape64(indices)[-1] if known is None else known
 
 
-def _places(x: Output, indices: Output, axis: int) -> Output:
+def _positions(x: Output, indices: Output, axis: int) -> Output:
     """Return full index vectors, shape (..., rank), for `indices` along an axis."""
-    indices = from_front(cast(indices, dtypes.int64), shape64(x)[axis])
+    indices = count_from_front(cast(indices, dtypes.int64), shape64(x)[axis])
     sizes, count = shape64(indices), len(x.dims or ())
     parts = []
     for item in range(count):
@@ -86,31 +86,33 @@ def _places(x: Output, indices: Output, axis: int) -> Output:
 @importer("GatherElements")
 def _gather_elements(operation: Operation) -> Output:
     operation.rank()
-    return gather_nd(operation[0], _places(operation[0], operation[1], operation.axis()))
+    return gather_nd(operation[0], _positions(operation[0], operation[1], operation.axis()))
 
 
 @importer("ScatterElements", "Scatter")
 def _scatter_elements(operation: Operation) -> Output:
-    places = _places(operation[0], operation[1], operation.axis())
-    return scattered(operation[0], places, operation[2], operation.attribute("reduction", "none"))
+    places = _positions(operation[0], operation[1], operation.axis())
+    return scatter_updates(
+        operation[0], places, operation[2], operation.attribute("reduction", "none")
+    )
 
 
 @importer("ScatterND")
 def _scatter_nd(operation: Operation) -> Output:
     x, indices = operation[0], operation[1]
-    places = from_front(indices, shape64(x)[: _depth(indices)])
-    return scattered(x, places, operation[2], operation.attribute("reduction", "none"))
+    places = count_from_front(indices, shape64(x)[: _depth(indices)])
+    return scatter_updates(x, places, operation[2], operation.attribute("reduction", "none"))
 
 
-def scattered(x: Output, places: Output, updates: Output, how: str) -> Output:
+def scatter_updates(x: Output, places: Output, updates: Output, reduction: str) -> Output:
     """Scatter `updates` into x at index vectors of shape (..., depth)."""
-    if how == "mul":
+    if reduction == "mul":
         return x * _products(x, places, updates)
-    if how not in _SCATTER:
+    if reduction not in _SCATTER:
         raise errors.InvalidArgumentError(
-            f"reduction must be one of none, add, mul, max, min, got {how!r}"
+            f"reduction must be one of none, add, mul, max, min, got {reduction!r}"
         )
-    return _SCATTER[how](x, places, updates)
+    return _SCATTER[reduction](x, places, updates)
 
 
 def _products(x: Output, places: Output, updates: Output) -> Output:
@@ -130,7 +132,7 @@ def _one_hot(operation: Operation) -> Output:
     indices, values = cast(operation[0], dtypes.int64), operation[2]
     depth = reshape(cast(operation[1], dtypes.int64), [])
     return one_hot(
-        from_front(indices, depth),
+        count_from_front(indices, depth),
         cast(depth, dtypes.int32),
         on_value=values[1],
         off_value=values[0],
@@ -150,7 +152,7 @@ def _unique(operation: Operation) -> list[Output]:
     codes = rows if axis is None else _row_codes(rows)
     _, inverse, counts = unique_with_counts(codes, dtypes.int64)
     number = shape64(counts)[0]
-    first = _first_places(inverse, number)
+    first = _first_positions(inverse, number)
     if operation.attribute("sorted", 1):
         order = cast(_sorted_order(gather(rows, first), axis is None), dtypes.int64)
         rank = cast(argsort(order), dtypes.int64)
@@ -177,7 +179,7 @@ def _row_codes(rows: Output) -> Output:
     return code
 
 
-def _first_places(inverse: Output, number: Output) -> Output:
+def _first_positions(inverse: Output, number: Output) -> Output:
     """Return the position of the first occurrence of each of `number` values."""
     return unsorted_segment_min(sequence(shape64(inverse)[0]), inverse, number)
 
@@ -209,7 +211,9 @@ def _tensor_scatter(operation: Operation) -> Output:
     form[axis] = -1
     form[0] = -1
     indices = reshape(steps, _two(form, axis, sizes, starts is None))
-    return scattered(cache, _places(cache, broadcast_to(indices, sizes), axis), update, "none")
+    return scatter_updates(
+        cache, _positions(cache, broadcast_to(indices, sizes), axis), update, "none"
+    )
 
 
 def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
@@ -236,7 +240,9 @@ def _write_gather(export: NodeExport) -> Value:
     if not batch:
         return export.add("Gather", x, _indices(export, places), axis=axis)
     if axis % export.rank() != batch % export.rank(1):
-        raise errors.UnimplementedError("with batch_dims ONNX gathers from the axis behind these")
+        raise errors.UnimplementedError(
+            "with batch_dims, ONNX gathers only from the first axis after the batch axes"
+        )
     last = export.add("Unsqueeze", export.int64(places), export.ints([-1]))
     return export.add("GatherND", x, last, batch_dims=batch % export.rank(1))
 
@@ -248,7 +254,7 @@ def _indices(export: NodeExport, places: Value) -> Value:
 @exporter("GatherNd")
 def _write_gather_nd(export: NodeExport) -> Value:
     if export.dims(1)[-1] == 0:
-        raise errors.UnimplementedError("ONNX has no positions without coordinates")
+        raise errors.UnimplementedError("ONNX requires index vectors with at least one element")
     return export.add("GatherND", export[0], export.int64(export[1]))
 
 
@@ -277,7 +283,9 @@ def _write_scatter(export: NodeExport) -> Value:
 @exporter("Where")
 def _write_nonzero(export: NodeExport) -> Value:
     if not export.rank():
-        raise errors.UnimplementedError("a scalar has no places in ONNX")
+        raise errors.UnimplementedError(
+            "ONNX cannot return the positions of nonzero elements of a scalar"
+        )
     return export.transposed(export.add("NonZero", export[0], dtype=dtypes.int64), [1, 0])
 
 

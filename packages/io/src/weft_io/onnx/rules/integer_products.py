@@ -39,7 +39,7 @@ _EXACT: Final = 2**24
 """The bound below which float32 represents all integers exactly."""
 
 
-def _centred(
+def _center_numbers(
     operation: Operation,
     value: Output,
     zero: int,
@@ -57,39 +57,39 @@ def _centred(
     known = operation.value(zero)
     if known is not None and not known.any():
         return result
-    given = operation.in_floats(offset, dtype)
-    return result - _point(operation, given, zero, shape)
+    operand = operation.in_floats(offset, dtype)
+    return result - _point(operation, operand, zero, shape)
 
 
-def _point(operation: Operation, value: Output, at: int, shape: Sequence[int]) -> Output:
+def _point(operation: Operation, value: Output, index: int, shape: Sequence[int]) -> Output:
     """Return a zero point that broadcasts: a vector reshaped to `shape`, or a scalar for ()."""
     if value.dims == ():
         return value
     if value.dims == (1,) or not shape:
         return reshape(value, [])
-    return reshape(value, shape) if operation.rank(at) == 1 else value
+    return reshape(value, shape) if operation.rank(index) == 1 else value
 
 
 def _known_weights(
-    operation: Operation, at: int, zero: int, shape: Sequence[int] = ()
+    operation: Operation, index: int, zero: int, shape: Sequence[int] = ()
 ) -> np.ndarray[Any, Any] | None:
     """Return constant integer weights minus their zero point as int32."""
-    known, offset = operation.value(at), operation.value(zero)
+    known, offset = operation.value(index), operation.value(zero)
     if known is None or (offset is None and operation.get(zero) is not None):
         return None
-    whole = known.astype(np.int32)
+    integers = known.astype(np.int32)
     if offset is not None:
         vector = offset.ndim == 1 and offset.size > 1 and shape
-        whole -= offset.astype(np.int32).reshape(shape if vector else _squeezed(offset))
-    return whole
+        integers -= offset.astype(np.int32).reshape(shape if vector else _squeeze(offset))
+    return integers
 
 
-def _squeezed(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
+def _squeeze(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
     return () if value.size == 1 else value.shape
 
 
 def _exact_type(
-    operation: Operation, at: int, whole: np.ndarray[Any, Any] | None, depth: Sequence[int]
+    operation: Operation, index: int, integers: np.ndarray[Any, Any] | None, depth: Sequence[int]
 ) -> DType:
     """Return the floating type in which sums of products with 8-bit weights are exact.
 
@@ -99,33 +99,37 @@ def _exact_type(
     Args:
       depth: the axes that the product sums over.
     """
-    if whole is None:
-        dims = operation[at].dims
+    if integers is None:
+        dims = operation[index].dims
         count = num_elements(None if dims is None else tuple(dims[axis] for axis in depth))
-        most = None if count is None else count * _LARGEST
+        bound = None if count is None else count * _LARGEST
     else:
-        most = np.abs(whole).sum(tuple(depth), dtype=np.int64).max(initial=0)
-    small = most is not None and most * _LARGEST < _EXACT
+        bound = np.abs(integers).sum(tuple(depth), dtype=np.int64).max(initial=0)
+    small = bound is not None and bound * _LARGEST < _EXACT
     return dtypes.float32 if small else dtypes.float64
 
 
-def _zero_point(operation: Operation, at: int, shape: Sequence[int]) -> Output:
+def _zero_point(operation: Operation, index: int, shape: Sequence[int]) -> Output:
     """Return a zero point as int32: a scalar, or a vector in a shape."""
-    given = operation.get(at)
-    if given is None:
+    operand = operation.get(index)
+    if operand is None:
         return constant(np.int32(0))
-    return cast(_point(operation, given, at, shape), dtypes.int32)
+    return cast(_point(operation, operand, index, shape), dtypes.int32)
 
 
-def _small(whole: np.ndarray[Any, Any] | None) -> Output | None:
+def _small(integers: np.ndarray[Any, Any] | None) -> Output | None:
     """Return constant weights minus their zero point as int8, if they fit."""
     limits = np.iinfo(np.int8)
-    if whole is None or whole.min(initial=0) < limits.min or whole.max(initial=0) > limits.max:
+    if (
+        integers is None
+        or integers.min(initial=0) < limits.min
+        or integers.max(initial=0) > limits.max
+    ):
         return None
-    return constant(whole.astype(np.int8))
+    return constant(integers.astype(np.int8))
 
 
-def _called(
+def _call_function(
     name: str,
     marks: dict[str, Any],
     values: Sequence[Output],
@@ -163,12 +167,14 @@ def exact_product(operation: Operation, first: tuple[int, int], second: tuple[in
     Args:
       first, second: indices of an operand and its zero point among the inputs.
     """
-    if {operation[at].dtype.base_dtype for at in (first[0], second[0])} <= _SMALL:
+    if {operation[index].dtype.base_dtype for index in (first[0], second[0])} <= _SMALL:
         a_zero = _zero_point(operation, first[1], [-1, 1])
         return product_with_weights(operation, operation[first[0]], a_zero, second)
     x, y = (  # floats of 8 bits; a vector has one zero point
-        _centred(operation, operation[at], zero, dtypes.float32, shape * (operation.rank(at) > 1))
-        for (at, zero), shape in ((first, [-1, 1]), (second, [1, -1]))
+        _center_numbers(
+            operation, operation[index], zero, dtypes.float32, shape * (operation.rank(index) > 1)
+        )
+        for (index, zero), shape in ((first, [-1, 1]), (second, [1, -1]))
     )
     return product(x, y)
 
@@ -178,16 +184,16 @@ def product_with_weights(
 ) -> Output:
     """Return the product of `a` and an input, both minus their zero points."""
     vector = operation.rank(second[0]) == 1
-    whole = _known_weights(operation, *second)
-    wide = _exact_type(operation, second[0], whole, [0 if vector else -2])
-    b, b_zero = _small(whole), constant(np.int32(0))
+    integers = _known_weights(operation, *second)
+    wide = _exact_type(operation, second[0], integers, [0 if vector else -2])
+    b, b_zero = _small(integers), constant(np.int32(0))
     if b is None:
         b, b_zero = operation[second[0]], _zero_point(operation, second[1], [1, -1])
     row = a.dims is not None and len(a.dims) == 1
     a, b = expand_dims(a, 0) if row else a, expand_dims(b, -1) if vector else b
     result = integer_product(operation.op, [a, b, a_zero, b_zero], wide)
-    gone = [axis for axis, item in ((-2, row), (-1, vector)) if item]
-    return cast(squeeze(result, gone) if gone else result, wide)
+    added_axes = [axis for axis, item in ((-2, row), (-1, vector)) if item]
+    return cast(squeeze(result, added_axes) if added_axes else result, wide)
 
 
 def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
@@ -204,7 +210,7 @@ def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
         return cast(product(x, y), dtypes.int32)
 
     types = [value.dtype.base_dtype for value in values[:2]]
-    return _called(name, mark("MatMulInteger", Ta=types[0], Tb=types[1]), values, body)
+    return _call_function(name, mark("MatMulInteger", Ta=types[0], Tb=types[1]), values, body)
 
 
 @importer("MatMulInteger")
@@ -216,7 +222,7 @@ def _matmul_integer(operation: Operation) -> Output:
 # ------------------------------------------------------------------------- convolutions
 
 
-def exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> Output:
+def exact_convolution(operation: Operation, zero: int, index: int, w_zero: int) -> Output:
     """Return the convolution minus zero points, as integers in floats: (N, ..., C).
 
     If the weights minus their zero points have 8 bits, a 2-D convolution is a call of a function
@@ -226,24 +232,24 @@ def exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> 
       zero, at, w_zero:
         indices of the weights and both zero points among the inputs.
     """
-    rank = operation.rank(at)
+    rank = operation.rank(index)
     operation.of_rank(rank)
     shape = [-1, *[1] * (rank - 1)]
-    whole = _known_weights(operation, at, w_zero, shape)
-    wide = _exact_type(operation, at, whole, range(1, rank))
+    integers = _known_weights(operation, index, w_zero, shape)
+    wide = _exact_type(operation, index, integers, range(1, rank))
     point = operation.value(w_zero)
-    w = _small(whole)
+    w = _small(integers)
     if w is None and (operation.get(w_zero) is None or (point is not None and not point.any())):
-        w = operation[at]
+        w = operation[index]
     x = operation.channels_last()
     if w is not None and slides_whole(operation, w):
         images = _images(operation.op, _zero_point(operation, zero, []), wide)
         return cast(convolution(operation, x, w, images), wide)
-    if whole is None:
-        w = _centred(operation, operation[at], w_zero, wide, shape)
+    if integers is None:
+        w = _center_numbers(operation, operation[index], w_zero, wide, shape)
     else:
-        w = constant(whole.astype(wide.numpy))
-    return convolution(operation, _centred(operation, x, zero, wide), w)
+        w = constant(integers.astype(wide.numpy))
+    return convolution(operation, _center_numbers(operation, x, zero, wide), w)
 
 
 def _images(name: str, zero: Output, wide: DType) -> Images:
@@ -259,7 +265,7 @@ def _images(name: str, zero: Output, wide: DType) -> Images:
             types = {"Ta": x.dtype.base_dtype, "Tb": w.dtype.base_dtype}
             windows = {"strides": strides, "dilations": dilations, "data_format": "NHWC"}
             marks = mark(op, **types, **windows, **padding_attrs(padding, "NHWC"))
-            return _called(name, marks, [x, w, zero], body)
+            return _call_function(name, marks, [x, w, zero], body)
 
         return call
 

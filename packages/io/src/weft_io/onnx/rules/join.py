@@ -13,10 +13,10 @@ def _write_concat(export: NodeExport) -> Value:
     last = export.node.type == "ConcatV2"
     values = export.inputs()[:-1] if last else export.inputs()[1:]
     axis = int(export.known(len(values) if last else 0, "the axis"))
-    return _joined(export, values, axis)
+    return _join(export, values, axis)
 
 
-def _joined(export: NodeExport, values: list[Value], axis: int) -> Value:
+def _join(export: NodeExport, values: list[Value], axis: int) -> Value:
     """Concatenate values; transposed values are concatenated before the transposition."""
     orders = {None if v.untransposed is None else v.untransposed[1] for v in values}
     order = next(iter(orders))
@@ -66,10 +66,12 @@ def _write_split_v(export: NodeExport) -> list[Value | None]:
     axis = int(export.known(2, "the axis"))
     sizes = [int(size) for size in export.known(1, "the sizes")]
     if -1 in sizes:
-        whole = export.dims()[axis]
-        if whole is None:
-            raise errors.UnimplementedError("a size of -1 requires the size of the whole")
-        sizes[sizes.index(-1)] = whole - sum(sizes) - 1
+        axis_size = export.dims()[axis]
+        if axis_size is None:
+            raise errors.UnimplementedError(
+                "a size of -1 requires a known size of the axis to split"
+            )
+        sizes[sizes.index(-1)] = axis_size - sum(sizes) - 1
     return [*_parts(export, export[0], axis, sizes)]
 
 

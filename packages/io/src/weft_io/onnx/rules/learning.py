@@ -21,32 +21,32 @@ Update = Callable[[Operation, Output, Output, Sequence[Output]], Sequence[Output
 def _each(operation: Operation, states: int, update: Update) -> list[Output]:
     """Return the update of each variable; inputs and results are grouped by kind."""
     values = [operation[index] for index in range(2, len(operation.inputs))]
-    count, rest = divmod(len(values), 2 + states)
-    if rest or not count:
+    count, slots = divmod(len(values), 2 + states)
+    if slots or not count:
         raise errors.InvalidArgumentError(
             f"{operation.op} requires {2 + states} inputs for each variable, got {len(values)}"
         )
     groups = [values[count * i : count * (i + 1)] for i in range(2 + states)]
-    match = [update(operation, x, g, rest) for x, g, *rest in zip(*groups, strict=True)]
+    match = [update(operation, x, g, slots) for x, g, *slots in zip(*groups, strict=True)]
     return [result for group in zip(*match, strict=True) for result in group]
 
 
-def _decayed(operation: Operation, x: Output, gradient: Output) -> Output:
+def _decay(operation: Operation, x: Output, gradient: Output) -> Output:
     return gradient + like(operation.attribute("norm_coefficient", 0.0), x) * x
 
 
 @importer("Adagrad", domain=_DOMAIN)
 def _adagrad(operation: Operation) -> list[Output]:
-    rate, turn = operation[0], operation[1]
-    now = rate / (
-        1.0 + cast(turn, rate.dtype) * like(operation.attribute("decay_factor", 0.0), rate)
+    rate, step = operation[0], operation[1]
+    current_rate = rate / (
+        1.0 + cast(step, rate.dtype) * like(operation.attribute("decay_factor", 0.0), rate)
     )
 
     def update(_: Operation, x: Output, g: Output, state: Sequence[Output]) -> list[Output]:
-        g = _decayed(operation, x, g)
+        g = _decay(operation, x, g)
         total = state[0] + g * g
         below = sqrt(total) + like(operation.attribute("epsilon", 1e-6), x)
-        return [x - cast(now, x.dtype) * g / below, total]
+        return [x - cast(current_rate, x.dtype) * g / below, total]
 
     return _each(operation, 1, update)
 
@@ -56,10 +56,12 @@ def _momentum(operation: Operation) -> list[Output]:
     rate, turn = operation[0], operation[1]
     mode = operation.required("mode")
     if mode not in ("standard", "nesterov"):
-        raise errors.InvalidArgumentError(f"mode of Momentum is {mode!r}")
+        raise errors.InvalidArgumentError(
+            f"mode of Momentum must be standard or nesterov, got {mode!r}"
+        )
 
     def update(_: Operation, x: Output, g: Output, state: Sequence[Output]) -> list[Output]:
-        g = _decayed(operation, x, g)
+        g = _decay(operation, x, g)
         alpha = like(operation.required("alpha"), x)
         first = greater(turn, like(0, turn))
         beta = where_v2(first, like(operation.required("beta"), x), like(1, x))
@@ -72,20 +74,22 @@ def _momentum(operation: Operation) -> list[Output]:
 
 @importer("Adam", domain=_DOMAIN)
 def _adam(operation: Operation) -> list[Output]:
-    rate, turn = operation[0], operation[1]
+    rate, step = operation[0], operation[1]
 
     def update(_: Operation, x: Output, g: Output, state: Sequence[Output]) -> list[Output]:
-        g = _decayed(operation, x, g)
+        g = _decay(operation, x, g)
         alpha = like(operation.attribute("alpha", 0.9), x)
         beta = like(operation.attribute("beta", 0.999), x)
         first = alpha * state[0] + (1.0 - alpha) * g
         second = beta * state[1] + (1.0 - beta) * g * g
-        steps = cast(turn, x.dtype)
+        steps = cast(step, x.dtype)
         corrected = sqrt(1.0 - pow(beta, steps)) / (1.0 - pow(alpha, steps))
-        now = where_v2(
-            greater(turn, like(0, turn)), cast(rate, x.dtype) * corrected, cast(rate, x.dtype)
+        current_rate = where_v2(
+            greater(step, like(0, step)), cast(rate, x.dtype) * corrected, cast(rate, x.dtype)
         )
-        new = x - now * first / (sqrt(second) + like(operation.attribute("epsilon", 1e-6), x))
+        new = x - current_rate * first / (
+            sqrt(second) + like(operation.attribute("epsilon", 1e-6), x)
+        )
         after = 1.0 - like(operation.attribute("norm_coefficient_post", 0.0), x)
         return [after * new, first, second]
 
@@ -96,6 +100,6 @@ def _adam(operation: Operation) -> list[Output]:
 def _gradient(operation: Operation) -> list[Output]:
     """Return the derivatives of a value of the enclosing graph with respect to other values."""
     y = operation.named(operation.required("y"))
-    by = [operation.named(name) for name in operation.required("xs")]
-    pairs = zip(gradients(y, by), by, strict=True)
+    sources = [operation.named(name) for name in operation.required("xs")]
+    pairs = zip(gradients(y, sources), sources, strict=True)
     return [x * like(0, x) if g is None else convert_to_tensor(g) for g, x in pairs]

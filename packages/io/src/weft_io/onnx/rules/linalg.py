@@ -40,14 +40,14 @@ def product(x: Output, y: Output) -> Output:
     ):
         return cast(product(cast(x, dtypes.int64), cast(y, dtypes.int64)), dtype)
     if x.dims is None or y.dims is None:
-        return _of_any_rank(x, y)
+        return _apply_any_rank(x, y)
     row, column = len(x.dims) == 1, len(y.dims) == 1
     result = matmul(expand_dims(x, 0) if row else x, expand_dims(y, 1) if column else y)
-    gone = [axis for axis, there in ((-2, row), (-1, column)) if there]
-    return squeeze(result, gone) if gone else result
+    added_axes = [axis for axis, is_vector in ((-2, row), (-1, column)) if is_vector]
+    return squeeze(result, added_axes) if added_axes else result
 
 
-def _of_any_rank(x: Output, y: Output) -> Output:
+def _apply_any_rank(x: Output, y: Output) -> Output:
     """Return the product when it is unknown statically which operand is a vector."""
     (row, x_sizes), (column, y_sizes) = ((_is_vector(item), shape(item)) for item in (x, y))
     result = matmul(
@@ -108,13 +108,13 @@ def _write_matmul(export: NodeExport) -> Value:
     plain = export.node.type == "MatMul"
     names = ("transpose_a", "transpose_b") if plain else ("adj_x", "adj_y")
     operands = [
-        _turned(export, index) if export.attribute(name) else export[index]
+        _reverse(export, index) if export.attribute(name) else export[index]
         for index, name in enumerate(names)
     ]
     return export.add("MatMul", *operands)
 
 
-def _turned(export: NodeExport, index: int) -> Value:
+def _reverse(export: NodeExport, index: int) -> Value:
     """Transpose the last two axes of an input."""
     rank = export.rank(index)
     return export.transposed(export[index], [*range(rank - 2), rank - 1, rank - 2])

@@ -37,24 +37,24 @@ def _batch_normalization(operation: Operation) -> list[Output]:
     if not spatial:  # of each element of an image, before version 9
         if training:
             raise errors.UnimplementedError("BatchNormalization with spatial=0 cannot train")
-        return [_scaled(operation[0], scale, bias, mean, variance, epsilon)]
+        return [_scale(operation[0], scale, bias, mean, variance, epsilon)]
     # One channel without an axis of its own: the vectors have one element.
     x = operation.channels_last() if operation.rank() > 1 else operation[0]
     if not training:
-        return [_turned(operation, _scaled(x, scale, bias, mean, variance, epsilon))]
+        return [_reverse(operation, _scale(x, scale, bias, mean, variance, epsilon))]
     momentum = operation.attribute("momentum", 0.9)
     axes = list(range(max(operation.rank() - 1, 1)))
-    now, spread = moments(x, axes)
-    now, spread = cast(now, mean.dtype), cast(spread, variance.dtype)
+    batch_mean, batch_variance = moments(x, axes)
+    batch_mean, batch_variance = cast(batch_mean, mean.dtype), cast(batch_variance, variance.dtype)
     running = [
         old * like(momentum, old) + new * like(1 - momentum, old)
-        for old, new in ((mean, now), (variance, spread))
+        for old, new in ((mean, batch_mean), (variance, batch_variance))
     ]
-    result = _turned(operation, _scaled(x, scale, bias, now, spread, epsilon))
+    result = _reverse(operation, _scale(x, scale, bias, batch_mean, batch_variance, epsilon))
     return [result, *running, *running][: max(operation.num_outputs, 1)]
 
 
-def _scaled(
+def _scale(
     x: Output,
     scale: Output,
     bias: Output,
@@ -68,7 +68,7 @@ def _scaled(
     return x * cast(factor, x.dtype) + cast(offset, x.dtype)
 
 
-def _turned(operation: Operation, x: Output) -> Output:
+def _reverse(operation: Operation, x: Output) -> Output:
     return operation.channels_first(x) if operation.rank() > 1 else x
 
 
@@ -94,8 +94,8 @@ def _layer_normalization(operation: Operation) -> list[Output]:
     variance = reduce_mean(square(centred), axes, True)
     factor = rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
     result = cast(centred * factor, x.dtype) * scale
-    whole = result if bias is None else result + bias
-    return [whole, mean, factor][: max(operation.num_outputs, 1)]
+    total = result if bias is None else result + bias
+    return [total, mean, factor][: max(operation.num_outputs, 1)]
 
 
 @importer("LRN")
@@ -132,14 +132,16 @@ def _lp_normalization(operation: Operation) -> Output:
 @exporter("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def _write_batch_normalization(export: NodeExport) -> list[Value | None]:
     if export.attribute("is_training"):
-        raise errors.UnimplementedError("statistics of a batch are for training: is_training=False")
+        raise errors.UnimplementedError(
+            "only inference can be exported: build the graph with is_training=False"
+        )
     rank = export.rank()
     order = channels_first(rank) if export.attribute("data_format")[-1] == "C" else [*range(rank)]
     x = export.transposed(export[0], order)
     epsilon = float(export.attribute("epsilon"))
     result = export.add("BatchNormalization", x, *export.inputs()[1:], epsilon=epsilon)
-    rest: list[Value | None] = [None] * (len(export.node.outputs) - 1)
-    return [export.transposed(result, inverse(order)), *rest]
+    omitted: list[Value | None] = [None] * (len(export.node.outputs) - 1)
+    return [export.transposed(result, inverse(order)), *omitted]
 
 
 @exporter("LRN")

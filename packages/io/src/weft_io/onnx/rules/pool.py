@@ -24,8 +24,8 @@ from weft_io.onnx.export_graph import Value
 from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, like
 from weft_io.onnx.registry import exporter, importer
-from weft_io.onnx.rules.array import padded, shape64
-from weft_io.onnx.rules.sliding import Windows, layout, slide, windows, with_margins
+from weft_io.onnx.rules.array import pad_axes, shape64
+from weft_io.onnx.rules.sliding import Windows, add_margins, layout, slide, windows
 from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 
@@ -36,29 +36,29 @@ def _max_pool(operation: Operation) -> list[Output]:
     x = operation.channels_last()
     lowest = float("-inf") if x.dtype.is_floating else x.dtype.min
     if operation.num_outputs > 1:
-        results = _with_places(operation, x, result, lowest)
+        results = _max_with_positions(operation, x, result, lowest)
     else:
-        whole = with_margins(x, result, lowest)
+        padded = add_margins(x, result, lowest)
         if result.is_dilated or len(result.kernel) > 3 or not x.dtype.is_floating:
-            results = [_maxima(whole, result)]
+            results = [_maxima(padded, result)]
         else:
-            results = [_slid(whole, result, "max")]
+            results = [_pool_windows(padded, result, "max")]
     return [operation.channels_first(item) for item in results]
 
 
-def _maxima(x: Output, found: Windows) -> Output:
+def _maxima(x: Output, windows: Windows) -> Output:
     """Return the maxima of windows, axis by axis: the taps then add up instead of multiplying."""
-    for axis in range(len(found.kernel)):
-        x = reduce(maximum, found.along(axis).taps(x))
+    for axis in range(len(windows.kernel)):
+        x = reduce(maximum, windows.along(axis).taps(x))
     return x
 
 
-def _slid(x: Output, found: Windows, kind: str) -> Output:
+def _pool_windows(x: Output, windows: Windows, kind: str) -> Output:
     """Apply a pooling op to windows without dilation, whose padding is already applied."""
-    kernel, strides = found.kernel, found.strides
+    kernel, strides = windows.kernel, windows.strides
     if len(kernel) == 1:
-        wide = found._replace(kernel=[1, *kernel], strides=[1, *strides])
-        return squeeze(_slid(expand_dims(x, 1), wide, kind), [1])
+        wide = windows._replace(kernel=[1, *kernel], strides=[1, *strides])
+        return squeeze(_pool_windows(expand_dims(x, 1), wide, kind), [1])
     if len(kernel) == 2:
         rule: Any = max_pool if kind == "max" else avg_pool
     else:
@@ -67,7 +67,9 @@ def _slid(x: Output, found: Windows, kind: str) -> Output:
     return slid
 
 
-def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -> list[Output]:
+def _max_with_positions(
+    operation: Operation, x: Output, windows: Windows, lowest: Any
+) -> list[Output]:
     """Return the maxima, and their flat positions in the original input."""
     sizes, count = shape64(operation[0]), operation.rank()
     spatial = list(range(2, count))
@@ -78,13 +80,13 @@ def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -
     else:
         places = reshape(sequence(reduce_prod(sizes)), sizes)
     places = transpose(places, inverse(channels_first(count)))
-    values = found.taps(with_margins(x, found, lowest))
-    where = found.taps(with_margins(places, found, 0))
-    best, at = values[0], where[0]
-    for value, place in zip(values[1:], where[1:], strict=True):
+    values = windows.taps(add_margins(x, windows, lowest))
+    tap_positions = windows.taps(add_margins(places, windows, 0))
+    best, best_position = values[0], tap_positions[0]
+    for value, place in zip(values[1:], tap_positions[1:], strict=True):
         better = greater(value, best)
-        best, at = where_v2(better, value, best), where_v2(better, place, at)
-    return [best, at]
+        best, best_position = where_v2(better, value, best), where_v2(better, place, best_position)
+    return [best, best_position]
 
 
 @importer("AveragePool")
@@ -94,23 +96,25 @@ def _average_pool(operation: Operation) -> Output:
     return operation.channels_first(_averages(operation, x, result))
 
 
-def _averages(operation: Operation, x: Output, found: Windows) -> Output:
-    total, counted = _sums(x, found), not found.has_extra
-    if counted and (operation.attribute("count_include_pad", 0) or not found.has_margins):
-        return total / like(prod(found.kernel), x)
+def _averages(operation: Operation, x: Output, windows: Windows) -> Output:
+    total, counted = _sums(x, windows), not windows.has_extra
+    if counted and (operation.attribute("count_include_pad", 0) or not windows.has_margins):
+        return total / like(prod(windows.kernel), x)
     ones = ones_like(x)
     if operation.attribute("count_include_pad", 0):
-        ones = padded(padded(ones, found.sides(with_extra=False), 1), found.extra_sides())
-        margins = found._replace(pads=[(0, 0)] * len(found.kernel), extra=[0] * len(found.kernel))
+        ones = pad_axes(pad_axes(ones, windows.sides(with_extra=False), 1), windows.extra_sides())
+        margins = windows._replace(
+            pads=[(0, 0)] * len(windows.kernel), extra=[0] * len(windows.kernel)
+        )
         return total / _sums(ones, margins)
-    return total / _sums(ones, found)
+    return total / _sums(ones, windows)
 
 
-def _sums(x: Output, found: Windows) -> Output:
-    whole = with_margins(x, found)
-    if found.is_dilated or len(found.kernel) > 3:
-        return reduce(add, found.taps(whole))
-    return _slid(whole, found, "average") * like(prod(found.kernel), x)
+def _sums(x: Output, windows: Windows) -> Output:
+    padded = add_margins(x, windows)
+    if windows.is_dilated or len(windows.kernel) > 3:
+        return reduce(add, windows.taps(padded))
+    return _pool_windows(padded, windows, "average") * like(prod(windows.kernel), x)
 
 
 @importer("LpPool")
@@ -135,7 +139,7 @@ def _global(operation: Operation) -> Output:
 
 @importer("MaxUnpool")
 def _max_unpool(operation: Operation) -> Output:
-    x, places, wanted = operation[0], operation[1], operation.get(2)
+    x, places, output_shape = operation[0], operation[1], operation.get(2)
     kernel = operation.required("kernel_shape")
     count = len(kernel)
     strides = operation.attribute("strides") or [1] * count
@@ -145,13 +149,15 @@ def _max_unpool(operation: Operation) -> Output:
         (sizes[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[count + i]
         for i in range(count)
     ]
-    own = stack([sizes[0], sizes[1], *outer])
-    flat = scatter_nd(reshape(places, [-1, 1]), reshape(x, [-1]), reshape(reduce_prod(own), [1]))
-    result = reshape(flat, own)
-    if wanted is None:
+    input_sizes = stack([sizes[0], sizes[1], *outer])
+    flat = scatter_nd(
+        reshape(places, [-1, 1]), reshape(x, [-1]), reshape(reduce_prod(input_sizes), [1])
+    )
+    result = reshape(flat, input_sizes)
+    if output_shape is None:
         return result
-    rest = expand_dims(wanted - own, 1)
-    return padded(result, _pair(rest))
+    extra = expand_dims(output_shape - input_sizes, 1)
+    return pad_axes(result, _pair(extra))
 
 
 def _pair(after: Output) -> Output:
@@ -173,7 +179,7 @@ def _write_pool(export: NodeExport) -> Value:
     places, sizes = layout(export), export.dims()
     ksize = [int(item) for item in export.attribute("ksize")]
     if ksize[0] != 1 or ksize[places.channels] != 1:
-        raise errors.UnimplementedError("ONNX has no pools over examples or channels")
+        raise errors.UnimplementedError("ONNX cannot pool over the batch or channel axis")
     kernel = [ksize[axis] for axis in places.spatial]
     attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
     x = export.transposed(export[0], places.order)

@@ -17,13 +17,13 @@ from weft_io.onnx.export_graph import Value
 from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like, rank_of
 from weft_io.onnx.registry import exporter, importer
-from weft_io.onnx.rules.array import converted, shape64
+from weft_io.onnx.rules.array import convert_elements, shape64
 from weft_io.onnx.rules.integer_products import exact_convolution, exact_product
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 
-def _aligned(operation: Operation, value: Output, x: Output) -> Output:
+def _align(operation: Operation, value: Output, x: Output) -> Output:
     """Reshape a scale or zero point to broadcast with x: one, per position, or per block."""
     block = operation.attribute("block_size", 0)
     if value.dims in ((), (1,)):
@@ -60,18 +60,18 @@ def _along_axis(operation: Operation, value: Output) -> Output:
 def _quantize(operation: Operation) -> Output:
     x, scale, zero = operation[0], operation[1], operation.get(2)
     target = operation.dtype_of("output_dtype", dtypes.uint8) if zero is None else zero.dtype
-    factor = cast(_aligned(operation, scale, x), dtypes.float32)
+    factor = cast(_align(operation, scale, x), dtypes.float32)
     rows = cast(x, dtypes.float32) / factor
     if target.is_integer:
         rows = rint(rows)
     if zero is not None:
-        rows = rows + cast(_aligned(operation, zero, x), dtypes.float32)
+        rows = rows + cast(_align(operation, zero, x), dtypes.float32)
     if target.is_floating and not operation.attribute("saturate", 1):
-        return converted(rows, target.base_dtype, saturate=False)
-    return saturated(rows, target.base_dtype)
+        return convert_elements(rows, target.base_dtype, saturate=False)
+    return saturate_integers(rows, target.base_dtype)
 
 
-def saturated(x: Output, target: DType) -> Output:
+def saturate_integers(x: Output, target: DType) -> Output:
     """Convert whole numbers in floats to integers, saturating."""
     low, high = float(target.min), float(target.max)
     return cast(clip_by_value(x, low, high), target)
@@ -83,8 +83,8 @@ def _dequantize(operation: Operation) -> Output:
     target = operation.dtype_of("output_dtype", scale.dtype.base_dtype)
     rows = cast(x, dtypes.float32)
     if zero is not None:
-        rows = rows - cast(_aligned(operation, zero, x), dtypes.float32)
-    result = rows * cast(_aligned(operation, scale, x), dtypes.float32)
+        rows = rows - cast(_align(operation, zero, x), dtypes.float32)
+    result = rows * cast(_align(operation, scale, x), dtypes.float32)
     return cast(result, target)
 
 
@@ -94,14 +94,14 @@ def _q_linear_matmul(operation: Operation) -> Output:
     scale = cast(operation[1], dtypes.float32)
     if operation.rank(1) == 1 and scale.dims != (1,):
         scale = reshape(scale, [-1, 1] if operation.rank(0) > 1 else [])
-    return requantized(result, scale * cast(operation[4], dtypes.float32), operation, 6)
+    return requantize(result, scale * cast(operation[4], dtypes.float32), operation, 6)
 
 
-def requantized(found: Output, scale: Output, operation: Operation, at: int) -> Output:
-    """Requantize products with the scale and zero point in inputs `at` and after."""
-    zero = operation[at + 1]
-    rows = rint(found * (scale / cast(operation[at], found.dtype)))
-    return saturated(rows + cast(zero, found.dtype), zero.dtype.base_dtype)
+def requantize(products: Output, scale: Output, operation: Operation, index: int) -> Output:
+    """Requantize products with the scale and zero point in inputs `index` and after."""
+    zero = operation[index + 1]
+    rows = rint(products * (scale / cast(operation[index], products.dtype)))
+    return saturate_integers(rows + cast(zero, products.dtype), zero.dtype.base_dtype)
 
 
 @importer("QLinearConv")
@@ -110,7 +110,7 @@ def _q_linear_conv(operation: Operation) -> Output:
     if bias is not None:
         result = result + cast(bias, result.dtype)
     scale = cast(operation[1], result.dtype) * cast(operation[4], result.dtype)
-    return operation.channels_first(requantized(result, scale, operation, 6))
+    return operation.channels_first(requantize(result, scale, operation, 6))
 
 
 @importer("DynamicQuantizeLinear")
@@ -147,9 +147,11 @@ def _write_fake_quantization(export: NodeExport) -> Value:
     else:
         low, high = (float(export.known(i, "the range")) for i in (1, 2))
     if int(export.attribute("num_bits")) != 8 or export.attribute("narrow_range"):
-        raise errors.UnimplementedError("ONNX quantises to all values of 8 bits")
+        raise errors.UnimplementedError("ONNX supports only num_bits=8 with narrow_range=False")
     if not low <= 0 <= high or low == high:
-        raise errors.UnimplementedError(f"a range to quantise must contain 0, got {low} to {high}")
+        raise errors.UnimplementedError(
+            f"the quantization range must contain 0, got {low} to {high}"
+        )
     scale = np.float32((high - low) / 255)
     zero = np.uint8(np.clip(np.floor(-low / scale + 0.5), 0, 255))
     numbers = export.constant(scale), export.constant(zero)

@@ -19,21 +19,21 @@ from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.fused import RUNTIME
 from weft_io.onnx.rules.integer_products import exact_product, product_with_weights
 from weft_io.onnx.rules.linalg import product
-from weft_io.onnx.rules.quantization import quantize_dynamically, requantized
+from weft_io.onnx.rules.quantization import quantize_dynamically, requantize
 from weft_tensor import dtypes, errors
 
 
-def _real(operation: Operation, at: int) -> Output:
-    """Dequantize input `at` with the scale and zero point that follow it."""
-    return operation.of("DequantizeLinear", *operation.inputs[at : at + 3])
+def _real(operation: Operation, index: int) -> Output:
+    """Dequantize input `index` with the scale and zero point that follow it."""
+    return operation.of("DequantizeLinear", *operation.inputs[index : index + 3])
 
 
-def _stored(operation: Operation, found: Output, at: int, like: int = 0) -> Output:
-    """Quantize to 8 bits with the scale and zero point in inputs `at` and after."""
-    zero = operation.get(at + 1)
+def _store(operation: Operation, real: Output, index: int, like: int = 0) -> Output:
+    """Quantize to 8 bits with the scale and zero point in inputs `index` and after."""
+    zero = operation.get(index + 1)
     if zero is None:
         zero = constant(0, operation[like].dtype.base_dtype)
-    return operation.of("QuantizeLinear", found, operation[at], zero)
+    return operation.of("QuantizeLinear", real, operation[index], zero)
 
 
 @importer("QuantizeLinear", "DequantizeLinear", domain=RUNTIME)
@@ -45,20 +45,20 @@ def _plain(operation: Operation) -> Output:
 @importer("QLinearAdd", "QLinearMul", domain=RUNTIME)
 def _binary(operation: Operation) -> Output:
     op = operation.op.removeprefix("QLinear")
-    return _stored(operation, operation.of(op, _real(operation, 0), _real(operation, 3)), 6)
+    return _store(operation, operation.of(op, _real(operation, 0), _real(operation, 3)), 6)
 
 
 @importer("QLinearSigmoid", "QLinearLeakyRelu", domain=RUNTIME)
 def _activation(operation: Operation) -> Output:
     op = operation.op.removeprefix("QLinear")
-    return _stored(operation, operation.of(op, _real(operation, 0), **operation.attributes), 3)
+    return _store(operation, operation.of(op, _real(operation, 0), **operation.attributes), 3)
 
 
 @importer("QLinearSoftmax", domain=RUNTIME)
 def _softmax(operation: Operation) -> Output:
     axis, version = operation.attribute("axis", -1), operation.attribute("opset", 13)
     result = operation.of("Softmax", _real(operation, 0), version=version, axis=axis)
-    return _stored(operation, result, 3)
+    return _store(operation, result, 3)
 
 
 @importer("QLinearGlobalAveragePool", "QLinearAveragePool", domain=RUNTIME)
@@ -71,35 +71,35 @@ def _pool(operation: Operation) -> Output:
     result = operation.of(operation.op.removeprefix("QLinear"), x, **attributes)
     if last:
         result = operation.transposed(result, [0, *range(2, count), 1])
-    return _stored(operation, result, 3)
+    return _store(operation, result, 3)
 
 
 @importer("QLinearConcat", domain=RUNTIME)
 def _concat(operation: Operation) -> Output:
-    parts = [_real(operation, at) for at in range(2, len(operation.inputs), 3)]
+    parts = [_real(operation, index) for index in range(2, len(operation.inputs), 3)]
     result = operation.of("Concat", *parts, axis=operation.required("axis"))
-    return _stored(operation, result, 0, like=2)
+    return _store(operation, result, 0, like=2)
 
 
 @importer("QLinearWhere", domain=RUNTIME)
 def _where(operation: Operation) -> Output:
     result = operation.of("Where", operation[0], _real(operation, 1), _real(operation, 4))
-    return _stored(operation, result, 7, like=1)
+    return _store(operation, result, 7, like=1)
 
 
 @importer("QLinearReduceMean", domain=RUNTIME)
 def _reduce_mean(operation: Operation) -> Output:
     x = _real(operation, 0)
     axes = operation.attribute("axes") or list(range(operation.rank()))
-    return _stored(operation, reduce_mean(x, axes, bool(operation.attribute("keepdims", 1))), 3)
+    return _store(operation, reduce_mean(x, axes, bool(operation.attribute("keepdims", 1))), 3)
 
 
 @importer("QGemm", domain=RUNTIME)
 def _q_gemm(operation: Operation) -> Output:
     """Import an 8-bit product with a 32-bit bias; the result is float if it has no scale."""
-    for at, name in ((0, "transA"), (3, "transB")):
+    for index, name in ((0, "transA"), (3, "transB")):
         if operation.attribute(name, 0):
-            operation.inputs[at] = _turned(operation, at)
+            operation.inputs[index] = _reverse(operation, index)
     result = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float64)
     bias = operation.get(6)
     if bias is not None:
@@ -108,18 +108,18 @@ def _q_gemm(operation: Operation) -> Output:
     scale = scale * operation.attribute("alpha", 1.0)
     if operation.get(7) is None:
         return cast(result * scale, dtypes.float32)
-    return requantized(result, scale, operation, 7)
+    return requantize(result, scale, operation, 7)
 
 
-def _turned(operation: Operation, at: int) -> Output:
-    known = operation.value(at)
-    return transpose(operation[at]) if known is None else constant(known.T)
+def _reverse(operation: Operation, index: int) -> Output:
+    known = operation.value(index)
+    return transpose(operation[index]) if known is None else constant(known.T)
 
 
 @importer("MatMulIntegerToFloat", domain=RUNTIME)
 def _to_float(operation: Operation) -> Output:
     result = cast(exact_product(operation, (0, 4), (1, 5)), dtypes.float32)
-    return _biased(operation, result * (operation[2] * operation[3]), 6)
+    return _add_bias(operation, result * (operation[2] * operation[3]), 6)
 
 
 @importer("DynamicQuantizeMatMul", domain=RUNTIME)
@@ -127,39 +127,39 @@ def _dynamic(operation: Operation) -> Output:
     rows, scale, zero = quantize_dynamically(operation[0])
     x, point = cast(rows, dtypes.uint8), cast(zero, dtypes.int32)
     result = cast(product_with_weights(operation, x, point, (1, 3)), dtypes.float32)
-    return _biased(operation, result * (scale * operation[2]), 4)
+    return _add_bias(operation, result * (scale * operation[2]), 4)
 
 
 @importer("MatMulNBits", domain=RUNTIME)
-def _of_few_bits(operation: Operation) -> Output:
+def _import_few_bits(operation: Operation) -> Output:
     """Import a product in floats with weights of 2, 4 or 8 bits and a scale per block."""
     if operation.get(4) is not None:
-        raise errors.UnimplementedError("MatMulNBits of columns in another order is not taken")
+        raise errors.UnimplementedError("MatMulNBits does not support g_idx")
     x, bits = operation[0], operation.attribute("bits", 4)
     if bits not in (2, 4, 8):
-        raise errors.UnimplementedError(f"MatMulNBits of {bits} bits is not taken")
+        raise errors.UnimplementedError(f"MatMulNBits supports 2, 4 or 8 bits, got {bits}")
     depth, width, block = (operation.required(name) for name in ("K", "N", "block_size"))
     count = -(-depth // block)
     packed, scales = operation.known(1, "weights"), operation.known(2, "scales")
-    rows = _unpacked(packed.reshape(width, -1), bits)[:, : count * block]
+    rows = _unpack(packed.reshape(width, -1), bits)[:, : count * block]
     rows = rows.reshape(width, count, block).astype(np.float32)
     points: Any = np.float32(2 ** (bits - 1))
     if operation.get(3) is not None:
         points = operation.known(3, "zero points").reshape(width, -1)
-        points = _unpacked(points, bits) if points.dtype == np.uint8 else points
+        points = _unpack(points, bits) if points.dtype == np.uint8 else points
         points = points[:, :count, None].astype(np.float32)
     rows = (rows - points) * scales.reshape(width, count, 1).astype(np.float32)
     weights = rows.reshape(width, -1)[:, :depth].T.astype(x.dtype.numpy)
-    return _biased(operation, product(x, constant(weights)), 5)
+    return _add_bias(operation, product(x, constant(weights)), 5)
 
 
-def _unpacked(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+def _unpack(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     """Unpack the numbers in the bytes of each row, low bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     result = packed[..., None] >> shifts & np.uint8(2**bits - 1)
     return result.reshape(len(packed), -1)
 
 
-def _biased(operation: Operation, found: Output, at: int) -> Output:
-    bias = operation.get(at)
-    return found if bias is None else found + bias
+def _add_bias(operation: Operation, real: Output, index: int) -> Output:
+    bias = operation.get(index)
+    return real if bias is None else real + bias

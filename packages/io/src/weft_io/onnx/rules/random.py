@@ -17,11 +17,11 @@ from weft_tensor.dtypes import DType
 
 
 def _seed(operation: Operation) -> int | None:
-    given = operation.attribute("seed")
-    return None if given is None else int(np.float32(given).view(np.int32))
+    seed = operation.attribute("seed")
+    return None if seed is None else int(np.float32(seed).view(np.int32))
 
 
-def _drawn(operation: Operation, sizes: Any, dtype: DType) -> Output:
+def _draw_samples(operation: Operation, sizes: Any, dtype: DType) -> Output:
     seed = _seed(operation)
     if operation.op.startswith("RandomNormal"):
         mean, scale = operation.attribute("mean", 0.0), operation.attribute("scale", 1.0)
@@ -32,7 +32,7 @@ def _drawn(operation: Operation, sizes: Any, dtype: DType) -> Output:
 
 @importer("RandomNormal", "RandomUniform")
 def _random(operation: Operation) -> Output:
-    return _drawn(
+    return _draw_samples(
         operation, operation.required("shape"), operation.dtype_of("dtype", dtypes.float32)
     )
 
@@ -40,7 +40,7 @@ def _random(operation: Operation) -> Output:
 @importer("RandomNormalLike", "RandomUniformLike")
 def _random_like(operation: Operation) -> Output:
     x = operation[0]
-    return _drawn(operation, shape(x), operation.dtype_of("dtype", x.dtype.base_dtype))
+    return _draw_samples(operation, shape(x), operation.dtype_of("dtype", x.dtype.base_dtype))
 
 
 @importer("Bernoulli")

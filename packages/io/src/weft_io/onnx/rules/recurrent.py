@@ -76,7 +76,7 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
         "thresholdedrelu": lambda x: where_v2(x > like(a, x), x, like(0, x)),
     }
     if key not in result:
-        raise errors.InvalidArgumentError(f"no activation is called {name!r}")
+        raise errors.InvalidArgumentError(f"unknown activation {name!r}")
     return result[key]
 
 
@@ -98,7 +98,7 @@ def _activations(operation: Operation, directions: int) -> list[_Activations]:
     alphas, betas = (
         iter(operation.attribute(f"activation_{item}") or ()) for item in ("alpha", "beta")
     )
-    made = [
+    cells = [
         _activation(
             name,
             next(alphas, None) if name.lower() in _WITH_ALPHA else None,
@@ -108,7 +108,7 @@ def _activations(operation: Operation, directions: int) -> list[_Activations]:
     ]
     count = len(default)
     places = [slice(count * i, count * (i + 1)) for i in range(directions)]
-    return [_Activations(names[place], made[place]) for place in places]
+    return [_Activations(names[place], cells[place]) for place in places]
 
 
 @importer("DynamicQuantizeLSTM", domain="com.microsoft")
@@ -117,7 +117,9 @@ def _recurrent(operation: Operation) -> list[Output]:
     direction = operation.attribute("direction", "forward")
     backward = _BACKWARD.get(direction)
     if backward is None:
-        raise errors.InvalidArgumentError(f"direction of {operation.op} is {direction!r}")
+        raise errors.InvalidArgumentError(
+            f"direction of {operation.op} must be one of {list(_BACKWARD)}, got {direction!r}"
+        )
     for index in range(3):
         operation.of_rank(3, index)
     said, width = operation.attribute("hidden_size"), (operation[2].dims or (None,))[-1]
@@ -133,11 +135,11 @@ def _recurrent(operation: Operation) -> list[Output]:
     batch_first = bool(operation.attribute("layout", 0))
     x = transpose(operation[0], [1, 0, 2]) if batch_first else operation[0]
     kind = _QuantizedLayer if operation.op == "DynamicQuantizeLSTM" else _Layer
-    whole, *states = kind(operation, backward).run(x)
+    outputs, *states = kind(operation, backward).run(x)
     if batch_first:
-        whole = transpose(whole, [2, 0, 1, 3])
+        outputs = transpose(outputs, [2, 0, 1, 3])
         states = [transpose(item, [1, 0, 2]) for item in states]
-    return [whole, *states][: max(operation.num_outputs, 1)]
+    return [outputs, *states][: max(operation.num_outputs, 1)]
 
 
 _BACKWARD: Final = {
@@ -148,7 +150,7 @@ _BACKWARD: Final = {
 }
 
 
-def _turned(x: Output, lengths: Output | None) -> Output:
+def _reverse(x: Output, lengths: Output | None) -> Output:
     """Reverse each sequence's steps; steps past its end stay in place."""
     if lengths is None:
         return reverse(x, [0])
@@ -160,7 +162,7 @@ def _sizes(x: Output) -> list[Any]:
     return [shape(x)[i] if n is None else n for i, n in enumerate(x.dims or ())]
 
 
-def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
+def _reshape(x: Output, sizes: Sequence[Any]) -> Output:
     """Reshape to sizes, some of which may be tensors, or -1."""
     known = [0 if isinstance(size, Output) else size for size in sizes]
     if known.count(0) + known.count(-1) > 1:
@@ -170,9 +172,9 @@ def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
     return reshape(x, known)
 
 
-def side_by_side(x: Output) -> Output:
+def merge_directions(x: Output) -> Output:
     """Concatenate the columns of all directions, (directions, rows, columns), to one matrix."""
-    return _shaped(transpose(x, [1, 0, 2]), [_sizes(x)[1], -1])
+    return _reshape(transpose(x, [1, 0, 2]), [_sizes(x)[1], -1])
 
 
 class _Layer:
@@ -200,7 +202,7 @@ class _Layer:
         self.backward = backward
         self.activations = _activations(operation, len(backward))
         w, self.r = self._weights()
-        self.w = side_by_side(w)
+        self.w = merge_directions(w)
         self.reset_after = operation.op == "GRU" and bool(
             operation.attribute("linear_before_reset", 0)
         )
@@ -241,40 +243,44 @@ class _Layer:
         result: Output = matmul(x, weights)
         return result
 
-    def start(self, at: int, batch: Any, dtype: Any) -> Output:
+    def start(self, index: int, batch: Any, dtype: Any) -> Output:
         """Return an initial state; zeros by default."""
-        given = self.operation.get(at)
-        if given is None:
+        lengths_input = self.operation.get(index)
+        if lengths_input is None:
             return zeros(stack([len(self.backward), batch, self.width]), dtype)
         if self.operation.attribute("layout", 0):
-            given = transpose(given, [1, 0, 2])
-        return given
+            lengths_input = transpose(lengths_input, [1, 0, 2])
+        return lengths_input
 
     def run(self, x: Output) -> list[Output]:
         """Return the results of all steps, (steps, directions, batch, width), and final states."""
         steps, batch, depth = _sizes(x)
         lengths = self.operation.get(4)
-        given = None if lengths is None else cast(lengths, dtypes.int32)
-        if self.quantized and given is not None:  # past all ends nothing is read
-            there = less(sequence(shape(x)[0]), reduce_max(given))
-            x = where_v2(reshape(there, [-1, 1, 1]), x, like(0, x))
-        rows = self.of_inputs(_shaped(x, [-1, depth]))
+        lengths_input = None if lengths is None else cast(lengths, dtypes.int32)
+        if self.quantized and lengths_input is not None:  # past all ends nothing is read
+            is_active = less(sequence(shape(x)[0]), reduce_max(lengths_input))
+            x = where_v2(reshape(is_active, [-1, 1, 1]), x, like(0, x))
+        rows = self.of_inputs(_reshape(x, [-1, depth]))
         if self.bias is not None:
             rows = rows + self.bias
-        rows = _shaped(rows, [steps, batch, _sizes(rows)[1]])
+        rows = _reshape(rows, [steps, batch, _sizes(rows)[1]])
         states = [self.start(5 + i, batch, x.dtype.base_dtype) for i in range(self.count)]
         kind = self._kind()
         if kind is None:
             r = self.floats(self.r, self.scales, self.points)
-            whole, *lasts = self._steps(rows, r, self.inner_bias, given, states)
+            outputs, *lasts = self._steps(rows, r, self.inner_bias, lengths_input, states)
         else:
-            whole, *lasts = self._called(kind, rows, given, states)
-        return [whole, *(self._last(item, 5 + i, given) for i, item in enumerate(lasts))]
+            outputs, *lasts = self._call_function(kind, rows, lengths_input, states)
+        return [outputs, *(self._last(item, 5 + i, lengths_input) for i, item in enumerate(lasts))]
 
-    def _last(self, state: Output, at: int, lengths: Output | None) -> Output:
+    def _last(self, state: Output, index: int, lengths: Output | None) -> Output:
         """Return a final state; 0 for sequences without steps, as in ONNX Runtime."""
         known = self.operation.value(4)
-        if lengths is None or self.operation.get(at) is None or (known is not None and known.all()):
+        if (
+            lengths is None
+            or self.operation.get(index) is None
+            or (known is not None and known.all())
+        ):
             return state
         return where_v2(reshape(lengths > 0, [1, -1, 1]), state, like(0, state))
 
@@ -289,14 +295,14 @@ class _Layer:
         """Compute the steps by one loop for each direction."""
         parts = split(rows, len(self.backward), -1)
         result = []
-        for at, turned in enumerate(self.backward):
-            bias = None if inner_bias is None else inner_bias[at]
-            cell = _Cell(self, at, r[at], bias)
-            part = _turned(parts[at], lengths) if turned else parts[at]
-            every, *last = cell.loop(part, lengths, [item[at] for item in states])
-            result.append([_turned(every, lengths) if turned else every, *last])
-        whole, *lasts = zip(*result, strict=True)
-        return [stack(list(whole), axis=1), *[stack(list(item)) for item in lasts]]
+        for index, turned in enumerate(self.backward):
+            bias = None if inner_bias is None else inner_bias[index]
+            cell = _Cell(self, index, r[index], bias)
+            part = _reverse(parts[index], lengths) if turned else parts[index]
+            every, *last = cell.loop(part, lengths, [item[index] for item in states])
+            result.append([_reverse(every, lengths) if turned else every, *last])
+        outputs, *lasts = zip(*result, strict=True)
+        return [stack(list(outputs), axis=1), *[stack(list(item)) for item in lasts]]
 
     # ------------------------------------------------------------------ as one kernel
 
@@ -314,13 +320,13 @@ class _Layer:
             return "gru_reset_after"
         return {"RNN": "rnn", "GRU": "gru"}.get(self.operation.op, "lstm")
 
-    def _called(
+    def _call_function(
         self, kind: str, rows: Output, lengths: Output | None, states: Sequence[Output]
     ) -> list[Output]:
         """Call a function that computes the steps, which a kernel may replace."""
         bias = zeros([0], rows.dtype) if self.inner_bias is None else self.inner_bias
-        given = constant(np.zeros(0, np.int32)) if lengths is None else lengths
-        values = [rows, self.r, self.scales, self.points, bias, given, *states]
+        lengths_input = constant(np.zeros(0, np.int32)) if lengths is None else lengths
+        values = [rows, self.r, self.scales, self.points, bias, lengths_input, *states]
 
         def body(
             rows: Output,
@@ -328,12 +334,12 @@ class _Layer:
             scales: Output,
             points: Output,
             bias: Output,
-            given: Output,
+            lengths_input: Output,
             *old: Output,
         ) -> Any:
             inner_bias = None if self.inner_bias is None else bias
             r = self.floats(r, scales, points)
-            return self._steps(rows, r, inner_bias, None if lengths is None else given, old)
+            return self._steps(rows, r, inner_bias, None if lengths is None else lengths_input, old)
 
         def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
             return [graph.add_input_like(value, value.node.type) for value in values], {}
@@ -369,7 +375,7 @@ class _QuantizedLayer(_Layer):
     def of_inputs(self, x: Output) -> Output:
         columns = [len(self.backward), 1, _sizes(self.r)[2]]
         scales, points = (
-            side_by_side(broadcast_to(expand_dims(item, 1), stack(columns)))
+            merge_directions(broadcast_to(expand_dims(item, 1), stack(columns)))
             for item in self._scale(8)
         )
         small, scale, point = quantize_dynamically(x)
@@ -433,27 +439,29 @@ class _Cell:
         parts = TensorArray(dtype, steps).unstack(rows)
         results = TensorArray(dtype, steps, infer_shape=False)
 
-        def body(turn: Output, results: TensorArray, *old: Output) -> list[Any]:
-            new = list(self.step(parts.read(turn), self._seen(old, turn, lengths)))
+        def body(step_index: Output, results: TensorArray, *old: Output) -> list[Any]:
+            new = list(
+                self.step(parts.read(step_index), self._read_states(old, step_index, lengths))
+            )
             shown = new[0]
             if lengths is not None:
-                there = expand_dims(less(turn, lengths), 1)
-                new = [where_v2(there, a, b) for a, b in zip(new, old, strict=True)]
-                shown = where_v2(there, shown, like(0, shown))
+                is_active = expand_dims(less(step_index, lengths), 1)
+                new = [where_v2(is_active, a, b) for a, b in zip(new, old, strict=True)]
+                shown = where_v2(is_active, shown, like(0, shown))
             for item, before in zip(new, old, strict=True):
                 item.set_shape(before.shape)
-            return [turn + 1, results.write(turn, shown), *new]
+            return [step_index + 1, results.write(step_index, shown), *new]
 
         result = while_loop(
-            lambda turn, *_: less(turn, steps), body, [constant(0), results, *states]
+            lambda step_index, *_: less(step_index, steps), body, [constant(0), results, *states]
         )
         every = result[1].stack()
         sizes = (None, None) if rows.dims is None else rows.dims[:2]
         every.set_shape([*sizes, None if self.r.dims is None else self.r.dims[0]])
         return [every, *result[2:]]
 
-    def _seen(
-        self, old: Sequence[Output], turn: Output, lengths: Output | None
+    def _read_states(
+        self, old: Sequence[Output], step_index: Output, lengths: Output | None
     ) -> Sequence[Output]:
         """Return the previous states as a step reads them.
 
@@ -461,8 +469,8 @@ class _Cell:
         """
         if not self.quantized or lengths is None:
             return old
-        there = expand_dims(less_equal(turn, lengths), 1)
-        return [where_v2(there, old[0], like(0, old[0])), *old[1:]]
+        is_active = expand_dims(less_equal(step_index, lengths), 1)
+        return [where_v2(is_active, old[0], like(0, old[0])), *old[1:]]
 
     def _rnn(self, x: Output, old: Sequence[Output]) -> list[Output]:
         return [self.activations[0](self.limited(x + self.product(old[0], self.r)))]

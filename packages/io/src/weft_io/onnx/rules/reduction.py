@@ -85,8 +85,8 @@ def _over_axes(operation: Operation, axes: Sequence[int], keep: bool) -> Output:
     result = _rule(operation, x)(x, sorted(order[axis] for axis in axes), keep)
     if keep:
         return operation.transposed(result, order)
-    rest = [place for axis, place in enumerate(order) if axis not in axes]
-    return operation.transposed(result, [sorted(rest).index(place) for place in rest])
+    remaining = [place for axis, place in enumerate(order) if axis not in axes]
+    return operation.transposed(result, [sorted(remaining).index(place) for place in remaining])
 
 
 @importer("ArgMax", "ArgMin")
@@ -122,19 +122,19 @@ def _top_k(operation: Operation) -> list[Output]:
         order = [*(i for i in range(count) if i != axis), axis]
     rows = x if last else transpose(x, order)
     smallest = not operation.attribute("largest", 1)
-    keys = _turned(rows) if smallest else rows
+    keys = _reverse(rows) if smallest else rows
     if k is None:
         raise errors.InvalidArgumentError("TopK requires k")
     values, indices = top_k(keys, as_int32(reshape(k, [])), bool(operation.attribute("sorted", 1)))
-    values = _turned(values) if smallest else values
+    values = _reverse(values) if smallest else values
     indices = cast(indices, dtypes.int64)
     if last:
         return [values, indices]
-    back = [order.index(i) for i in range(len(order))]
-    return [transpose(values, back), transpose(indices, back)]
+    inverse_order = [order.index(i) for i in range(len(order))]
+    return [transpose(values, inverse_order), transpose(indices, inverse_order)]
 
 
-def _turned(x: Output) -> Output:
+def _reverse(x: Output) -> Output:
     """Return numbers that sort in the opposite order."""
     return invert(x) if x.dtype.is_integer else -x
 
@@ -164,8 +164,8 @@ def _write_reduction(export: NodeExport) -> Value:
 @exporter("All", "Any")
 def _write_logical(export: NodeExport) -> Value:
     """Export a logical reduction as a count of true values, because ONNX cannot reduce bools."""
-    asked = export[0] if export.node.type == "Any" else export.elementwise("Not", export[0])
-    count = export.elementwise("Cast", asked, dtype=dtypes.int64, to=onnx_type(dtypes.int64))
+    tested = export[0] if export.node.type == "Any" else export.elementwise("Not", export[0])
+    count = export.elementwise("Cast", tested, dtype=dtypes.int64, to=onnx_type(dtypes.int64))
     result = export.cast(_reduced(export, "ReduceSum", count), dtypes.bool_)
     return result if export.node.type == "Any" else export.elementwise("Not", result)
 
@@ -175,16 +175,20 @@ def _reduced(export: NodeExport, op: str, x: Value) -> Value:
     keep = int(export.attribute("keep_dims", False))
     axes = export.value(1)
     if axes is None:
-        given = export.reshape(export.int64(export[1]), [-1])
-        return export.add(op, x, given, keepdims=keep, noop_with_empty_axes=1)
+        axes_input = export.reshape(export.int64(export[1]), [-1])
+        return export.add(op, x, axes_input, keepdims=keep, noop_with_empty_axes=1)
     flat = [int(axis) for axis in axes.flat]
     if not flat:
         return x if op != "ReduceL2" else export.elementwise("Abs", x)
     if x.untransposed is not None:
         source, order = x.untransposed
-        gone = {axis % len(order) for axis in flat}
-        left = order if keep else [item for axis, item in enumerate(order) if axis not in gone]
-        result = export.add(op, source, export.ints([order[axis] for axis in gone]), keepdims=keep)
+        reduced_axes = {axis % len(order) for axis in flat}
+        left = (
+            order if keep else [item for axis, item in enumerate(order) if axis not in reduced_axes]
+        )
+        result = export.add(
+            op, source, export.ints([order[axis] for axis in reduced_axes]), keepdims=keep
+        )
         return export.transposed(result, [sorted(left).index(item) for item in left])
     return export.add(op, x, export.ints(flat), keepdims=keep)
 

@@ -24,7 +24,7 @@ from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
-from weft_io.onnx.rules.quantization import saturated
+from weft_io.onnx.rules.quantization import saturate_integers
 from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 
@@ -84,9 +84,13 @@ class _Resizing:
         roi: Output | None,
     ) -> None:
         if mode not in ("nearest", "linear", "cubic"):
-            raise errors.InvalidArgumentError(f"mode of {operation.op} is {mode!r}")
+            raise errors.InvalidArgumentError(
+                f"mode of {operation.op} must be nearest, linear or cubic, got {mode!r}"
+            )
         if nearest not in _NEAREST:
-            raise errors.InvalidArgumentError(f"nearest_mode of {operation.op} is {nearest!r}")
+            raise errors.InvalidArgumentError(
+                f"nearest_mode of {operation.op} must be one of {list(_NEAREST)}, got {nearest!r}"
+            )
         if (scales is None) == (sizes is None):
             raise errors.InvalidArgumentError(f"{operation.op} requires scales or sizes")
         self.operation = operation
@@ -95,8 +99,8 @@ class _Resizing:
         self.transformation = transformation
         self.nearest = nearest
         count = operation.rank()
-        given = operation.attribute("axes")
-        axes = [axis % count for axis in given] if given else list(range(count))
+        axes_attribute = operation.attribute("axes")
+        axes = [axis % count for axis in axes_attribute] if axes_attribute else list(range(count))
         self.axes = [self.order[axis] for axis in axes]
         self.lengths = {axis: cast(shape64(self.x)[axis], _wide) for axis in self.axes}
         self.roi = roi if transformation == "tf_crop_and_resize" else None
@@ -117,14 +121,14 @@ class _Resizing:
             ]
             return item, outer
         assert sizes is not None
-        wanted = [cast(sizes, _wide)[i] for i in range(len(self.axes))]
+        target_sizes = [cast(sizes, _wide)[i] for i in range(len(self.axes))]
         policy = self.operation.attribute("keep_aspect_ratio_policy", "stretch")
-        ratios = [w / n for w, n in zip(wanted, lengths, strict=True)]
+        ratios = [w / n for w, n in zip(target_sizes, lengths, strict=True)]
         if policy != "stretch":
             rule = reduce_min if policy == "not_larger" else reduce_max
             ratios = [rule(stack(ratios))] * len(ratios)
-            wanted = [floor(s * n + 0.5) for s, n in zip(ratios, lengths, strict=True)]
-        return ratios, [cast(item, dtypes.int64) for item in wanted]
+            target_sizes = [floor(s * n + 0.5) for s, n in zip(ratios, lengths, strict=True)]
+        return ratios, [cast(item, dtypes.int64) for item in target_sizes]
 
     def _part(self, index: int) -> Output | None:
         """Return the fraction of an axis covered by the region of interest."""
@@ -140,28 +144,32 @@ class _Resizing:
         n, scale = self.lengths[self.axes[index]], self.scales[index]
         out = self.outer[index]
         i, last = cast(sequence(out), _wide), cast(out, _wide) - 1.0
-        how = self.transformation
-        if how == "asymmetric":
+        mode = self.transformation
+        if mode == "asymmetric":
             return i / scale
-        if how in ("half_pixel", "pytorch_half_pixel"):
+        if mode in ("half_pixel", "pytorch_half_pixel"):
             result = (i + 0.5) / scale - 0.5
             return (
-                result if how == "half_pixel" else where_v2(last > like(0, last), result, i * 0.0)
+                result if mode == "half_pixel" else where_v2(last > like(0, last), result, i * 0.0)
             )
-        if how == "half_pixel_symmetric":
+        if mode == "half_pixel_symmetric":
             shrunk = cast(out, _wide) / (scale * n)
             return n / 2.0 * (1.0 - shrunk) + (i + 0.5) / scale - 0.5
-        if how == "align_corners":
+        if mode == "align_corners":
             end = n * scale - 1.0
-            many = i * (n - 1.0) / where_v2(end > like(0, end), end, like(1, end))
-            return where_v2(end > like(0, end), many, i * 0.0)
-        if how == "tf_crop_and_resize" and self.roi is not None:
+            multi_pixel = i * (n - 1.0) / where_v2(end > like(0, end), end, like(1, end))
+            return where_v2(end > like(0, end), multi_pixel, i * 0.0)
+        if mode == "tf_crop_and_resize" and self.roi is not None:
             roi = cast(self.roi, _wide)
             start, end = roi[index], roi[len(self.axes) + index]
-            many = start * (n - 1.0) + i * (end - start) * (n - 1.0) / maximum(last, like(1, last))
-            return where_v2(last > like(0, last), many, 0.5 * (start + end) * (n - 1.0) + i * 0.0)
+            multi_pixel = start * (n - 1.0) + i * (end - start) * (n - 1.0) / maximum(
+                last, like(1, last)
+            )
+            return where_v2(
+                last > like(0, last), multi_pixel, 0.5 * (start + end) * (n - 1.0) + i * 0.0
+            )
         raise errors.InvalidArgumentError(
-            f"coordinate_transformation_mode of {self.operation.op} is {how!r}"
+            f"unknown coordinate_transformation_mode {mode!r} of {self.operation.op}"
         )
 
     # ------------------------------------------------------------------------ values
@@ -172,15 +180,15 @@ class _Resizing:
         exact = self.mode == "nearest" or dtype in (dtypes.float32, dtypes.float64)
         result = self.x if exact else cast(self.x, dtypes.float32)
         for index, axis in enumerate(self.axes):
-            if not self._stays(index):
+            if not self._is_unchanged(index):
                 result = self._along(result, index, axis)
         if self.roi is not None:
-            result = self._extrapolated(result)
+            result = self._extrapolate(result)
         if not exact:
-            result = saturated(result, dtype) if dtype.is_integer else cast(result, dtype)
+            result = saturate_integers(result, dtype) if dtype.is_integer else cast(result, dtype)
         return self.operation.transposed(result, self.order)
 
-    def _stays(self, index: int) -> bool:
+    def _is_unchanged(self, index: int) -> bool:
         """Return True if the size of an axis is unchanged."""
         scale = constant_value(self.scales[index])
         return self.roi is None and scale is not None and bool(np.all(scale == 1.0))
@@ -192,10 +200,10 @@ class _Resizing:
                 (axis, logical_or(places < like(0, places), greater(places, n - 1.0)))
             )
         if self.mode == "nearest":
-            taken = clip_by_value(_NEAREST[self.nearest](places), like(0, n), n - 1.0)
-            return gather(x, cast(taken, dtypes.int64), axis=axis)
-        at, weights = self._taps(places, self.scales[index], n)
-        values = gather(x, cast(clip_by_value(at, like(0, n), n - 1.0), dtypes.int64), axis=axis)
+            nearest_pixel = clip_by_value(_NEAREST[self.nearest](places), like(0, n), n - 1.0)
+            return gather(x, cast(nearest_pixel, dtypes.int64), axis=axis)
+        taps, weights = self._taps(places, self.scales[index], n)
+        values = gather(x, cast(clip_by_value(taps, like(0, n), n - 1.0), dtypes.int64), axis=axis)
         # The axis has become two: output pixels, and the input pixels of each.
         after = self.operation.rank() - axis - 1
         for _ in range(after):
@@ -212,24 +220,26 @@ class _Resizing:
         before = ceil(like(reach, scale) / shrink) - 1.0
         count = cast(2.0 * before + 2.0, dtypes.int64)
         base = floor(places)
-        at = expand_dims(base - before, 1) + cast(sequence(count), _wide)
-        distance = absolute(at - expand_dims(places, 1)) * shrink
+        taps = expand_dims(base - before, 1) + cast(sequence(count), _wide)
+        distance = absolute(taps - expand_dims(places, 1)) * shrink
         weights = self._weights(distance)
         if self.operation.attribute("exclude_outside", 0):
-            out = logical_or(at < like(0, at), greater(at, n - 1.0))
+            out = logical_or(taps < like(0, taps), greater(taps, n - 1.0))
             weights = where_v2(out, like(0, weights), weights)
-        return at, weights / reduce_sum(weights, 1, True)
+        return taps, weights / reduce_sum(weights, 1, True)
 
     def _weights(self, d: Output) -> Output:
         """Return the interpolation weights at a distance."""
         if self.mode == "linear":
             return maximum(1.0 - d, like(0, d))
         a = self.operation.attribute("cubic_coeff_a", -0.75)
-        near = ((a + 2) * d - (a + 3)) * d * d + 1.0
-        far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
-        return where_v2(d <= like(1, d), near, where_v2(d < like(2, d), far, like(0, d)))
+        inner_weight = ((a + 2) * d - (a + 3)) * d * d + 1.0
+        outer_weight = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
+        return where_v2(
+            d <= like(1, d), inner_weight, where_v2(d < like(2, d), outer_weight, like(0, d))
+        )
 
-    def _extrapolated(self, x: Output) -> Output:
+    def _extrapolate(self, x: Output) -> Output:
         """Replace pixels outside the image by a fixed value."""
         value = like(self.operation.attribute("extrapolation_value", 0.0), x)
         for axis, outside in self.outside:
@@ -245,7 +255,7 @@ class _Resizing:
 def _write_resize(export: NodeExport) -> Value:
     corners = export.attribute("align_corners")
     centers = export.attribute("half_pixel_centers")
-    where = "align_corners" if corners else "half_pixel" if centers else "asymmetric"
+    alignment = "align_corners" if corners else "half_pixel" if centers else "asymmetric"
     order = channels_first(4)
     x, rounding = export.transposed(export[0], order), None
     if export.node.type == "ResizeBilinear":
@@ -254,19 +264,19 @@ def _write_resize(export: NodeExport) -> Value:
         mode, rounding = "nearest", "round_prefer_ceil" if corners or centers else "floor"
     result = export.add(
         "Resize", x, None, None, _whole_sizes(export), mode=mode,
-        coordinate_transformation_mode=where, nearest_mode=rounding,
+        coordinate_transformation_mode=alignment, nearest_mode=rounding,
     )  # fmt: skip
     return export.transposed(result, inverse(order))
 
 
 def _whole_sizes(export: NodeExport) -> Value:
     """Return the shape of the result, (N, C, height, width)."""
-    dims, wanted = export.dims(), export.int64(export[1])
+    dims, target_sizes = export.dims(), export.int64(export[1])
     if dims[0] is not None and dims[3] is not None:
         outer = export.ints([dims[0], dims[3]])
     else:
         sizes = export.add("Shape", export[0], dtype=dtypes.int64)
         outer = export.add("Gather", sizes, export.ints([0, 3]))
-    if outer.array is not None and wanted.array is not None:
-        return export.ints([*outer.array, *wanted.array])
-    return export.add("Concat", outer, wanted, axis=0)
+    if outer.array is not None and target_sizes.array is not None:
+        return export.ints([*outer.array, *target_sizes.array])
+    return export.add("Concat", outer, target_sizes, axis=0)

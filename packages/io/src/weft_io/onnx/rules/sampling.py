@@ -57,15 +57,17 @@ def _affine_grid(operation: Operation) -> Output:
             lines.append(-1.0 + steps * (2.0 / maximum(n - 1.0, like(1, n))))
         else:
             lines.append((2.0 * steps + 1.0) / n - 1.0)
-    whole = concat([size[2:]], 0)
+    shape_vector = concat([size[2:]], 0)
     axes = []
     for i, line in reversed(list(enumerate(lines))):
-        axes.append(broadcast_to(reshape(line, [-1 if j == i else 1 for j in range(count)]), whole))
+        axes.append(
+            broadcast_to(reshape(line, [-1 if j == i else 1 for j in range(count)]), shape_vector)
+        )
     points = stack([*axes, ones_like(axes[0])], axis=-1)
     rows = reshape(points, [1, -1, count + 1])
-    many = broadcast_to(rows, concat([size[:1], shape64(rows)[1:]], 0))
-    result = matmul(many, theta, transpose_b=True)
-    return reshape(result, concat([size[:1], whole, [constant(count, dtypes.int64)]], 0))
+    repeated = broadcast_to(rows, concat([size[:1], shape64(rows)[1:]], 0))
+    result = matmul(repeated, theta, transpose_b=True)
+    return reshape(result, concat([size[:1], shape_vector, [constant(count, dtypes.int64)]], 0))
 
 
 # ------------------------------------------------------------------------- grid sampling
@@ -80,9 +82,13 @@ def _grid_sample(operation: Operation) -> Output:
     )
     padding = operation.attribute("padding_mode", "zeros")
     if mode not in ("nearest", "linear", "cubic"):
-        raise errors.InvalidArgumentError(f"mode of GridSample is {mode!r}")
+        raise errors.InvalidArgumentError(
+            f"mode of GridSample must be nearest, linear or cubic, got {mode!r}"
+        )
     if padding not in ("zeros", "border", "reflection"):
-        raise errors.InvalidArgumentError(f"padding_mode of GridSample is {padding!r}")
+        raise errors.InvalidArgumentError(
+            f"padding_mode of GridSample must be zeros, border or reflection, got {padding!r}"
+        )
     align = bool(operation.attribute("align_corners", 0))
     last = transpose(x, [0, *range(2, count + 2), 1])
     sizes = [shape64(x)[2 + i] for i in range(count)]
@@ -93,7 +99,7 @@ def _grid_sample(operation: Operation) -> Output:
         if mode != "cubic" and padding != "zeros":
             place = _inside(place, n, padding, align)
         places.append(place)
-    result = _sampled(operation, last, places, sizes, mode, padding, align)
+    result = _sample(operation, last, places, sizes, mode, padding, align)
     return transpose(result, [0, count + 1, *range(1, count + 1)])
 
 
@@ -108,11 +114,11 @@ def _inside(place: Output, n: Output, padding: str, align: bool) -> Output:
     extra = floormod(turned, span)
     even = less(floormod(floor(turned / span), like(2, span)), like(1, span))
     result = where_v2(even, extra + low, span - extra + low)
-    kept: Output = clip_by_value(result, like(0, place), n - 1.0)
-    return kept
+    clipped: Output = clip_by_value(result, like(0, place), n - 1.0)
+    return clipped
 
 
-def _sampled(
+def _sample(
     operation: Operation,
     last: Output,
     places: Sequence[Output],
@@ -125,18 +131,20 @@ def _sampled(
     total: Output | None = None
     for corner in product(*taps):
         weight: Any = None
-        index, there = [], None
-        for (at, w), n in zip(corner, sizes, strict=True):
-            wide = cast(n, at.dtype)
+        index, is_inside = [], None
+        for (position, w), n in zip(corner, sizes, strict=True):
+            wide = cast(n, position.dtype)
             weight = w if weight is None else weight * w
-            inside = logical_and(greater_equal(at, like(0, at)), less(at, wide))
-            there = inside if there is None else logical_and(there, inside)
+            inside = logical_and(greater_equal(position, like(0, position)), less(position, wide))
+            is_inside = inside if is_inside is None else logical_and(is_inside, inside)
             if mode == "cubic" and padding != "zeros":
-                at = _inside(at, wide, padding, align)
-            index.append(cast(clip_by_value(rint(at), like(0, at), wide - 1.0), dtypes.int64))
+                position = _inside(position, wide, padding, align)
+            index.append(
+                cast(clip_by_value(rint(position), like(0, position), wide - 1.0), dtypes.int64)
+            )
         values = gather_nd(last, stack(index, axis=-1), batch_dims=1)
         if padding == "zeros":
-            weight = where_v2(there, weight, like(0, weight))
+            weight = where_v2(is_inside, weight, like(0, weight))
         values = values * expand_dims(cast(weight, values.dtype), -1)
         total = values if total is None else total + values
     assert total is not None
@@ -192,23 +200,25 @@ def _roi_align(operation: Operation) -> Output:
     counts = shape(y), shape(z)
     yy = reshape(y, stack([counts[0][0], counts[0][1] * counts[0][2], 1]))
     zz = reshape(z, stack([counts[1][0], 1, counts[1][1] * counts[1][2]]))
-    whole = stack([counts[0][0], counts[0][1] * counts[0][2], counts[1][1] * counts[1][2]])
-    values, weights = _bilinear(last, batch, broadcast_to(yy, whole), broadcast_to(zz, whole))
+    shape_vector = stack([counts[0][0], counts[0][1] * counts[0][2], counts[1][1] * counts[1][2]])
+    values, weights = _bilinear(
+        last, batch, broadcast_to(yy, shape_vector), broadcast_to(zz, shape_vector)
+    )
     form = concat([counts[0], counts[1][1:], shape(x)[1:2]], 0)
-    there = logical_and(
+    is_inside = logical_and(
         reshape(y_there, concat([counts[0], [1, 1, 1]], 0)),
         reshape(z_there, concat([counts[1][:1], [1, 1], counts[1][1:], [1]], 0)),
     )
     mode = operation.attribute("mode", "avg")
     if mode == "max":
         best = reduce(maximum, [reshape(v * w, form) for v, w in zip(values, weights, strict=True)])
-        result = reduce_max(where_v2(there, best, like(float("-inf"), best)), [2, 4])
+        result = reduce_max(where_v2(is_inside, best, like(float("-inf"), best)), [2, 4])
     else:
         total = reshape(
             reduce(lambda a, b: a + b, [v * w for v, w in zip(values, weights, strict=True)]), form
         )
-        number = reduce_sum(cast(there, total.dtype), [2, 4])
-        result = reduce_sum(where_v2(there, total, like(0, total)), [2, 4]) / number
+        number = reduce_sum(cast(is_inside, total.dtype), [2, 4])
+        result = reduce_sum(where_v2(is_inside, total, like(0, total)), [2, 4]) / number
     return transpose(result, [0, 3, 1, 2])
 
 
@@ -224,15 +234,15 @@ def _samples(
         )
     number = fill(shape(size), constant(float(ratio))) if ratio else ceil(cell)
     number = maximum(cast(number, size.dtype), like(1, size))
-    most = cast(reduce_max(number), dtypes.int32)
-    steps = cast(sequence(most), size.dtype)
+    max_count = cast(reduce_max(number), dtypes.int32)
+    steps = cast(sequence(max_count), size.dtype)
     first = reshape(start, [-1, 1, 1]) + reshape(cast(sequence(cells), size.dtype), [1, -1, 1]) * (
         reshape(cell, [-1, 1, 1])
     )
     item = reshape(cell / number, [-1, 1, 1])
     places = first + (reshape(steps, [1, 1, -1]) + 0.5) * item
-    there = less(reshape(steps, [1, 1, -1]), reshape(number, [-1, 1, 1]))
-    return places, broadcast_to(there, shape(places))
+    is_inside = less(reshape(steps, [1, 1, -1]), reshape(number, [-1, 1, 1]))
+    return places, broadcast_to(is_inside, shape(places))
 
 
 def _bilinear(
@@ -240,7 +250,7 @@ def _bilinear(
 ) -> tuple[list[Output], list[Output]]:
     """Return the four neighbors of each point of each region, and their weights; 0 far outside."""
     height, width = cast(shape(last)[1], y.dtype), cast(shape(last)[2], y.dtype)
-    there = logical_and(
+    is_inside = logical_and(
         logical_and(greater_equal(y, like(-1, y)), less_equal(y, height)),
         logical_and(greater_equal(z, like(-1, z)), less_equal(z, width)),
     )
@@ -255,7 +265,7 @@ def _bilinear(
         for b, wb in ((z0, 1.0 - dz), (z1, dz)):
             index = stack([images, cast(a, dtypes.int64), cast(b, dtypes.int64)], axis=-1)
             values.append(gather_nd(last, index))
-            weight = where_v2(there, wa * wb, like(0, wa))
+            weight = where_v2(is_inside, wa * wb, like(0, wa))
             weights.append(expand_dims(cast(weight, last.dtype), -1))
     return values, weights
 
@@ -269,9 +279,9 @@ def _max_roi_pool(operation: Operation) -> Output:
     edges = cast(floor(rois[:, 1:] * like(scale, rois) + 0.5), x.dtype)
     images = gather(x, cast(rois[:, 0], dtypes.int64))
     low = like(float("-inf"), x)
-    for axis, cells, at in ((2, height, 1), (3, width, 0)):
+    for axis, cells, position in ((2, height, 1), (3, width, 0)):
         n = cast(shape(x)[axis], x.dtype)
-        start, end = edges[:, at], edges[:, at + 2]
+        start, end = edges[:, position], edges[:, position + 2]
         cell = maximum(end - start + 1.0, like(1, end)) / like(cells, end)
         steps = cast(sequence(cells), x.dtype)
         first = clip_by_value(
@@ -329,7 +339,7 @@ def _deform_conv(operation: Operation) -> Output:
         ]
         tap = reshape(cast(constant(steps), x.dtype), [1, 1, -1, 1, 1])
         places.append(moved[:, :, :, axis] + base + tap)
-    columns = _moved_columns(x, places, groups, count, sizes)
+    columns = _sample_columns(x, places, groups, count, sizes)
     if mask is not None:
         columns = columns * reshape(
             mask,
@@ -343,7 +353,7 @@ def _deform_conv(operation: Operation) -> Output:
     return result if bias is None else result + reshape(bias, [-1, 1, 1])
 
 
-def _moved_columns(
+def _sample_columns(
     x: Output, places: Sequence[Output], groups: int, count: int, sizes: Output
 ) -> Output:
     """Return the inputs at all taps: (N, groups, C / groups, taps, H', W')."""
@@ -357,19 +367,19 @@ def _moved_columns(
         for a, wa in _grid_taps(y, "linear"):
             for b, wb in _grid_taps(z, "linear"):
                 tall, wide = cast(height, a.dtype), cast(width, b.dtype)
-                there = logical_and(
+                is_inside = logical_and(
                     logical_and(greater_equal(a, like(0, a)), less(a, tall)),
                     logical_and(greater_equal(b, like(0, b)), less(b, wide)),
                 )
-                at = stack(
+                position = stack(
                     [
                         cast(clip_by_value(a, like(0, a), tall - 1.0), dtypes.int64),
                         cast(clip_by_value(b, like(0, b), wide - 1.0), dtypes.int64),
                     ],
                     axis=-1,
                 )
-                weight = where_v2(there, wa * wb, like(0, wa))
-                value = gather_nd(last, at, batch_dims=1) * expand_dims(weight, -1)
+                weight = where_v2(is_inside, wa * wb, like(0, wa))
+                value = gather_nd(last, position, batch_dims=1) * expand_dims(weight, -1)
                 total = value if total is None else total + value
         depth = shape(last)[3]
         form = stack([n, constant(count), sizes[2], sizes[3], depth])
@@ -381,23 +391,27 @@ def _moved_columns(
 def _col2im(operation: Operation) -> Output:
     x, image, block = operation[0], operation[1], operation[2]
     operation.of_rank(1, 1)
-    given = operation.attribute("strides") or operation.attribute("dilations")
-    count = len(given) if given else operation.size(0, 1)
+    options = operation.attribute("strides") or operation.attribute("dilations")
+    count = len(options) if options else operation.size(0, 1)
     strides = operation.attribute("strides") or [1] * count
     dilations = operation.attribute("dilations") or [1] * count
     pads = operation.attribute("pads") or [0] * 2 * count
-    whole = [image[i] + pads[i] + pads[count + i] for i in range(count)]
+    shape_vector = [image[i] + pads[i] + pads[count + i] for i in range(count)]
     blocks, windows = shape64(x)[1], shape64(x)[2]
     taps = [block[i] for i in range(count)]
     numbers = [
-        (whole[i] - dilations[i] * (taps[i] - 1) - 1) // strides[i] + 1 for i in range(count)
+        (shape_vector[i] - dilations[i] * (taps[i] - 1) - 1) // strides[i] + 1 for i in range(count)
     ]
     # Limited by the size of `x`: vectors of these lengths are built.
     numbers = [minimum(number, windows) for number in numbers]
-    numbers = _once(reduce(multiply, numbers), windows, "windows of Col2Im's image_shape", numbers)
-    rest = floormod(blocks, maximum(reduce(multiply, taps), like(1, blocks)))
+    numbers = _require_equal(
+        reduce(multiply, numbers), windows, "windows of Col2Im's image_shape", numbers
+    )
+    partial = floormod(blocks, maximum(reduce(multiply, taps), like(1, blocks)))
     taps = [minimum(item, blocks) for item in taps]
-    taps = _once(rest, like(0, rest), "rows of Col2Im's input over its block_shape", taps)
+    taps = _require_equal(
+        partial, like(0, partial), "rows of Col2Im's input over its block_shape", taps
+    )
     # The place of each tap of each window in the image laid flat; -1 in the margins.
     flat = constant([[0]], dtypes.int64)
     for i in range(count):
@@ -405,10 +419,10 @@ def _col2im(operation: Operation) -> Output:
         line = expand_dims(places, 1) + sequence(numbers[i]) * strides[i]
         inside = logical_and(greater_equal(line, like(0, line)), less(line, image[i]))
         outer, inner = expand_dims(expand_dims(flat, 1), 3), expand_dims(expand_dims(line, 0), 2)
-        there = logical_and(
+        is_inside = logical_and(
             greater_equal(outer, like(0, outer)), expand_dims(expand_dims(inside, 0), 2)
         )
-        joined = where_v2(there, outer * image[i] + inner, like(-1, outer))
+        joined = where_v2(is_inside, outer * image[i] + inner, like(-1, outer))
         sizes = shape64(joined)
         flat = reshape(joined, stack([sizes[0] * sizes[1], sizes[2] * sizes[3]]))
     sizes = shape64(x)
@@ -418,9 +432,11 @@ def _col2im(operation: Operation) -> Output:
     return reshape(transpose(total), concat([stack([sizes[0], depth]), image], 0))
 
 
-def _once(found: Output, wanted: Output, what: str, values: list[Output]) -> list[Output]:
+def _require_equal(
+    actual: Output, expected: Output, label: str, values: list[Output]
+) -> list[Output]:
     """Return values after a check, now or at run time, that two numbers are equal."""
-    check = assert_equal(found, wanted, message=f"The {what} do not fit its input")
+    check = assert_equal(actual, expected, message=f"The {label} do not fit its input")
     if check.type == "NoOp":  # values without control inputs can be folded
         return values
     with get_default_graph().control_dependencies([check]):
@@ -431,22 +447,22 @@ def _once(found: Output, wanted: Output, what: str, values: list[Output]) -> lis
 def _non_max_suppression(operation: Operation) -> Output:
     """Return the selected boxes of each image and class: rows of (image, class, box)."""
     boxes, scores = operation[0], operation[1]
-    given = [operation.get(index) for index in (2, 3, 4)]
-    most = constant(0) if given[0] is None else cast(reshape(given[0], []), dtypes.int32)
-    overlap = constant(0.0) if given[1] is None else reshape(given[1], [])
-    lowest = constant(float("-inf")) if given[2] is None else reshape(given[2], [])
+    options = [operation.get(index) for index in (2, 3, 4)]
+    max_count = constant(0) if options[0] is None else cast(reshape(options[0], []), dtypes.int32)
+    overlap = constant(0.0) if options[1] is None else reshape(options[1], [])
+    lowest = constant(float("-inf")) if options[2] is None else reshape(options[2], [])
     if operation.attribute("center_point_box", 0):
         x, y, width, height = unstack(boxes, axis=-1, num=4)
         boxes = stack([y - height / 2, x - width / 2, y + height / 2, x + width / 2], axis=-1)
     classes = shape(scores)[1]
-    turns = shape(scores)[0] * classes
-    rows = TensorArray(dtypes.int64, turns, infer_shape=False, element_shape=[None, 3])
+    num_rows = shape(scores)[0] * classes
+    rows = TensorArray(dtypes.int64, num_rows, infer_shape=False, element_shape=[None, 3])
 
-    def body(turn: Output, rows: TensorArray) -> list[Any]:
-        image, label = turn // classes, turn % classes
-        chosen = non_max_suppression(boxes[image], scores[image, label], most, overlap, lowest)
+    def body(index: Output, rows: TensorArray) -> list[Any]:
+        image, label = index // classes, index % classes
+        chosen = non_max_suppression(boxes[image], scores[image, label], max_count, overlap, lowest)
         ones = ones_like(cast(chosen, dtypes.int64))
-        kept = stack(
+        clipped = stack(
             [
                 ones * cast(image, dtypes.int64),
                 ones * cast(label, dtypes.int64),
@@ -454,9 +470,9 @@ def _non_max_suppression(operation: Operation) -> Output:
             ],
             axis=1,
         )
-        return [turn + 1, rows.write(turn, kept)]
+        return [index + 1, rows.write(index, clipped)]
 
-    result: Output = while_loop(lambda turn, _: less(turn, turns), body, [constant(0), rows])[
+    result: Output = while_loop(lambda index, _: less(index, num_rows), body, [constant(0), rows])[
         1
     ].concat()
     return result

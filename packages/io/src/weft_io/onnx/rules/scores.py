@@ -18,12 +18,12 @@ from weft_io.onnx.operation import Operation, cast, like
 from weft_tensor import dtypes, errors
 
 
-def floats(x: Output) -> Output:
+def to_floats(x: Output) -> Output:
     """Convert features to float32."""
     return x if x.dtype is dtypes.float32 else cast(x, dtypes.float32)
 
 
-def transformed(scores: Output, kind: str) -> Output:
+def transform_scores(scores: Output, kind: str) -> Output:
     """Apply ONNX's `post_transform` to scores.
 
     Raises: InvalidArgumentError: ONNX has no such kind.
@@ -35,12 +35,12 @@ def transformed(scores: Output, kind: str) -> Output:
     if kind == "LOGISTIC":
         return sigmoid(scores)
     if kind == "SOFTMAX_ZERO":
-        there = not_equal(scores, 0)
-        lowest = where_v2(there, scores, like(float("-inf"), scores))
-        return where_v2(there, softmax(lowest), scores)
+        is_nonzero = not_equal(scores, 0)
+        lowest = where_v2(is_nonzero, scores, like(float("-inf"), scores))
+        return where_v2(is_nonzero, softmax(lowest), scores)
     if kind == "PROBIT":
         return ndtri(scores)
-    raise errors.InvalidArgumentError(f"post_transform is {kind!r}")
+    raise errors.InvalidArgumentError(f"unknown post_transform {kind!r}")
 
 
 def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
@@ -57,6 +57,6 @@ def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
     raise errors.InvalidArgumentError(f"{operation.op} requires labels of its classes")
 
 
-def labelled(operation: Operation, classes: Output) -> Output:
+def select_labels(operation: Operation, classes: Output) -> Output:
     """Convert class indices to labels."""
     return gather(constant(labels_of(operation)), classes)

@@ -27,21 +27,23 @@ def _tensors(element: TypeProto, dims: Sequence[int | None] | None) -> TypeProto
     return helper.make_tensor_type_proto(element.tensor_type.elem_type, dims)
 
 
-def common(one: TypeProto, other: TypeProto) -> TypeProto:
+def common(first_type: TypeProto, other: TypeProto) -> TypeProto:
     """Return a type that includes two types which differ at most in shapes."""
-    if one.HasField("sequence_type") and other.HasField("sequence_type"):
-        return _sequence_of(common(one.sequence_type.elem_type, other.sequence_type.elem_type))
-    if one.HasField("optional_type") and other.HasField("optional_type"):
+    if first_type.HasField("sequence_type") and other.HasField("sequence_type"):
+        return _sequence_of(
+            common(first_type.sequence_type.elem_type, other.sequence_type.elem_type)
+        )
+    if first_type.HasField("optional_type") and other.HasField("optional_type"):
         result = TypeProto()
-        inner = common(one.optional_type.elem_type, other.optional_type.elem_type)
+        inner = common(first_type.optional_type.elem_type, other.optional_type.elem_type)
         result.optional_type.elem_type.CopyFrom(inner)
         return result
-    if not (one.HasField("tensor_type") and other.HasField("tensor_type")):
-        return one
-    a, b = type_and_shape(one)[1], type_and_shape(other)[1]
+    if not (first_type.HasField("tensor_type") and other.HasField("tensor_type")):
+        return first_type
+    a, b = type_and_shape(first_type)[1], type_and_shape(other)[1]
     if a is None or b is None or len(a) != len(b):
-        return _tensors(one, None)
-    return _tensors(one, [x if x == y else None for x, y in zip(a, b, strict=True)])
+        return _tensors(first_type, None)
+    return _tensors(first_type, [x if x == y else None for x, y in zip(a, b, strict=True)])
 
 
 def shapeless(kind: TypeProto) -> TypeProto:
@@ -91,9 +93,9 @@ def _position(operation: Operation, index: int) -> Output:
 
 @importer("SequenceInsert")
 def _insert(operation: Operation) -> Output:
-    sequence, given = operation[0], operation.get(2)
-    at = out("SequenceLength", [sequence]) if given is None else _position(operation, 2)
-    result = out("SequenceInsert", [sequence, operation[1], at])
+    sequence, sizes_input = operation[0], operation.get(2)
+    index = out("SequenceLength", [sequence]) if sizes_input is None else _position(operation, 2)
+    result = out("SequenceInsert", [sequence, operation[1], index])
     member = operation.type(1)
     known = operation.type(0).sequence_type
     element = common(member, known.elem_type) if known.HasField("elem_type") else member
@@ -102,8 +104,8 @@ def _insert(operation: Operation) -> Output:
 
 @importer("SequenceErase")
 def _erase(operation: Operation) -> Output:
-    at = constant(-1, dtypes.int64) if operation.get(1) is None else _position(operation, 1)
-    return operation.typed(out("SequenceErase", [operation[0], at]), operation.type(0))
+    index = constant(-1, dtypes.int64) if operation.get(1) is None else _position(operation, 1)
+    return operation.typed(out("SequenceErase", [operation[0], index]), operation.type(0))
 
 
 @importer("SequenceAt")
@@ -123,8 +125,8 @@ def _split(operation: Operation) -> Output:
     x, sizes = operation[0], operation.get(1)
     axis = operation.attribute("axis", 0)
     squeeze = sizes is None and not operation.attribute("keepdims", 1)
-    given = constant(1, dtypes.int64) if sizes is None else cast(sizes, dtypes.int64)
-    result = out("SequenceSplit", [x, given], {"axis": axis, "squeeze": squeeze})
+    sizes_input = constant(1, dtypes.int64) if sizes is None else cast(sizes, dtypes.int64)
+    result = out("SequenceSplit", [x, sizes_input], {"axis": axis, "squeeze": squeeze})
     dims = None if x.dims is None else list(x.dims)
     if dims is not None and squeeze:
         del dims[axis]

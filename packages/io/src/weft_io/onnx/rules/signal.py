@@ -47,7 +47,7 @@ def _pairs(x: Output, dtype: dtypes.DType) -> Output:
 
 @importer("DFT")
 def _dft(operation: Operation) -> Output:
-    x, given = operation[0], operation.get(1)
+    x, length_input = operation[0], operation.get(1)
     count = operation.rank() - 1
     if operation.version < 20:
         axis: Output = constant(operation.attribute("axis", 1))
@@ -56,25 +56,25 @@ def _dft(operation: Operation) -> Output:
     else:
         axis = as_int32(reshape(operation[2], []))
     axis = where_v2(axis < 0, axis + count + 1, axis)
-    others = sequence(count - 1)
-    order = concat([where_v2(others < axis, others, others + 1), [axis]], 0)
+    positions = sequence(count - 1)
+    order = concat([where_v2(positions < axis, positions, positions + 1), [axis]], 0)
     order = reshape(order, [count])
     rows = transpose(_complex(x), order)
     rows.set_shape([None] * count)
     size = shape(rows)[count - 1]
     inverse, onesided = operation.attribute("inverse", 0), operation.attribute("onesided", 0)
     dtype = x.dtype.base_dtype
-    back = invert_permutation(order)
+    inverse_order = invert_permutation(order)
     if inverse and onesided:
-        length = 2 * (size - 1) if given is None else as_int32(reshape(given, []))
-        result = transpose(irfftnd(rows, [length], axes=[count - 1]), back)
+        length = 2 * (size - 1) if length_input is None else as_int32(reshape(length_input, []))
+        result = transpose(irfftnd(rows, [length], axes=[count - 1]), inverse_order)
         return cast(expand_dims(result, -1), dtype)
-    length = size if given is None else as_int32(reshape(given, []))
+    length = size if length_input is None else as_int32(reshape(length_input, []))
     rule = ifftnd if inverse else fftnd
     result = rule(rows, [length], axes=[count - 1])
     if onesided:
         result = gather(result, sequence(length // 2 + 1), axis=count - 1)
-    return _pairs(transpose(result, back), dtype)
+    return _pairs(transpose(result, inverse_order), dtype)
 
 
 @importer("STFT")
@@ -108,10 +108,10 @@ def _mel_weights(operation: Operation) -> Output:
     bottom, top = (_mel(item) for item in (low, high))
     steps = bottom + cast(edges, dtypes.float64) * ((top - bottom) / (bins + 2.0))
     hertz = 700.0 * (exp(steps / 2595.0 * log(like(10.0, steps))) - 1.0)
-    at = floor((size + 1.0) * hertz / rate)
+    bin_index = floor((size + 1.0) * hertz / rate)
     spectrum = cast(sequence(cast(floor(size / 2.0), dtypes.int64) + 1), dtypes.float64)
     rows = expand_dims(spectrum, 1)
-    lower, centre, upper = at[:-2], at[1:-1], at[2:]
+    lower, centre, upper = bin_index[:-2], bin_index[1:-1], bin_index[2:]
     rising = (rows - lower) / maximum(centre - lower, like(1, centre))
     falling = (upper - rows) / maximum(upper - centre, like(1, centre))
     none = like(0, rising)

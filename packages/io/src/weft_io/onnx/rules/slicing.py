@@ -88,14 +88,14 @@ def _ranges(
     first = min(axes) - 1 if from_end else 0  # one more, for all the axes before
     places = [axis - first for axis in axes]
     size = max(places) + 1
-    whole = sum(1 << i for i in range(size) if i not in places)
+    full_mask = sum(1 << i for i in range(size) if i not in places)
     return strided_slice(
         x,
         _entries(starts, places, size, 0),
         _entries(ends, places, size, 0),
         None if steps is None else _entries(steps, places, size, 1),
-        begin_mask=whole,
-        end_mask=whole,
+        begin_mask=full_mask,
+        end_mask=full_mask,
         ellipsis_mask=int(from_end),
     )
 
@@ -105,8 +105,10 @@ def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> 
 
     Python's slice is empty there, whereas ONNX starts at the first element.
     """
-    begin, by = constant_value(starts), constant_value(steps)
-    if by is not None and (np.all(by > 0) or (begin is not None and np.all(begin >= -1))):
+    begin, step_values = constant_value(starts), constant_value(steps)
+    if step_values is not None and (
+        np.all(step_values > 0) or (begin is not None and np.all(begin >= -1))
+    ):
         return starts
     dtype = starts.dtype.base_dtype
     sizes = shape(x, out_type=dtype)
@@ -141,9 +143,9 @@ def _ranges_of_computed_axes(
     if steps is None:
         return strided_slice(x, begin, end)
     ones = zeros_like(sizes) + like(1, sizes)
-    by = tensor_scatter_nd_update(ones, rows, steps)
-    begin = where_v2(less(by, like(0, by)), maximum(begin, -sizes), begin)
-    return strided_slice(x, begin, end, by)
+    step_values = tensor_scatter_nd_update(ones, rows, steps)
+    begin = where_v2(less(step_values, like(0, step_values)), maximum(begin, -sizes), begin)
+    return strided_slice(x, begin, end, step_values)
 
 
 @exporter("Slice")
@@ -155,9 +157,9 @@ def _write_slice(export: NodeExport) -> Value:
             return export[0]
         return export.add("Slice", export[0], export.ints(begin), export.ints(ends))
     starts, sizes = export.int64(export[1]), export.int64(export[2])
-    whole = export.add("Equal", sizes, export.ints(-1), dtype=dtypes.bool_)
+    full_mask = export.add("Equal", sizes, export.ints(-1), dtype=dtypes.bool_)
     stops = export.add("Add", starts, sizes)
-    stops = export.add("Where", whole, export.ints(_FAR), stops, dtype=dtypes.int64)
+    stops = export.add("Where", full_mask, export.ints(_FAR), stops, dtype=dtypes.int64)
     return export.add("Slice", export[0], starts, stops)
 
 
@@ -233,26 +235,28 @@ def _part(export: NodeExport) -> _Part:
     return result
 
 
-def _shrink(export: NodeExport, found: _Part, i: int, axis: int) -> None:
+def _shrink(export: NodeExport, slice_parts: _Part, i: int, axis: int) -> None:
     """Export an axis with a single index: a slice up to the next element, or to the end."""
     start = _entry(export, 1, i)
     if isinstance(start, Value) and export.opset >= _COUNTED_FROM_THE_END:
-        found.picked.append((axis, start))
+        slice_parts.picked.append((axis, start))
         return
-    found.axes.append(axis)
-    found.gone.append(axis)
-    found.steps.append(1)
-    found.starts.append(start)
+    slice_parts.axes.append(axis)
+    slice_parts.gone.append(axis)
+    slice_parts.steps.append(1)
+    slice_parts.starts.append(start)
     if isinstance(start, int):
-        found.ends.append(_FAR if start == -1 else start + 1)
+        slice_parts.ends.append(_FAR if start == -1 else start + 1)
         return
     last = export.add("Equal", start, export.ints([-1]), dtype=dtypes.bool_)
     after = export.add("Add", start, export.ints([1]))
-    found.ends.append(export.add("Where", last, export.ints([_FAR]), after, dtype=dtypes.int64))
+    slice_parts.ends.append(
+        export.add("Where", last, export.ints([_FAR]), after, dtype=dtypes.int64)
+    )
 
 
 def _cut(
-    export: NodeExport, found: _Part, i: int, axis: int, step: int, is_open: tuple[bool, bool]
+    export: NodeExport, slice_parts: _Part, i: int, axis: int, step: int, is_open: tuple[bool, bool]
 ) -> None:
     open_begin, open_end = is_open
     if open_begin and open_end and step == 1:
@@ -263,14 +267,14 @@ def _cut(
     size = None if dims is None else dims[axis]
     if step < 0 and isinstance(start, int) and start < -1 and (size is None or start < -size):
         # There is nothing before the first element, but ONNX starts at the first one.
-        found.fronts[axis] = start + 1
+        slice_parts.fronts[axis] = start + 1
         if isinstance(end, int) and _BEFORE < end < 0:
             end = min(end - start, 0) - 1
         start = -1
-    found.axes.append(axis)
-    found.steps.append(step)
-    found.starts.append(start)
-    found.ends.append(end)
+    slice_parts.axes.append(axis)
+    slice_parts.steps.append(step)
+    slice_parts.starts.append(start)
+    slice_parts.ends.append(end)
 
 
 def _entry(export: NodeExport, index: int, i: int) -> int | Value:

@@ -14,7 +14,7 @@ from weft_graph.ops.join import stack
 from weft_graph.ops.slicing import strided_slice
 from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast
-from weft_io.onnx.rules.array import padded, shape64
+from weft_io.onnx.rules.array import pad_axes, shape64
 from weft_io.onnx.transpositions import channels_first
 from weft_tensor import dtypes, errors
 
@@ -64,11 +64,11 @@ class Windows(NamedTuple):
         rows: list[list[Any]] = [[0, 0]]
         for (before, after), extra in zip(self.pads, self.extra, strict=True):
             rows.append([before, after + extra if with_extra else after])
-        return stacked([*rows, [0, 0]])
+        return stack_margins([*rows, [0, 0]])
 
     def extra_sides(self) -> Output:
         """Return the padding of `ceil_mode` for all axes."""
-        return stacked([[0, 0], *([0, item] for item in self.extra), [0, 0]])
+        return stack_margins([[0, 0], *([0, item] for item in self.extra), [0, 0]])
 
     def along(self, axis: int) -> Windows:
         """Return the windows along one axis, with a kernel size of 1 along the others."""
@@ -107,7 +107,7 @@ def _is(size: Size, number: int) -> bool:
     return not isinstance(size, Output) and size == number
 
 
-def stacked(rows: Sequence[Sequence[Size]]) -> Output:
+def stack_margins(rows: Sequence[Sequence[Size]]) -> Output:
     """Return the padding of all axes as a tensor, int64, (rank, 2); a constant if all is known."""
     if all(not isinstance(item, Output) for row in rows for item in row):
         return constant([list(row) for row in rows], dtypes.int64)
@@ -118,7 +118,7 @@ def _int64(size: Size) -> Output:
     return size if isinstance(size, Output) else constant(size, dtypes.int64)
 
 
-def _at_least_0(size: Size) -> Size:
+def _require_nonnegative(size: Size) -> Size:
     return maximum(size, constant(0, dtypes.int64)) if isinstance(size, Output) else max(size, 0)
 
 
@@ -133,14 +133,14 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
     strides = operation.attribute("strides") or [1] * count
     dilations = operation.attribute("dilations") or [1] * count
     flat = operation.attribute("pads") or [0] * 2 * count
-    for name, values, wanted in (
+    for name, values, length in (
         ("strides", strides, count),
         ("dilations", dilations, count),
         ("pads", flat, 2 * count),
     ):
-        if len(values) != wanted or min(values, default=1) < (0 if name == "pads" else 1):
+        if len(values) != length or min(values, default=1) < (0 if name == "pads" else 1):
             raise errors.InvalidArgumentError(
-                f"{operation.op} requires {wanted} {name} for a window of {count} axes, "
+                f"{operation.op} requires {length} {name} for a window of {count} axes, "
                 f"got {values}"
             )
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
@@ -171,10 +171,11 @@ def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, S
     """
     sizes = [size or 1 for size in (x.dims or ())[1:-1]]
     margins = [sum(item for item in pair if isinstance(item, int)) for pair in pads]
-    whole = prod(size + margin for size, margin in zip(sizes, margins, strict=True))
-    if whole > _LEAST_WHOLE + 1000 * prod(sizes):
+    num_elements = prod(size + margin for size, margin in zip(sizes, margins, strict=True))
+    if num_elements > _LEAST_WHOLE + 1000 * prod(sizes):
         raise errors.ResourceExhaustedError(
-            f"the margins of {operation.op} make {whole} pixels of {prod(sizes)}: {margins} more "
+            f"the margins of {operation.op} make {num_elements} pixels of {prod(sizes)}: "
+            f"{margins} more "
             "along the axes"
         )
 
@@ -186,27 +187,27 @@ def _size(x: Output, axis: int) -> Size:
 
 def _same(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
     """Return the SAME padding, with which there is one window per stride."""
-    total = _at_least_0(((size + stride - 1) // stride - 1) * stride + extent - size)
+    total = _require_nonnegative(((size + stride - 1) // stride - 1) * stride + extent - size)
     less = total // 2
     return (total - less, less) if more_before else (less, total - less)
 
 
 def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Size:
     """Return the padding that completes a last window which begins inside the padded input."""
-    whole = size + pads[0] + pads[1]
-    count = (whole - extent + stride - 1) // stride + 1
+    num_elements = size + pads[0] + pads[1]
+    count = (num_elements - extent + stride - 1) // stride + 1
     begin = (count - 1) * stride
-    late: Size
+    is_late: Size
     if isinstance(begin, Output):
-        late = cast(begin >= size + pads[0], dtypes.int64)
+        is_late = cast(begin >= size + pads[0], dtypes.int64)
     else:
-        late = int(begin >= size + pads[0])
-    return _at_least_0(begin - stride * late + extent - whole)
+        is_late = int(begin >= size + pads[0])
+    return _require_nonnegative(begin - stride * is_late + extent - num_elements)
 
 
-def with_margins(x: Output, found: Windows, value: Any = 0) -> Output:
+def add_margins(x: Output, windows: Windows, value: Any = 0) -> Output:
     """Return the input with all padding."""
-    return padded(x, found.sides(), value) if found.has_margins else x
+    return pad_axes(x, windows.sides(), value) if windows.has_margins else x
 
 
 # -------------------------------------------------------------------------------- export
@@ -247,8 +248,8 @@ def slide(
       sizes: sizes of the input along these axes.
     """
     strides = [int(export.attribute("strides")[axis]) for axis in places.spatial]
-    given = export.attribute("dilations") or [1] * (len(places.spatial) + 2)
-    dilations = [int(given[axis]) for axis in places.spatial]
+    attribute = export.attribute("dilations") or [1] * (len(places.spatial) + 2)
+    dilations = [int(attribute[axis]) for axis in places.spatial]
     result: dict[str, Any] = {"kernel_shape": [*kernel], "strides": strides}
     if any(item != 1 for item in dilations):
         result["dilations"] = dilations

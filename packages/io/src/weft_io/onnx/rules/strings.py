@@ -78,10 +78,10 @@ def _split(operation: Operation) -> list[Output]:
         flat, operation.attribute("delimiter") or "", maxsplit=operation.attribute("maxsplit", -1)
     )
     rows, columns = parts.dense_shape[0], parts.dense_shape[1]
-    whole = scatter_nd(parts.indices, parts.values, stack([rows, columns]))
+    table = scatter_nd(parts.indices, parts.values, stack([rows, columns]))
     ones = fill(shape64(parts.values), constant(1, dtypes.int64))
     counts = scatter_nd(parts.indices[:, :1], ones, reshape(rows, [1]))
-    return [reshape(whole, concat([sizes, [columns]], 0)), reshape(counts, sizes)]
+    return [reshape(table, concat([sizes, [columns]], 0)), reshape(counts, sizes)]
 
 
 # Markers of the start and end of tokens during the search, and their separator.
@@ -142,17 +142,17 @@ def _tf_idf(operation: Operation) -> Output:
     none = reduce_sum(cast(equal(rows, rows), dtypes.float32), 1, keepdims=True) * 0.0
     parts = [none]
     columns = np.zeros(max(places) + 1, np.int64)  # of `parts` side by side, 0 is that of nothing
-    at, width = 0, 1
+    offset, width = 0, 1
     for length, start in enumerate(starts, 1):
         end = starts[length] if length < len(starts) else len(pool)
         grams = [pool[i : i + length] for i in range(start, end, length)]
         if shortest <= length <= longest and grams:
             parts.append(_occurrences(rows, grams, length, _skips(operation, rows)))
-            columns[places[at : at + len(grams)]] = width + np.arange(len(grams))
+            columns[places[offset : offset + len(grams)]] = width + np.arange(len(grams))
             width += len(grams)
-        at += len(grams)
+        offset += len(grams)
     counts = gather(concat(parts, 1), constant(columns), axis=1)
-    return _weighted(operation, counts, operation.rank() == 1)
+    return _weight(operation, counts, operation.rank() == 1)
 
 
 def _skips(operation: Operation, rows: Output) -> int:
@@ -170,9 +170,9 @@ def _skips(operation: Operation, rows: Output) -> int:
 
 def _occurrences(rows: Output, grams: list[list[object]], length: int, skips: int) -> Output:
     """Count each n-gram in each row, (rows, grams)."""
-    wanted = constant(np.array(grams, object if isinstance(grams[0][0], bytes) else np.int64))
-    if wanted.dtype is not rows.dtype.base_dtype:
-        wanted = cast(wanted, rows.dtype.base_dtype)
+    gram_table = constant(np.array(grams, object if isinstance(grams[0][0], bytes) else np.int64))
+    if gram_table.dtype is not rows.dtype.base_dtype:
+        gram_table = cast(gram_table, rows.dtype.base_dtype)
     width = shape64(rows)[1]
     total = None
     for skip in range(skips + 1 if length > 1 else 1):
@@ -180,17 +180,19 @@ def _occurrences(rows: Output, grams: list[list[object]], length: int, skips: in
         last = width - reach
         first = sequence(where_v2(last > 0, last, constant(0, dtypes.int64)))
         windows = stack([gather(rows, first + (skip + 1) * i, axis=1) for i in range(length)], 2)
-        same = reduce_all(equal(expand_dims(windows, 2), wanted), 3)
+        same = reduce_all(equal(expand_dims(windows, 2), gram_table), 3)
         result = reduce_sum(cast(same, dtypes.float32), 1)
         total = result if total is None else total + result
     assert total is not None
     return total
 
 
-def _weighted(operation: Operation, counts: Output, flat: bool) -> Output:
+def _weight(operation: Operation, counts: Output, flat: bool) -> Output:
     mode, weights = operation.required("mode"), operation.attribute("weights")
     if mode not in ("TF", "IDF", "TFIDF"):
-        raise errors.InvalidArgumentError(f"mode of TfIdfVectorizer is {mode!r}")
+        raise errors.InvalidArgumentError(
+            f"mode of TfIdfVectorizer must be TF, IDF or TFIDF, got {mode!r}"
+        )
     if mode == "IDF":
         counts = cast(counts > 0.0, dtypes.float32)
     if weights and mode != "TF":

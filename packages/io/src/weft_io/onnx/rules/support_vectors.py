@@ -24,7 +24,7 @@ from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.scores import floats, labelled, labels_of, transformed
+from weft_io.onnx.rules.scores import labels_of, select_labels, to_floats, transform_scores
 from weft_tensor import dtypes, errors
 
 _ML: Final = "ai.onnx.ml"
@@ -65,7 +65,7 @@ def _kernels(operation: Operation, x: Output, vectors: Array) -> Output:
     if kind == "SIGMOID":
         result: Output = tanh(gamma * dots + offset)
         return result
-    raise errors.InvalidArgumentError(f"{operation.op}: kernel_type is {kind!r}")
+    raise errors.InvalidArgumentError(f"{operation.op}: unknown kernel_type {kind!r}")
 
 
 def _distances(x: Output, vectors: Array) -> Output:
@@ -81,7 +81,7 @@ def _distances(x: Output, vectors: Array) -> Output:
 
 @importer("SVMRegressor", domain=_ML)
 def _regressor(operation: Operation) -> Output:
-    x, count = floats(operation.of_rank(2)), operation.attribute("n_supports", 0)
+    x, count = to_floats(operation.of_rank(2)), operation.attribute("n_supports", 0)
     weights = _table(operation, "coefficients", -1, 1)
     if count > 0:
         weights = _table(operation, "coefficients", count, 1)
@@ -89,7 +89,7 @@ def _regressor(operation: Operation) -> Output:
     result = matmul(x, constant(weights)) + constant(_table(operation, "rho", 1))
     if operation.attribute("one_class", 0):
         return where_v2(greater(result, 0.0), constant(1.0), constant(-1.0))
-    return transformed(result, operation.attribute("post_transform", "NONE"))
+    return transform_scores(result, operation.attribute("post_transform", "NONE"))
 
 
 # --------------------------------------------------------------------------- classification
@@ -97,7 +97,7 @@ def _regressor(operation: Operation) -> Output:
 
 @importer("SVMClassifier", domain=_ML)
 def _classifier(operation: Operation) -> list[Output]:
-    x, count = floats(operation.of_rank(2)), len(labels_of(operation))
+    x, count = to_floats(operation.of_rank(2)), len(labels_of(operation))
     if count < 2:
         raise errors.InvalidArgumentError("SVMClassifier requires labels of two classes or more")
     kind = operation.attribute("post_transform", "NONE")
@@ -105,7 +105,7 @@ def _classifier(operation: Operation) -> list[Output]:
     if not sum(per_class):
         weights = _table(operation, "coefficients", count, -1)
         scores = matmul(x, constant(weights.T.copy())) + _table(operation, "rho", -1)[0]
-        return [labelled(operation, argmax(scores, 1)), transformed(scores, kind)]
+        return [select_labels(operation, argmax(scores, 1)), transform_scores(scores, kind)]
     if len(per_class) != count or min(per_class) < 0:
         raise errors.InvalidArgumentError(
             f"SVMClassifier: vectors_per_class has {per_class} for {count} classes"
@@ -113,12 +113,12 @@ def _classifier(operation: Operation) -> list[Output]:
     scores = _duels(operation, x, per_class)
     table = _Pairs(count)
     votes = reduce_sum(cast(table.both(greater(scores, 0.0), logical_not), dtypes.int32), 2)
-    chosen = labelled(operation, argmax(votes, 1))
+    chosen = select_labels(operation, argmax(votes, 1))
     if operation.attribute("prob_a"):
-        return [chosen, transformed(_probabilities(operation, scores, table), kind)]
+        return [chosen, transform_scores(_probabilities(operation, scores, table), kind)]
     if count > 2:
-        return [chosen, transformed(scores, kind)]
-    return [chosen, transformed(concat([-scores, scores], 1), kind)]
+        return [chosen, transform_scores(scores, kind)]
+    return [chosen, transform_scores(concat([-scores, scores], 1), kind)]
 
 
 def _duels(operation: Operation, x: Output, per_class: list[int]) -> Output:
@@ -128,14 +128,14 @@ def _duels(operation: Operation, x: Output, per_class: list[int]) -> Output:
     weights = _table(operation, "coefficients", count - 1, total)
     parts, begin = [], 0
     for size in per_class:
-        own = weights[:, begin : begin + size]
-        parts.append(matmul(kernels[:, begin : begin + size], constant(own.T.copy())))
+        own_weights = weights[:, begin : begin + size]
+        parts.append(matmul(kernels[:, begin : begin + size], constant(own_weights.T.copy())))
         begin += size
     first, second = np.triu_indices(count, 1)
     sums = concat(parts, 1)  # class c against others is at c * (count - 1)
-    one = gather(sums, constant(first * (count - 1) + second - 1), axis=1)
+    class_sums = gather(sums, constant(first * (count - 1) + second - 1), axis=1)
     other = gather(sums, constant(second * (count - 1) + first), axis=1)
-    return one + other + constant(_table(operation, "rho", len(first)))
+    return class_sums + other + constant(_table(operation, "rho", len(first)))
 
 
 class _Pairs:
@@ -151,10 +151,10 @@ class _Pairs:
 
     def both(self, values: Output, opposite: Any) -> Output:
         """Expand (rows, pairs) to (rows, classes, classes): opposite below the diagonal."""
-        there = gather(values, constant(self._at), axis=1)
+        pair_values = gather(values, constant(self._at), axis=1)
         nothing = constant(np.zeros((), values.dtype.numpy))
-        below = where_v2(constant(self._below), opposite(there), nothing)
-        return where_v2(constant(self._above), there, below)
+        below = where_v2(constant(self._below), opposite(pair_values), nothing)
+        return where_v2(constant(self._above), pair_values, below)
 
 
 def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Output:
@@ -162,10 +162,10 @@ def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Outpu
     pairs = table.count * (table.count - 1) // 2
     slope, offset = (_table(operation, name, pairs) for name in ("prob_a", "prob_b"))
     won = clip_by_value(sigmoid(-(scores * slope + offset)), 1e-7, 1 - 1e-7)
-    return _coupled(table.both(won, lambda item: 1.0 - item), table.count)
+    return _couple(table.both(won, lambda item: 1.0 - item), table.count)
 
 
-def _coupled(won: Output, count: int) -> Output:
+def _couple(won: Output, count: int) -> Output:
     """Couple pairwise probabilities to class probabilities, as libsvm does.
 
     Args:
@@ -176,30 +176,32 @@ def _coupled(won: Output, count: int) -> Output:
     diagonal = constant(np.eye(count, dtype=np.float32))
     matrix = diagonal * expand_dims(squares, 2) - lost * won
 
-    def refined(place: Output, p: Output, products: Output, whole: Output) -> list[Output]:
-        own, product = gather(squares, place, axis=1), gather(products, place, axis=1)
-        change = (whole - product) / own
-        whole = (whole + change * (change * own + 2.0 * product)) / square(1.0 + change)
+    def refined(place: Output, p: Output, products: Output, quadratic: Output) -> list[Output]:
+        own_weights, product = gather(squares, place, axis=1), gather(products, place, axis=1)
+        change = (quadratic - product) / own_weights
+        quadratic = (quadratic + change * (change * own_weights + 2.0 * product)) / square(
+            1.0 + change
+        )
         change = expand_dims(change, 1)
         total = 1.0 + change
         products = (products + change * gather(matrix, place, axis=1)) / total
-        return [place + 1, (p + change * one_hot(place, count)) / total, products, whole]
+        return [place + 1, (p + change * one_hot(place, count)) / total, products, quadratic]
 
-    def step(turn: Output, p: Output, running: Output) -> list[Output]:
+    def step(iteration: Output, p: Output, running: Output) -> list[Output]:
         products = matvec(matrix, p)
-        whole = reduce_sum(p * products, 1)
-        far = reduce_max(absolute(products - expand_dims(whole, 1)), 1)
-        running = greater_equal(far, 0.005 / count)
-        begin = [constant(0), p, products, whole]
+        quadratic = reduce_sum(p * products, 1)
+        max_error = reduce_max(absolute(products - expand_dims(quadratic, 1)), 1)
+        running = greater_equal(max_error, 0.005 / count)
+        begin = [constant(0), p, products, quadratic]
         _, better, _, _ = while_loop(lambda place, *_: less(place, count), refined, begin)
-        return [turn + 1, where_v2(expand_dims(running, 1), better, p), running]
+        return [iteration + 1, where_v2(expand_dims(running, 1), better, p), running]
 
     rows = shape(won)[0]
     even = fill(stack([rows, count]), constant(1.0 / count, dtypes.float32))
     begin = [constant(0), even, fill(reshape(rows, [1]), constant(True))]
     limit = max(100, count)
     _, match, _ = while_loop(
-        lambda turn, _, running: less(turn, limit) & reduce_any(running), step, begin
+        lambda iteration, _, running: less(iteration, limit) & reduce_any(running), step, begin
     )
     result: Output = match
     return result

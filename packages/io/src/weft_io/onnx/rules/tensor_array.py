@@ -20,11 +20,11 @@ def _write_array(export: NodeExport) -> list[Value | None]:
     """Export a new array of zeros; elements of unknown shape are empty."""
     dtype, dims = export.attribute("dtype"), as_dims(export.attribute("element_shape"))
     handle = export.constant(0, dtypes.int32)  # only the flow counts
-    alike = bool(export.attribute("identical_element_shapes"))
+    same_shapes = bool(export.attribute("identical_element_shapes"))
     if _grows(export.node):
         result = export.empty_sequence(dtype)
         result.filling = (
-            Filling(None, dims) if alike and export.of(export.node.inputs[0]) == 0 else None
+            Filling(None, dims) if same_shapes and export.of(export.node.inputs[0]) == 0 else None
         )
         return [handle, result]
     known = dims is not None and None not in dims
@@ -32,7 +32,7 @@ def _write_array(export: NodeExport) -> list[Value | None]:
     sizes = export.add("Concat", export.vector(export[0]), inner, axis=0)
     if not known:  # a placeholder: the shape of later writes is unknown
         sizes = export.add("Compress", sizes, export.constant([True, True]), axis=0)
-    filling = Filling(export[0], dims) if alike else None
+    filling = Filling(export[0], dims) if same_shapes else None
     rows = export.filled(0, sizes, dtype)
     return [handle, Value(dtype, sequence=True, rows=rows, filling=filling)]
 
@@ -41,7 +41,7 @@ def _grows(node: Node) -> bool:
     return bool(node.attrs["dynamic_size"])
 
 
-def _made_by(handle: Output) -> Node:
+def _find_creator(handle: Output) -> Node:
     """Return the node that created an array."""
     node = handle.node
     while node.role is not Role.TENSOR_ARRAY:
@@ -55,9 +55,9 @@ def _write_write(export: NodeExport) -> Value:
     value, index = export[2], export.reshape(export.int64(export[1]), [])
     before = export[3].filling
     flow = export.add("SequenceInsert", export.sequence(3), value, index, sequence=True)
-    if not _grows(_made_by(export.node.inputs[0])):
-        behind = export.add("Add", index, export.ints(1))
-        flow = export.add("SequenceErase", flow, behind, sequence=True)
+    if not _grows(_find_creator(export.node.inputs[0])):
+        next_index = export.add("Add", index, export.ints(1))
+        flow = export.add("SequenceErase", flow, next_index, sequence=True)
     flow.filling = None if before is None else before.written(index, value)
     return flow
 
@@ -81,7 +81,7 @@ def _write_gather(export: NodeExport) -> Value:
 @exporter("TensorArrayScatterV3")
 def _write_scatter(export: NodeExport) -> Value:
     if not _is_all(export, 1):
-        raise errors.UnimplementedError("the elements must be given in order")
+        raise errors.UnimplementedError("a growing TensorArray must be written in order")
     rows = export[2]
     rows.dims = export.node.inputs[2].dims if rows.dims is None else rows.dims
     return Value(rows.dtype, sequence=True, rows=rows)

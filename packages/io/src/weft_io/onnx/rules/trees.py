@@ -41,7 +41,7 @@ from weft_graph.ops.shapes import expand_dims, shape
 from weft_graph.ops.trees import TESTS, WALK
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.scores import labelled, transformed
+from weft_io.onnx.rules.scores import select_labels, transform_scores
 from weft_tensor import dtypes, errors
 
 _MODES: Final = (*TESTS, "MEMBER")
@@ -91,7 +91,7 @@ class Trees:
             rows = np.unique(np.concatenate([self.if_true[inner], self.if_false[inner]]))
             steps += 1
             if steps > len(self.mode):
-                raise errors.InvalidArgumentError("a tree leads back to itself")
+                raise errors.InvalidArgumentError("a tree has a cycle")
             if steps > _DEEPEST:
                 raise errors.ResourceExhaustedError(f"a tree is more than {_DEEPEST} tests deep")
         return steps
@@ -131,30 +131,32 @@ class Trees:
         roots: Output,
     ) -> Output:
         """Return the leaves, by one step per level."""
-        at = broadcast_to(roots, stack([shape(x)[0], len(self.roots)]))
+        rows = broadcast_to(roots, stack([shape(x)[0], len(self.roots)]))
         used = sorted(set(self.mode.tolist()) - {_LEAF})
         for _ in range(self.depth()):
-            value = gather(x, gather(feature, at), batch_dims=1, axis=1)
+            value = gather(x, gather(feature, rows), batch_dims=1, axis=1)
             passed: Any = None
             for item in used:
                 if item == len(TESTS):
-                    members = gather(constant(self.members), at)
+                    members = gather(constant(self.members), rows)
                     test = reduce_any(equal(members, expand_dims(value, -1)), -1)
                 else:
-                    test = _COMPARISONS[item](value, gather(split, at))
-                mode = None if passed is None else gather(constant(self.mode), at)
+                    test = _COMPARISONS[item](value, gather(split, rows))
+                mode = None if passed is None else gather(constant(self.mode), rows)
                 passed = test if mode is None else where_v2(equal(mode, item), test, passed)
             if self.missing.any():
-                lost = logical_and(not_equal(value, value), gather(missing, at))
+                lost = logical_and(not_equal(value, value), gather(missing, rows))
                 passed = logical_or(passed, lost)
-            at = where_v2(passed, gather(if_true, at), gather(if_false, at))
-        return at
+            rows = where_v2(passed, gather(if_true, rows), gather(if_false, rows))
+        return rows
 
     def scores(self, x: Output, aggregate: str) -> Output:
         """Aggregate the leaf weights of all trees, (samples, targets)."""
         rule = {"SUM": reduce_sum, "AVERAGE": reduce_mean, "MIN": reduce_min, "MAX": reduce_max}
         if aggregate not in rule:
-            raise errors.InvalidArgumentError(f"aggregate_function is {aggregate!r}")
+            raise errors.InvalidArgumentError(
+                f"aggregate_function must be one of {list(rule)}, got {aggregate!r}"
+            )
         said = ~np.isnan(self.weights)
         nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0)
         weights = np.where(said, self.weights, self.weights.dtype.type(nothing))
@@ -190,20 +192,20 @@ def _tree_ensemble(operation: Operation) -> Output:
     ids = np.arange(count + leaves)
 
     def along(nodes: str, leafs: str) -> Array:
-        to = np.asarray(read(nodes)) + count * np.asarray(read(leafs))
-        return np.concatenate([to, ids[count:]])
+        successors = np.asarray(read(nodes)) + count * np.asarray(read(leafs))
+        return np.concatenate([successors, ids[count:]])
 
     table = np.full((count + leaves, read("n_targets")), np.nan, weights.dtype)
     table[ids[count:], np.asarray(read("leaf_targetids"))] = weights
     missing = operation.attribute("nodes_missing_value_tracks_true") or [0] * count
     members = operation.attribute("membership_values")
     trees = Trees(
-        _padded(read("nodes_featureids"), leaves, np.int64),
-        _padded(splits, leaves, splits.dtype),
+        _pad(read("nodes_featureids"), leaves, np.int64),
+        _pad(splits, leaves, splits.dtype),
         mode,
         along("nodes_truenodeids", "nodes_trueleafs"),
         along("nodes_falsenodeids", "nodes_falseleafs"),
-        _padded(missing, leaves, bool),
+        _pad(missing, leaves, bool),
         _members([] if members is None else members, mode, splits.dtype),
         np.asarray(read("tree_roots"), np.int64),
         table,
@@ -212,10 +214,10 @@ def _tree_ensemble(operation: Operation) -> Output:
     aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[operation.attribute("aggregate_function", 1)]
     scores = trees.scores(operation[0], aggregate)
     kinds = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-    return transformed(scores, kinds[operation.attribute("post_transform", 0)])
+    return transform_scores(scores, kinds[operation.attribute("post_transform", 0)])
 
 
-def _padded(values: Any, more: int, dtype: Any) -> Array:
+def _pad(values: Any, more: int, dtype: Any) -> Array:
     return np.concatenate([np.asarray(values, dtype), np.zeros(more, dtype)])
 
 
@@ -228,7 +230,7 @@ def _check(trees: Trees) -> None:
             raise errors.InvalidArgumentError(f"a tree has a node that leads to none ({name})")
     sizes = {len(trees.feature), len(trees.split), count, len(trees.if_true), len(trees.missing)}
     if len(sizes) != 1 or np.any(trees.feature < 0):
-        raise errors.InvalidArgumentError("the columns of trees do not have one length")
+        raise errors.InvalidArgumentError("the attributes of the trees differ in length")
 
 
 def _former(operation: Operation, prefix: str, targets: int) -> Trees:
@@ -244,8 +246,8 @@ def _former(operation: Operation, prefix: str, targets: int) -> Trees:
 
     def along(name: str) -> Array:
         result = [
-            row if mode[row] == _LEAF else row_of.get((tree, to), -1)
-            for row, ((tree, _), to) in enumerate(zip(ids, read(name), strict=True))
+            row if mode[row] == _LEAF else row_of.get((tree, successors), -1)
+            for row, ((tree, _), successors) in enumerate(zip(ids, read(name), strict=True))
         ]
         return np.array(result, np.int64)
 
@@ -289,7 +291,9 @@ def _rows(operation: Operation, trees: Trees) -> Output:
 def _regressor(operation: Operation) -> Output:
     trees = _former(operation, "target", operation.required("n_targets"))
     scores = trees.scores(_rows(operation, trees), operation.attribute("aggregate_function", "SUM"))
-    result = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
+    result = transform_scores(
+        _base(operation, scores), operation.attribute("post_transform", "NONE")
+    )
     return cast(result, dtypes.float32)
 
 
@@ -301,8 +305,10 @@ def _classifier(operation: Operation) -> list[Output]:
     scores = trees.scores(_rows(operation, trees), "SUM")
     if len(set(operation.required("class_ids"))) == 1 and len(labels or ()) == 2:
         return _binary(operation, _base_of_one(operation, scores))
-    result = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
-    return [labelled(operation, argmax(result, 1)), cast(result, dtypes.float32)]
+    result = transform_scores(
+        _base(operation, scores), operation.attribute("post_transform", "NONE")
+    )
+    return [select_labels(operation, argmax(result, 1)), cast(result, dtypes.float32)]
 
 
 def _base_of_one(operation: Operation, scores: Output) -> Output:
@@ -315,11 +321,11 @@ def _binary(operation: Operation, score: Output) -> list[Output]:
     """Return the results for two classes if only the second one has weights."""
     kind = operation.attribute("post_transform", "NONE")
     if kind == "LOGISTIC":
-        second = transformed(score, kind)
+        second = transform_scores(score, kind)
         both = stack([1.0 - second, second], axis=1)
-        return [labelled(operation, argmax(both, 1)), cast(both, dtypes.float32)]
+        return [select_labels(operation, argmax(both, 1)), cast(both, dtypes.float32)]
     shares = kind in ("NONE", "PROBIT")
     both = stack([1.0 - score if shares else -score, score], axis=1)
     chosen = cast(greater(score, like(0.5 if shares else 0.0, score)), dtypes.int64)
-    result = both if kind == "NONE" else transformed(both, kind)
-    return [labelled(operation, chosen), cast(result, dtypes.float32)]
+    result = both if kind == "NONE" else transform_scores(both, kind)
+    return [select_labels(operation, chosen), cast(result, dtypes.float32)]

@@ -12,10 +12,10 @@ from weft_graph.ir.node import Output
 from weft_lite.commands import output, running
 from weft_lite.convert.agreement import difference
 from weft_lite.convert.commands.errors import plain_errors
-from weft_lite.convert.sources import imported, read_definition
+from weft_lite.convert.sources import import_definition, read_definition
 from weft_lite.errors import InvalidArgumentError
 from weft_lite.interpreter import Interpreter
-from weft_lite.watching import Op, ops_of, watched
+from weft_lite.watching import Op, invoke_watched, ops_of
 
 DIFFERENT = 1
 _INT8 = "/int8"
@@ -24,10 +24,10 @@ _INT8 = "/int8"
 def call(arguments: argparse.Namespace) -> int:
     """Run the file and the graph on the same inputs, and compare results of the same name."""
     with plain_errors():
-        graph = imported(read_definition(arguments.graph))
+        graph = import_definition(read_definition(arguments.graph))
         interpreter = running.open_interpreter(arguments)
         values = _values(interpreter, {node.name for node in graph.get_operations()})
-        expected = _wanted(graph, interpreter, [name for _, name, _ in values])
+        expected = _request(graph, interpreter, [name for _, name, _ in values])
         rows, first = [], ""
         for op, name, value in values:
             if name not in expected:
@@ -67,11 +67,11 @@ def _values(interpreter: Interpreter, nodes: Set[str]) -> list[tuple[Op, str, An
                 name = ops[number].name
             result.append((ops[number], name, value))
 
-    watched(interpreter, watch)
+    invoke_watched(interpreter, watch)
     return result
 
 
-def _wanted(graph: Graph, interpreter: Interpreter, names: list[str]) -> Mapping[str, Any]:
+def _request(graph: Graph, interpreter: Interpreter, names: list[str]) -> Mapping[str, Any]:
     """Return the graph's values of the nodes with these names, if they exist."""
     nodes = {node.name: node for node in graph.get_operations()}
 

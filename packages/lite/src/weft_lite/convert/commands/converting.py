@@ -15,7 +15,7 @@ from weft_lite.commands import arrays, output
 from weft_lite.commands.extra import CHECKPOINT, FROZEN, ONNX, SAVED_MODEL, TAKES
 from weft_lite.convert.commands.errors import plain_errors
 from weft_lite.convert.converter import Converter
-from weft_lite.convert.sources import imported, read_definition
+from weft_lite.convert.sources import import_definition, read_definition
 from weft_lite.errors import InvalidArgumentError
 
 _SCALARS: Final = {"true": True, "false": False, "True": True, "False": False}
@@ -77,8 +77,8 @@ def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
         return Converter.from_checkpoint(path, inputs, outputs, bounds, variables, values, shapes)
     definition = read_definition(path)
     if not (inputs and outputs):
-        given, computed = graph_ends(imported(definition))
-        inputs, outputs = inputs or given, outputs or computed
+        graph_inputs, graph_outputs = graph_ends(import_definition(definition))
+        inputs, outputs = inputs or graph_inputs, outputs or graph_outputs
     return Converter.from_frozen_graph(definition, inputs, outputs, bounds, values, shapes)
 
 

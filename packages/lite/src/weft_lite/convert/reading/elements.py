@@ -73,10 +73,10 @@ def _select(r: Reader, op: t.Op) -> Output:
 
 @reads(OpKind.Cast)
 def _cast(r: Reader, op: t.Op) -> Output:
-    to = dtypes.as_dtype(NAMES[DataType(r.tensor(op.outputs[0]).dtype)])
+    dtype = dtypes.as_dtype(NAMES[DataType(r.tensor(op.outputs[0]).dtype)])
     if r.is_constant(op.inputs[0]):
-        return convert_to_tensor(r.array(op.inputs[0]).astype(to.as_numpy_dtype))
-    return node("Cast", r.stored(op.inputs[0]), DstT=to)
+        return convert_to_tensor(r.array(op.inputs[0]).astype(dtype.as_numpy_dtype))
+    return node("Cast", r.stored(op.inputs[0]), DstT=dtype)
 
 
 @reads(OpKind.Quantize, OpKind.Dequantize, OpKind.Copy)
@@ -128,9 +128,9 @@ def _reduce(r: Reader, op: t.Op) -> Output:
 
 @reads(OpKind.ArgMax, OpKind.ArgMin)
 def _arg(r: Reader, op: t.Op) -> Output:
-    to = dtypes.as_dtype(NAMES[DataType(r.tensor(op.outputs[0]).dtype)])
+    dtype = dtypes.as_dtype(NAMES[DataType(r.tensor(op.outputs[0]).dtype)])
     return node(
-        OpKind(op.kind).name, r.stored(op.inputs[0]), r.stored(op.inputs[1]), output_type=to
+        OpKind(op.kind).name, r.stored(op.inputs[0]), r.stored(op.inputs[1]), output_type=dtype
     )
 
 

@@ -77,7 +77,7 @@ def _split(r: Reader, op: t.Op) -> Sequence[Output]:
 
 
 @reads(OpKind.StridedSlice)
-def _strided(r: Reader, op: t.Op) -> Output:
+def _stride_slice(r: Reader, op: t.Op) -> Output:
     names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     masks = {f"{name}_mask": getattr(op.options, f"{name}_mask", 0) for name in names}
     return node("StridedSlice", *map(r.stored, op.inputs), **masks)
@@ -92,8 +92,8 @@ def _gather(r: Reader, op: t.Op) -> Output:
 
 @reads(OpKind.Shape)
 def _shape(r: Reader, op: t.Op) -> Output:
-    to = dtypes.as_dtype(NAMES[DataType(r.tensor(op.outputs[0]).dtype)])
-    return node("Shape", r.stored(op.inputs[0]), out_type=to)
+    dtype = dtypes.as_dtype(NAMES[DataType(r.tensor(op.outputs[0]).dtype)])
+    return node("Shape", r.stored(op.inputs[0]), out_type=dtype)
 
 
 @reads(OpKind.Cumsum)

@@ -10,7 +10,7 @@ import numpy as np
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.node import Output
 from weft_lite.convert.lowered import Array
-from weft_lite.convert.packing import PANEL, unpacked
+from weft_lite.convert.packing import PANEL, unpack_panels
 from weft_lite.convert.reading.reader import Reader, activation_of, node, reads
 from weft_lite.schema import tables as t
 from weft_lite.schema.enums import Activation, Layout, OpKind, Padding
@@ -44,7 +44,7 @@ def _conv(r: Reader, op: t.Op) -> Output:
 
 
 @reads(OpKind.Conv2DTranspose)
-def _transposed(r: Reader, op: t.Op) -> Output:
+def _transpose(r: Reader, op: t.Op) -> Output:
     assert isinstance(op.options, t.ConvOptions)
     operands = [r.stored(op.inputs[0]), r.real(op.inputs[1]), r.real(op.inputs[2])]
     result = node("Conv2DBackpropInput", *operands, **_windows(op.options))
@@ -95,7 +95,7 @@ def _matrix(r: Reader, number: int, depth: int, columns: int) -> Array:
     if layout is Layout.PANELS4:
         result = result.transpose(0, 1, 2, 4, 3)
         result = result.reshape(*result.shape[:2], -1, PANEL)
-    return unpacked(result, columns)[:, :depth]
+    return unpack_panels(result, columns)[:, :depth]
 
 
 def _product(
@@ -122,11 +122,11 @@ def _product(
         real = _real(sums, step, q.scales if q else ())
         return r.result(op, real if bias is None else node("BiasAdd", real, bias))
     if x.quantization is None or not x.quantization.scales:
-        q, given = r.tensor(op.inputs[1]).quantization, r.stored(op.inputs[0])
+        q, stored_input = r.tensor(op.inputs[1]).quantization, r.stored(op.inputs[0])
         if q is None or not q.scales:
-            real = multiply(given, weights.astype(np.float32))
+            real = multiply(stored_input, weights.astype(np.float32))
         else:  # a scale for each column
-            real = _multiply_int8(given, weights, q.scales, multiply_bytes)
+            real = _multiply_int8(stored_input, weights, q.scales, multiply_bytes)
         return r.result(
             op, real if bias is None else node("BiasAdd", real, bias.astype(np.float32))
         )
@@ -136,13 +136,13 @@ def _product(
     # The file's bias has the zero point in it.
     sums = weights.astype(np.int64).sum(axes).reshape(-1)
     more = None if bias is None else bias.astype(np.int64) + zero * sums
-    given = r.stored(op.inputs[0])
-    if given.dtype is dtypes.int8:
-        real = multiply_bytes(given, weights, np.int32(zero))
+    stored_input = r.stored(op.inputs[0])
+    if stored_input.dtype is dtypes.int8:
+        real = multiply_bytes(stored_input, weights, np.int32(zero))
         real = real if more is None else node("BiasAdd", real, more.astype(np.int32))
         real = _cast(real, dtypes.float32)
     else:
-        plain = node("Sub", _cast(given, dtypes.float32), np.float32(zero))
+        plain = node("Sub", _cast(stored_input, dtypes.float32), np.float32(zero))
         real = multiply(plain, weights.astype(np.float32))
         real = real if more is None else node("BiasAdd", real, more.astype(np.float32))
     filters = r.tensor(op.inputs[1]).quantization

@@ -130,7 +130,7 @@ class Reader:
 
     def result(self, op: t.Op, x: Output, index: int = 0) -> Output:
         """Return a real result in its stored form, after the op's activation."""
-        return self.quantised(op.outputs[index], activated(x, activation_of(op)))
+        return self.quantised(op.outputs[index], apply_activation(x, activation_of(op)))
 
     def quantised(self, number: int, x: Output) -> Output:
         """Convert real numbers to the stored form of a tensor."""
@@ -186,7 +186,7 @@ def activation_of(op: t.Op) -> Activation:
     return Activation(getattr(op.options, "activation", 0))
 
 
-def activated(x: Output, activation: Activation) -> Output:
+def apply_activation(x: Output, activation: Activation) -> Output:
     """Apply an activation to real numbers."""
     if activation is Activation.RELU:
         return node("Relu", x)

@@ -42,7 +42,7 @@ def product(node: Node, b: Builder) -> None:
 def integer_product(node: Node, b: Builder) -> None:
     """Lower to float products with so few terms that float32 represents all sums exactly."""
     result = node.outputs[0]
-    x, y = (_centered(node, b, index) for index in (0, 1))
+    x, y = (_center(node, b, index) for index in (0, 1))
     whole = b.array(node.inputs[1])
     zero = b.array(node.inputs[3])
     zero_point = None
@@ -74,7 +74,7 @@ def integer_product(node: Node, b: Builder) -> None:
     b.same(result, total)
 
 
-def _centered(node: Node, b: Builder, index: int) -> Value:
+def _center(node: Node, b: Builder, index: int) -> Value:
     """Return an operand minus its zero point, in float32."""
     values = []
     for output in (node.inputs[index], node.inputs[index + 2]):
