@@ -60,7 +60,7 @@ class Clock(NamedTuple):
 
 
 class TaskRecords(NamedTuple):
-    """What a task has recorded.
+    """The records of a task.
 
     Attributes:
       clock: its clock.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft._port.aids import add_actions
-from weft._port.rewriting import rewritten
+from weft._port.rewriting import rewrite_imports
 from weft._port.source import Source, Use, read
 from weft_tensor import errors
 
@@ -114,7 +114,7 @@ def _why(error: Exception) -> str:
 
 
 def _write(path: Path, source: Source) -> int:
-    text = rewritten(source)
+    text = rewrite_imports(source)
     if text == source.text:
         return 0
     path.write_bytes(text.encode(source.encoding))
