@@ -79,6 +79,24 @@ def test_two_sizes_make_code_for_all_between_the_verified_ones(lowered: list[Any
     assert generator.instance(with_numbers(request, (20, 8)), [code]) is None
 
 
+@pytest.mark.parametrize("order", [(16, 64, 52, 36, 48), (64, 16, 52, 40, 36)])
+def test_remainders_and_comparisons_of_a_size_are_those_of_each_size(
+    monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...]
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [None, 12])
+        size = wf.shape(x)[0]
+        remainder = x * wf.cast(wf.floormod(size, 3), wf.float32) + wf.cast(size // 4, wf.float32)
+        equal = x + wf.cast(wf.equal(size, 36), wf.float32)
+        with wf.Session() as session:
+            for rows in order:
+                value = np.ones([rows, 12], np.float32)
+                first, second = session.run([remainder, equal], {x: value})
+                np.testing.assert_array_equal(first, value * (rows % 3) + rows // 4)
+                np.testing.assert_array_equal(second, value + (rows == 36))
+
+
 def test_code_for_all_sizes_is_found_on_the_disk(lowered: list[Any]) -> None:
     generator, request = LlvmGenerator(), request_of(20)
     generator.generate(request, others=[with_numbers(request, (33, 7))])

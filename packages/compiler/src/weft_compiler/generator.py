@@ -28,7 +28,7 @@ from weft_compiler.lower.registry import (
     update_of,
     wants_kernel,
 )
-from weft_compiler.lower.request_numbers import numbers_of
+from weft_compiler.lower.request_numbers import interpolates, numbers_of
 from weft_compiler.native import cache as disk
 from weft_compiler.native.code_index import (
     remember,
@@ -266,9 +266,9 @@ def _instance(
     codes: Iterable[PolymorphicCode], request: RegionRequest | LoopRequest
 ) -> Found | None:
     """Return a program for the sizes of a request by one of several codes; None if none serves."""
-    numbers = numbers_of(request)
+    numbers, between = numbers_of(request), interpolates(request)
     for code in codes:
-        size = code.size_of(numbers)
+        size = code.size_of(numbers, between)
         if size is not None:
             return code.instance(size), size, code
     return None
@@ -350,14 +350,13 @@ class _RequestCompiler(Generic[R]):
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         assert made.program is not None
-        constants, code = self.constants(request), None
-        if made.shared is not None:
-            code = made.shared.code
+        constants = self.constants(request)
+        code = None if made.shared is None else made.shared.code
+        if code is not None and code.is_dense and interpolates(request):
             key = _polymorphic_key(request)
-            if key is not None and code.is_dense:
+            if key is not None:
                 remember_polymorphic(key, code, constants)
-        key = _key(request)
-        if key is not None and (code is None or not code.is_dense):
+        elif (key := _key(request)) is not None:
             remember(key, made.program, constants, made.size, made.varying)
         return self.called(request, (made.program, made.size, code), lambda: made)
 

@@ -15,6 +15,7 @@ from weft_compiler.lower.registry import Unsupported
 from weft_compiler.lower.request_numbers import (
     AnyRequest,
     RequestNumbers,
+    interpolates,
     numbers_of,
     with_numbers,
 )
@@ -160,8 +161,9 @@ def make(
     )
     if found is None:
         return CompiledArtifact(loaded(lowered), lowered, own)
-    if found.shared is not None and not found.shared.code.is_dense:
-        found.shared.verify_range(request, lower)
+    shared = found.shared
+    if shared is not None and interpolates(request) and not shared.code.is_dense:
+        shared.verify_range(request, lower)
     return found
 
 

@@ -3,8 +3,10 @@
 The sizes of all inputs are linear functions of one size. Lowering has verified the code for some
 sizes. It serves all sizes between them if they differ enough that no other choice of lowering fits:
 three or more, of which one is odd and one is a multiple of 16. Choices of lowering depend on limits
-and on divisibility, and a function that is not linear differs from a line in one of these.
-The verifier has proven for all sizes that no index is out of bounds.
+and on divisibility, and a function that is not linear differs from a line in one of these. Nodes
+that compute with integers could depend on a size in any way, such as by its remainder modulo 3;
+code with such nodes serves verified sizes only. The verifier has proven for all sizes that no index
+is out of bounds.
 """
 
 from __future__ import annotations
@@ -112,8 +114,12 @@ class PolymorphicCode:
         """Return the numbers of a request for a size, if they are known."""
         return None if self._lines is None else [int(line.at(size)) for line in self._lines]
 
-    def size_of(self, numbers: RequestNumbers) -> int | None:
-        """Return the size that a request is for; None if this code does not serve it."""
+    def size_of(self, numbers: RequestNumbers, between: bool) -> int | None:
+        """Return the size that a request is for; None if this code does not serve it.
+
+        Args:
+          between: serve sizes between verified ones; see `interpolates`.
+        """
         lines = self._lines
         if lines is None or self.rest != numbers.rest or len(lines) != len(numbers.numbers):
             return None
@@ -124,7 +130,8 @@ class PolymorphicCode:
         if any(line.at(size) != number for line, number in pairs):
             return None
         low, high = self.limits
-        return size if size in self.verified or (self.is_dense and low <= size <= high) else None
+        is_between = between and self.is_dense and low <= size <= high
+        return size if size in self.verified or is_between else None
 
     def instance(self, size: int) -> NativeProgram:
         """Return the program for a size that `size_of` has returned."""
