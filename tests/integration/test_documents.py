@@ -51,6 +51,7 @@ PAGES = [
     "docs/migrating.md",
     "docs/mixed-precision.md",
     "docs/text.md",
+    "docs/tracing.md",
 ]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 

@@ -104,6 +104,15 @@ def test_calls_of_a_function_are_told_apart(tmp_path: Path) -> None:
     assert len(keys) == len(rows) == 2
 
 
+def test_nodes_lead_back_to_those_that_passes_merged(tmp_path: Path) -> None:
+    x = wf.placeholder(wf.float32, [3], name="x")
+    first, second = wf.square(x, name="first"), wf.square(x, name="second")
+    y = wf.add(first, wf.multiply(second, 2.0), name="y")
+    trace = recorded(tmp_path / "t", y, {x: np.ones(3)}, in_order())
+    (row,) = [row for row in events(trace, Kind.KERNEL) if trace.nodes[row["node"]].op == "Square"]
+    assert set(trace.nodes[row["node"]].origins) == {"first", "second"}
+
+
 def test_a_failed_kernel_is_marked_and_the_file_is_whole(tmp_path: Path) -> None:
     x = wf.placeholder(wf.int32, [])
     y = wf.floordiv(1, x, name="quotient")

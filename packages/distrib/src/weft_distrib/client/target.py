@@ -255,13 +255,13 @@ class ClusterBackend(Backend):
             raise closed_error()
         left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
         milliseconds = 0 if left is None else int(left * 1000) + 1
-        traced = trace is not None
+        traced = trace is not None and trace.is_kept
         request = RunStep(self._session, executable.number, milliseconds, traced)
         reply = Reply()
         with self._calling():
             self._carry_out(request, slots, reply, left)
             values, meta = reply.result()
-        if trace is not None:
+        if trace is not None and traced:
             trace.other.append(proto.StepStats.FromString(meta))
         return [_fetched(value) for value in values]
 

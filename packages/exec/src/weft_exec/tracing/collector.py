@@ -384,4 +384,5 @@ def line_of(node: Node) -> str:
 
 def origins_of(nodes: Sequence[Node]) -> tuple[str, ...]:
     """Return the names of the nodes of the user's graph that some nodes compute."""
-    return tuple(dict.fromkeys([node.name for node in nodes]))
+    names = [name for node in nodes for name in node.graph.origins.of(node.name)]
+    return tuple(dict.fromkeys(names))

@@ -26,20 +26,25 @@ def start_once() -> None:
       InvalidArgumentError: a variable has an invalid option.
       OSError: a file cannot be written.
     """
+    if not _take():
+        return
+    if path := os.environ.get(_TRACE):
+        from weft_exec.tracing.recording import Recording
+
+        atexit.register(Recording(_for_process(path)).close)
+    if setting := os.environ.get(_FLIGHT):
+        from weft_exec.tracing.flight import FlightRecorder
+
+        path, seconds, slow = parse_flight(setting)
+        atexit.register(FlightRecorder(_for_process(path), seconds, slow).close)
+
+
+def _take() -> bool:
+    """Return True only for the first caller."""
     global _is_started
     with _lock:
-        if _is_started:
-            return
-        _is_started = True
-        if path := os.environ.get(_TRACE):
-            from weft_exec.tracing.recording import Recording
-
-            atexit.register(Recording(_for_process(path)).close)
-        if setting := os.environ.get(_FLIGHT):
-            from weft_exec.tracing.flight import FlightRecorder
-
-            path, seconds, slow = parse_flight(setting)
-            atexit.register(FlightRecorder(_for_process(path), seconds, slow).close)
+        is_first, _is_started = not _is_started, True
+    return is_first
 
 
 def _for_process(path: str) -> str:

@@ -194,7 +194,8 @@ class StepTrace:
     Attributes:
       start, end: readings of `clock` around the step; `end` is 0 until it has ended.
       failed: True if it ended with an error.
-      other: records of other processes: bytes of the format of `weft_distrib`'s traces.
+      is_kept: True if the caller of the step wants its records.
+      other: records of other processes, as StepStats messages.
     """
 
     def __init__(
@@ -206,6 +207,7 @@ class StepTrace:
         self.failed = False
         self.logs: dict[int, ThreadLog] = {}
         self.other: list[Any] = []
+        self.is_kept = spill is None
         self._spill = spill
         self._waiting: dict[Any, _Waiting] = {}
         self._sent: dict[str, int] = {}

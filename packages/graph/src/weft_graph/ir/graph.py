@@ -22,6 +22,7 @@ from weft_graph.ir.forms import readers, to_message
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Context, Node, Output
 from weft_graph.ir.op_signature import OpDef
+from weft_graph.ir.origins import Origins
 from weft_graph.ir.scopes import BuildScopes, ControlScope, check_inputs, check_scope_name
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -45,6 +46,7 @@ class Graph(Edits):
       variable_updates: cache of the nodes that update variables; used by weft_graph.variables.
       variable_slices: the variables of slices; used by weft_graph.variables.
       versions: producer and consumer versions required by imported graphs, or None.
+      origins: what nodes that passes have added or merged stand for.
       gradient_functions: gradients that belong to the graph, by the name that nodes refer to; used
         by weft_autodiff.
 
@@ -63,6 +65,7 @@ class Graph(Edits):
         self.scopes = BuildScopes()
         self.seed: int | None = None
         self.functions = Library()
+        self.origins = Origins()
         self.gradient_functions: dict[str, Any] = {}
         self.variable_stores: Any = None
         self.variable_updates: Any = None
@@ -234,6 +237,7 @@ class Graph(Edits):
         """Append a node on behalf of `origin`, whose source line errors show."""
         code, line = origin._code, origin._line
         attrs = {} if attrs is None else attrs
+        self.origins.note_derived(name, origin.name)
         return self.add_node(op_def, name, inputs, attrs, types, shapes, code, line)
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:

@@ -116,6 +116,8 @@ class StepGraph:
         """Fetch `new` instead of `old`; the caller updates the consumers of `old`."""
         self._forward[old] = new
         self.changes[reason] += 1
+        if new.node.role not in (Role.CONSTANT, Role.ARGUMENT):
+            self.graph.origins.note_replaced(new.node.name, old.node.name)
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s: %s is now %s", reason, old.name, new.name)
 

@@ -157,6 +157,7 @@ class _Inliner:
         self._keeping = keeping
         self._graph = Graph()
         self._graph.functions = step.graph.functions
+        self._graph.origins = step.graph.origins
         self._used_names = {node.name for node in step.graph.nodes}
         self._parts: dict[tuple[Function, frozenset[int]], _Part] = {}
         self._count = 0

@@ -233,10 +233,11 @@ class _Part:
       triggers: nodes that run in every iteration of a loop.
     """
 
-    def __init__(self, device: str, functions: Any) -> None:
+    def __init__(self, device: str, whole: Graph) -> None:
         self.device = device
         self.graph = Graph()
-        self.graph.functions = functions
+        self.graph.functions = whole.functions
+        self.graph.origins = whole.origins
         self.values: dict[Output, Output] = {}
         self.nodes: dict[Node, Node] = {}
         self.signals: dict[Node, Node] = {}
@@ -281,7 +282,7 @@ class _Partitioner:
         self._step = step
         self._flow = flow
         self._devices = devices
-        self._parts = {name: _Part(name, step.graph.functions) for name in devices.used}
+        self._parts = {name: _Part(name, step.graph) for name in devices.used}
         self._feeds = {feed.node: i for i, feed in enumerate(step.feeds)}
         self._waiting: list[tuple[Node, Frame, _Part]] = []
         self._late: list[tuple[Node, Node, _Part]] = []
