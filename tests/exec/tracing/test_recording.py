@@ -15,7 +15,7 @@ import weft as wf
 from weft_exec.tracing import consumers
 from weft_graph import proto
 from weft_graph.functions.defun import Defun
-from weft_trace import Flag, Kind
+from weft_trace import SERIES, Flag, Kind
 from weft_trace.reader import Trace
 
 
@@ -113,6 +113,46 @@ def test_nodes_lead_back_to_those_that_passes_merged(tmp_path: Path) -> None:
     assert set(trace.nodes[row["node"]].origins) == {"first", "second"}
 
 
+def test_a_wait_for_a_queue_is_recorded(tmp_path: Path) -> None:
+    queue = wf.queue.FIFOQueue(1, [wf.float32], shapes=[[]])
+    taken, put = wf.negative(queue.dequeue(name="taken")), queue.enqueue([1.0])
+    with wf.Session() as session, wf.trace(tmp_path / "t"):
+        results: list[Any] = []
+        thread = threading.Thread(target=lambda: results.append(session.run(taken)))
+        thread.start()
+        session.run(put)
+        thread.join()
+    trace = wf.trace.load(tmp_path / "t")
+    waits = {trace.nodes[row["node"]].name for row in events(trace, Kind.WAIT)}
+    assert waits >= {"taken"} and results == [-1.0]
+
+
+def test_a_transfer_connects_a_receive_with_its_send(tmp_path: Path) -> None:
+    config = wf.ConfigProto(device_count={"CPU": 2})
+    with wf.device("/cpu:1"):
+        a = wf.random_uniform([8, 8], name="a")
+    with wf.device("/cpu:0"):
+        b = wf.negative(a, name="b")
+    trace = recorded(tmp_path / "t", b, None, config)
+    (receive,), (transfer,) = events(trace, Kind.RECEIVE), events(trace, Kind.TRANSFER)
+    assert transfer["node"] in trace.nodes[receive["node"]].inputs
+    (send,) = trace.nodes[transfer["node"]].inputs
+    (sent,) = [row for row in events(trace, Kind.KERNEL) if row["node"] == send]
+    assert sent["end"] <= receive["end"] and transfer["end"] == receive["end"]
+    assert transfer["output_bytes"] == 8 * 8 * 4
+    assert "→" in trace.lanes[transfer["lane"]].name
+
+
+def test_sessions_take_the_fast_path_without_a_trace(tmp_path: Path) -> None:
+    y = wf.random_uniform([3])
+    with wf.Session() as session:
+        session.run(y)
+        assert session._plain
+        with wf.trace(tmp_path / "t"):
+            assert not session._plain
+        assert session._plain
+
+
 def test_a_failed_kernel_is_marked_and_the_file_is_whole(tmp_path: Path) -> None:
     x = wf.placeholder(wf.int32, [])
     y = wf.floordiv(1, x, name="quotient")
@@ -167,6 +207,8 @@ def test_time_between_steps_and_buffers_are_recorded(tmp_path: Path) -> None:
     assert (between["start"] == steps["end"][:-1]).all()
     (save,) = events(trace, Kind.CHECKPOINT)
     assert save["start"] <= steps["start"][-1] and steps["end"][-1] <= save["end"]
+    series = {SERIES[sample["series"]] for sample in trace.samples}
+    assert {"bytes in use", "bytes cached"} <= series
     buffers = events(trace, Kind.BUFFER)
     assert len(buffers) and (buffers["output_bytes"] >= 4096).all()
 

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -238,6 +238,16 @@ class BaseSession:
         """Find out whether steps may take the fast path, which records and checks nothing."""
         watched = self._watched or self._updates.is_counting or consumers.is_active()
         self._plain = not watched
+
+    def memory_in_use(self) -> dict[str, tuple[int, int]]:
+        """Return the bytes in use and the free bytes in the pool of each device of this process."""
+        result = {}
+        for device in self._backend.devices:
+            with suppress(errors.UnimplementedError):  # of another process
+                statistics = device.statistics
+                used = statistics.bytes_in_use
+                result[device.name] = used, max(statistics.bytes_reserved - used, 0)
+        return result
 
     def _explain_failure(self, error: errors.OpError, targets: Sequence[Node]) -> None:
         """Add the graph operation and, for missing values, advice to an error."""

@@ -71,8 +71,21 @@ def is_active() -> bool:
 
 
 def watch(watcher: Any) -> None:
-    """Call `watcher.tracing_changed()` whenever `is_active` changes; it is not kept alive."""
+    """Call `watcher.tracing_changed()` whenever `is_active` changes; it is not kept alive.
+
+    Its method `memory_in_use` returns the bytes in use and cached on each of its devices.
+    """
     _watchers.add(watcher)
+
+
+def memory_in_use() -> dict[str, tuple[int, int]]:
+    """Return the bytes in use and the bytes cached by the allocator of each device."""
+    result: dict[str, tuple[int, int]] = {}
+    for watcher in list(_watchers):
+        for device, (in_use, cached) in watcher.memory_in_use().items():
+            before = result.get(device, (0, 0))  # several sessions may share an allocator
+            result[device] = max(in_use, before[0]), max(cached, before[1])
+    return result
 
 
 def add_consumer(consumer: Consumer) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft_exec.tracing.collector import Collector
+from weft_exec.tracing.consumers import memory_in_use
 from weft_exec.tracing.step_trace import EPOCH, StepTrace, clock
 from weft_trace.schema import SAMPLE, SERIES
 
@@ -53,6 +54,9 @@ class Sampler:
                 del self._threads[native_id]
             else:
                 rows += [(lane, _RUNNING, now, times[0]), (lane, _RUNNABLE, now, times[1])]
+        for device, (in_use, cached) in memory_in_use().items():
+            lane = self._collector.memory_lane(device)
+            rows += [(lane, _IN_USE, now, in_use), (lane, _CACHED, now, cached)]
         if rows:
             self._sink.samples(np.array(rows, SAMPLE))
 
