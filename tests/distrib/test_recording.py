@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft_distrib.client.recording import record_trace
+from weft_distrib.commands.cluster import add
 from weft_distrib.master.recording import Clock, TaskRecords, repaired_clocks
 from weft_distrib.worker.tracing import Passage
 from weft_tensor import errors
@@ -118,6 +120,15 @@ def test_one_recording_at_a_time_and_bounds(cluster: Any, tmp_path: Path) -> Non
     thread.join()
     assert not wf.trace.load(tmp_path / "t").warnings
     assert all(server._worker.recording is None for server in cluster)
+
+
+def test_the_command_records_a_file(cluster: Any, tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add(parser)
+    path = str(tmp_path / "t")
+    arguments = parser.parse_args(["record", cluster[0].target, path, "--seconds", "0.1"])
+    assert arguments.run(arguments) == 0
+    assert len(wf.trace.load(path).processes) == 2
 
 
 def test_offsets_move_until_no_value_arrives_before_it_left() -> None:
