@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
@@ -36,6 +37,7 @@ from weft_trace import (
     load,
 )
 from weft_trace.page import server_page, write_page
+from weft_trace.server import TraceServer
 
 VIEWER = ROOT / "packages" / "trace" / "viewer"
 NODE = shutil.which("node")
@@ -133,9 +135,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 class Page:
     """The viewer in a browser."""
 
-    def __init__(self, browser: Any, path: Path) -> None:
+    def __init__(self, browser: Any, path: Path | None = None) -> None:
         self.browser = browser
-        browser.get(path.as_uri())
+        if path is not None:
+            browser.get(path.as_uri())
 
     def run(self, expression: str, *arguments: Any) -> Any:
         return self.browser.execute_script(f"return {expression}", *arguments)
@@ -290,3 +293,25 @@ def test_damage_is_shown(browser: Any, tmp_path: Path) -> None:
     page = Page(browser, tmp_path / "foreign.html")
     page.wait("document.querySelector('[role=alert]') !== null")
     assert "torn is not a trace of weft" in page.text("[role=alert]")
+
+
+def test_a_trace_of_the_local_server(browser: Any, tmp_path: Path) -> None:
+    write_cluster(tmp_path / "run", Cluster(Settings(workers=1, nodes=8), 1), 3)
+    with TraceServer([tmp_path / "run"], server_page()) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            browser.get(server.url)
+            page = Page(browser)
+            page.wait_for_trace()
+            page.click("[role=tab]", "Steps")
+            page.wait("document.querySelector('.steps canvas') !== null")
+            assert "3 steps" in page.text(".steps")
+            first = page.text(".step")
+            page.press("[")
+            wait_until(lambda: page.text(".step") != first)
+            missing = "1/info.json"  # the page asks for a second trace
+            assert [error for error in page.errors() if missing not in error] == []
+        finally:
+            server.stop()
+            thread.join()

@@ -1,4 +1,4 @@
-// Built by build.mjs (sources 06589ab6399ed9516f5f5a115b04234b239d4d7ba77d854ca8a32ad8f26553e6).
+// Built by build.mjs (sources dbe302cd789e63aca260ebe5fffe0012e22ce8472e2290c157197b59bd2a82d2).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;
@@ -968,7 +968,7 @@ var UNKNOWN = {
   members: [],
   outputBytes: -1
 };
-var Trace = class {
+var Trace = class _Trace {
   /** `noStep` is the value of the column `step` outside of steps. */
   constructor(name, origin, records, columns, rows, series, warnings, noStep) {
     this.name = name;
@@ -1006,6 +1006,11 @@ var Trace = class {
   laneRows;
   steps;
   stepOf = /* @__PURE__ */ new Map();
+  /** Return the same trace with other warnings before its own. */
+  withWarnings(warnings) {
+    const { name, origin, records, columns, rows, series, noStep } = this;
+    return new _Trace(name, origin, records, columns, rows, series, [...warnings, ...this.warnings], noStep);
+  }
   endOf(event) {
     return this.columns.start[event] + this.columns.duration[event];
   }
@@ -1238,13 +1243,13 @@ async function decodeHere(task) {
     throw error;
   }
 }
-async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => void 0) {
+async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => void 0, base = null) {
   checkFileHeader(bytes, name);
   const { chunks, damage } = listChunks(bytes);
   const warnings = [];
   const lost = (offset, reason) => `${name}: the last ${bytes.length - offset} bytes, from offset ${offset}, were not read: ${reason}`;
   if (damage) warnings.push(lost(damage.offset, damage.reason));
-  const origin = firstTime(chunks);
+  const origin = base ? base.origin : firstTime(chunks);
   let done = 0;
   const decoding = chunks.map((chunk) => {
     if (chunk.type !== 2 /* EVENTS */ && chunk.type !== 3 /* SAMPLES */) return Promise.resolve({});
@@ -1254,7 +1259,7 @@ async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => v
       return result;
     });
   });
-  const records = emptyRecords();
+  const records = base ? base.records : emptyRecords();
   const events = [];
   const samples = [];
   const results = await Promise.all(decoding);

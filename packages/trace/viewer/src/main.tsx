@@ -4,12 +4,34 @@ import { render } from "preact";
 import { TraceError } from "./format/chunks";
 import { decodeTrace } from "./load/decode";
 import { startWorkers } from "./load/pool";
+import { ServedTrace } from "./load/server";
 import { embeddedFiles, pickedFile, type TraceFile } from "./load/sources";
 import { App } from "./ui/app";
-import { Store } from "./ui/store";
+import { Store, typicalStep } from "./ui/store";
 
 const store = new Store();
 const root = document.getElementById("app")!;
+
+/** Show the traces of the local server that this page comes from. */
+async function openServed(): Promise<void> {
+  const { decoder } = startWorkers();
+  showProgress("Reading the trace");
+  try {
+    for (const index of [0, 1]) {
+      const served = await ServedTrace.open(index, decoder);
+      if (!served) break;
+      const trace = await served.read(typicalStep(served.steps));
+      store.served[index] = served;
+      store.open(trace, index);
+    }
+  } catch (error) {
+    if (!(error instanceof TraceError || error instanceof TypeError)) throw error;
+    store.message = `the trace cannot be read from the server: ${error.message}`;
+    store.changed();
+  } finally {
+    showProgress("");
+  }
+}
 
 /** Read files, and show them in the first place and the second one, or from `index` on. */
 async function open(files: readonly TraceFile[], index: number): Promise<void> {
@@ -24,6 +46,7 @@ async function open(files: readonly TraceFile[], index: number): Promise<void> {
       });
       store.message = "";
       if (index + k === 0) store.slots = [];
+      store.served = [];
       store.open(trace, store.slots.length ? index + k : 0);
     } catch (error) {
       const isExpected = error instanceof TraceError || error instanceof DOMException;
@@ -61,4 +84,5 @@ document.addEventListener("drop", (event) => {
 });
 
 render(<App store={store} pick={pick} />, root);
-void open(embeddedFiles(), 0);
+if (document.getElementById("server")) void openServed();
+else void open(embeddedFiles(), 0);

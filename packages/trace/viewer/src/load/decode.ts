@@ -40,11 +40,12 @@ export async function decodeHere(task: Task): Promise<Decoded> {
 
 /**
  * Return the trace that the bytes of one file contain. A damaged file is read as far as it is
- * whole; the warnings of the trace say what is missing. Throws a TraceError if it is not a trace.
+ * whole; the warnings of the trace say what is missing. The records and the origin are those of
+ * `base` if the bytes are a part of a larger trace. Throws a TraceError if it is not a trace.
  */
 export async function decodeTrace(
   name: string, bytes: Uint8Array, decoder: Decoder = decodeHere,
-  progress: (share: number) => void = () => undefined,
+  progress: (share: number) => void = () => undefined, base: Trace | null = null,
 ): Promise<Trace> {
   checkFileHeader(bytes, name);
   const { chunks, damage } = listChunks(bytes);
@@ -52,7 +53,7 @@ export async function decodeTrace(
   const lost = (offset: number, reason: string) =>
     `${name}: the last ${bytes.length - offset} bytes, from offset ${offset}, were not read: ${reason}`;
   if (damage) warnings.push(lost(damage.offset, damage.reason));
-  const origin = firstTime(chunks);
+  const origin = base ? base.origin : firstTime(chunks);
   let done = 0;
   const decoding = chunks.map((chunk): Promise<Decoded> => {
     if (chunk.type !== ChunkType.EVENTS && chunk.type !== ChunkType.SAMPLES) return Promise.resolve({});
@@ -62,7 +63,7 @@ export async function decodeTrace(
       return result;
     });
   });
-  const records = emptyRecords();
+  const records = base ? base.records : emptyRecords();
   const events: EventColumns[] = [];
   const samples: SampleColumns[] = [];
   const results = await Promise.all(decoding);

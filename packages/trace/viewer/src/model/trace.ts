@@ -88,6 +88,12 @@ export class Trace {
     this.steps.forEach((step, index) => this.stepOf.set(step.id, index));
   }
 
+  /** Return the same trace with other warnings before its own. */
+  withWarnings(warnings: readonly string[]): Trace {
+    const { name, origin, records, columns, rows, series, noStep } = this;
+    return new Trace(name, origin, records, columns, rows, series, [...warnings, ...this.warnings], noStep);
+  }
+
   endOf(event: number): number {
     return this.columns.start[event] + this.columns.duration[event];
   }

@@ -70,6 +70,7 @@ function Welcome({ store, pick }: { store: Store; pick: (index: number) => void 
 
 function Toolbar({ store, pick }: { store: Store; pick: (index: number) => void }) {
   const [slot] = store.slots;
+  const [served] = store.served;
   const [step] = store.steps;
   const [query, setQuery] = useState("");
   const isOther = store.search !== null && store.search.query !== query;
@@ -86,7 +87,7 @@ function Toolbar({ store, pick }: { store: Store; pick: (index: number) => void 
     <header>
       <h1 title={store.slots.map((slot) => printable(slot.trace.name)).join(", ")}>
         <Name text={slot.trace.name} />
-        <small>{formatCount(slot.trace.columns.count)} events</small>
+        <small>{formatCount(slot.trace.columns.count)}{served && served.count > slot.trace.columns.count && ` of ${formatCount(served.count)}`} events</small>
       </h1>
       {step && (
         <div class="group" role="group" aria-label="step">

@@ -16,14 +16,14 @@ export function StepsPanel({ store }: { store: Store }) {
 }
 
 function OneTrace({ store, slot }: { store: Store; slot: number }) {
-  const { trace } = store.slots[slot];
-  const labels = [...new Set(trace.steps.map((step) => step.label))];
+  const all = store.stepsOf(slot);
+  const labels = [...new Set(all.map((step) => step.label))];
   const [chosen, setChosen] = useState<string | null>(null);
   const [hover, setHover] = useState<StepSpan | null>(null);
   if (!labels.length) return <p class="faint pad">The trace contains no step.</p>;
   const current = store.steps[slot];
   const label = chosen ?? current?.label ?? labels[0];
-  const steps = trace.steps.filter((step) => step.label === label);
+  const steps = all.filter((step) => step.label === label);
   const { count, median, low, high } = spread(steps);
   const most = steps.reduce((most, step) => Math.max(most, step.end - step.start), 1);
   const { theme } = store;
@@ -60,7 +60,7 @@ function OneTrace({ store, slot }: { store: Store; slot: number }) {
             const x = k * bar;
             const next = Math.max(k + 1, Math.ceil((Math.floor(x) + 1) / bar));
             const group = steps.slice(k, bar >= 1 ? k + 1 : next);
-            const isCurrent = group.includes(current!);
+            const isCurrent = group.some((step) => step.id === current?.id);
             const time = Math.max(...group.map((step) => step.end - step.start));
             c.fillStyle = isCurrent ? theme.accent : time > 1.5 * median ? "#e08f73" : "#8db4e2";
             c.fillRect(x, bottom - time * scale, Math.max(1, bar - (bar > 3 ? 1 : 0)), time * scale);

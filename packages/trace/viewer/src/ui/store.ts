@@ -2,7 +2,9 @@
 
 import { findCriticalPath, type CriticalPath } from "../analysis/critical_path";
 import { StepExecutions } from "../analysis/dependencies";
+import type { ServedTrace } from "../load/server";
 import { matchNodes, matchingEvents } from "../analysis/search";
+import { TraceError } from "../format/chunks";
 import { Kind } from "../model/schema";
 import type { StepSpan, Trace } from "../model/trace";
 import { DARK, LIGHT, type ColorBy, type Theme } from "../view/colors";
@@ -25,6 +27,8 @@ export class Store {
   slots: Slot[] = [];
   steps: (StepSpan | null)[] = [];
   executions: (StepExecutions | null)[] = [];
+  /** Traces of a local server, of which slots show parts. */
+  served: ServedTrace[] = [];
   readonly view = new Viewport();
   readonly collapsed = new Set<string>();
   layout: Layout = { items: [], height: 0 };
@@ -78,7 +82,7 @@ export class Store {
     this.search = null;
     if (index === 0) this.collapseLanes(trace);
     this.relayout();
-    const step = typicalStep(trace);
+    const step = typicalStep(trace.steps);
     if (step) this.selectStep(index, step, false);
     else this.align();
     if (index === 1) this.tab = "compare";
@@ -109,7 +113,17 @@ export class Store {
     this.scroll = Math.max(0, Math.min(most, scroll));
   }
 
+  /** Return all steps of a trace, including those that are not read yet. */
+  stepsOf(slot: number): readonly StepSpan[] {
+    return this.served[slot]?.steps ?? this.slots[slot].trace.steps;
+  }
+
   selectStep(slot: number, step: StepSpan, isShown = true): void {
+    const { trace } = this.slots[slot];
+    const own = trace.steps.find((other) => other.id === step.id);
+    const isWhole = own && own.start >= trace.begin && own.end <= trace.end;
+    if (this.served[slot] && !isWhole) return void this.readStep(slot, step);
+    step = own ?? step;
     this.steps[slot] = step;
     const executions = new StepExecutions(this.slots[slot].trace, step);
     this.executions[slot] = executions;
@@ -121,12 +135,30 @@ export class Store {
 
   /** Select the next step or a previous one, in all traces. */
   moveStep(distance: number): void {
-    this.slots.forEach(({ trace }, slot) => {
+    this.slots.forEach((_, slot) => {
       const current = this.steps[slot];
-      const index = current ? trace.steps.indexOf(current) + distance : 0;
-      const step = trace.steps[index];
+      const steps = this.stepsOf(slot);
+      const index = current ? steps.findIndex(({ id }) => id === current.id) + distance : 0;
+      const step = steps[index];
       if (step) this.selectStep(slot, step);
     });
+  }
+
+  /** Read the part of a trace around a step, and select the step. */
+  private async readStep(slot: number, step: StepSpan): Promise<void> {
+    try {
+      const trace = await this.served[slot].read(step);
+      this.slots[slot] = { trace, shift: 0, path: null, matches: null };
+      this.search = null;
+      this.select(null);
+      this.relayout();
+      const own = trace.steps.find((other) => other.id === step.id);
+      if (own) this.selectStep(slot, own);
+    } catch (error) {
+      if (!(error instanceof TraceError || error instanceof TypeError)) throw error;
+      this.message = `step ${step.number} cannot be read: ${error.message}`;
+    }
+    this.changed();
   }
 
   togglePath(): void {
@@ -315,9 +347,9 @@ export class Store {
 }
 
 /** Return the step with the median duration among those with the most frequent label. */
-function typicalStep(trace: Trace): StepSpan | null {
+export function typicalStep(steps: readonly StepSpan[]): StepSpan | null {
   const groups = new Map<string, StepSpan[]>();
-  for (const step of trace.steps) {
+  for (const step of steps) {
     const group = groups.get(step.label);
     if (group) group.push(step);
     else groups.set(step.label, [step]);

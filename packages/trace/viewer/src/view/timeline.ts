@@ -298,6 +298,7 @@ export class Timeline {
     const bottom = y + item.height - 5;
     const { time, bytes, peak } = curve;
     c.fillStyle = this.colors[item.slot].fills[Kind.BUFFER];
+    c.globalAlpha = scene.theme.isDark ? 0.5 : 0.75;
     let i = Math.max(0, upperBound(time, view.begin - shift, 0, time.length) - 1);
     for (let x = 0; x < view.width && i < time.length; x++) {
       const end = view.time(x + 1) - shift;
@@ -311,6 +312,7 @@ export class Timeline {
       c.fillRect(scene.gutter + x, bottom - size, 1, size);
       if (i === time.length - 1 && time[i] < view.time(x) - shift) break;
     }
+    c.globalAlpha = 1;
     c.fillStyle = scene.theme.line;
     c.fillRect(scene.gutter, bottom - height, view.width, 0.5);
   }
@@ -400,8 +402,8 @@ export class Timeline {
       c.lineWidth = 1;
       c.setLineDash([3, 2]);
       c.beginPath();
-      c.moveTo(Math.max(ready, scene.gutter), box.y + top + box.height / 2);
-      c.lineTo(x, box.y + top + box.height / 2);
+      c.moveTo(Math.max(ready, scene.gutter), box.y + top + box.height + 1);
+      c.lineTo(x, box.y + top + box.height + 1);
       c.stroke();
       c.setLineDash([]);
       c.strokeRect(Math.round(ready) + 0.5, box.y + top + 4, 0, box.height - 8);
