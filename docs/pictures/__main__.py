@@ -58,6 +58,12 @@ def tensorboard() -> None:
     screenshots.tensorboard(DRAWINGS)
 
 
+def viewer() -> None:
+    """Photograph the page of a trace."""
+    _record("viewer", screenshots.viewer_fingerprint())
+    screenshots.viewer(DRAWINGS)
+
+
 PICTURES: dict[str, Callable[[], None]] = {
     "architecture": architecture,
     "explain": explain,
@@ -69,6 +75,7 @@ PICTURES: dict[str, Callable[[], None]] = {
     "training": lambda: _draw(
         "training", training_curve.draw(_record("training", training_curve.record()))
     ),
+    "viewer": viewer,
 }
 
 

@@ -8,16 +8,22 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import event_files
 import numpy as np
 from PIL import Image
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 from weft_testing.browser import chrome
+from weft_testing.synthetic_trace import Cluster, Settings, write_cluster
 from weft_testing.tensorboard import Page, serve
+from weft_testing.waiting import wait_until
 
 import weft as wf
+from weft_trace.page import write_page
 
 COLORS = 128
 MOST_BYTES = 150_000
@@ -27,6 +33,18 @@ _PANES = {  # a dashboard, and the expression that is true when it is complete
     "histograms": "parts('vz-histogram-timeseries', 'g.histogram').length >= 40",
     "graphs": "parts('tf-graph-scene', 'g.node').map(n => n.dataset.name).includes('hidden')",
 }
+
+
+_HAS_STEP = "return document.querySelector('.step') !== null"
+_HAS_NO_SEARCH = "return document.querySelector('[role=tabpanel] code') !== null"
+_IS_SELECTED = "return document.querySelector('.details h2') !== null"
+_TAB = (
+    "[...document.querySelectorAll('[role=tab]')].find(e => e.textContent == arguments[0]).click()"
+)
+_ZOOM_OUT = (
+    "for (let i = 0; i < 6; i++) document.querySelector('.timeline canvas').dispatchEvent("
+    "new WheelEvent('wheel', {deltaY: 200, clientX: 600, clientY: 200, cancelable: true}))"
+)
 
 
 def tensorboard(folder: Path) -> None:
@@ -51,6 +69,44 @@ def explain(folder: Path) -> None:
         with _browser(Path(scratch)) as browser:
             browser.get(path.as_uri())
             _save(browser, folder / "explain.png")
+
+
+def viewer(folder: Path) -> None:
+    """Write the pictures of the page that shows traces."""
+    with tempfile.TemporaryDirectory() as scratch:
+        trace, path = Path(scratch) / "run.weft-trace", Path(scratch) / "run.html"
+        settings = Settings(servers=1, workers=2, nodes=24, iterations=3)
+        write_cluster(trace, Cluster(settings, 3), steps=24)
+        write_page(path, [trace])
+        with _browser(Path(scratch)) as browser:
+            browser.set_window_size(1180, 980)
+            browser.get(path.as_uri())
+            wait_until(lambda: browser.execute_script(_HAS_STEP))
+            browser.execute_script("document.querySelector('.step').click()")
+            _settle(browser)
+            _save(browser, folder / "viewer-step.png")
+            browser.find_element("id", "search").send_keys("op:_Recv gradient\n")
+            wait_until(lambda: browser.execute_script(_IS_SELECTED))
+            browser.find_element("id", "search").send_keys(Keys.CONTROL + "a", Keys.DELETE)
+            wait_until(lambda: browser.execute_script(_HAS_NO_SEARCH))
+            browser.execute_script("document.activeElement.blur()")
+            for key in (",", ",", "f"):
+                ActionChains(browser).send_keys(key).perform()
+            browser.execute_script(_ZOOM_OUT)
+            browser.execute_script(_TAB, "Memory")
+            _settle(browser)
+            _save(browser, folder / "viewer-wait.png")
+
+
+def viewer_fingerprint() -> str:
+    """Return a hash of the page that shows traces, without the hash of its sources."""
+    page = resources.files("weft_trace.page").joinpath("viewer.html").read_text(encoding="utf-8")
+    return hashlib.sha256(re.sub(r"sources \w+", "", page).encode()).hexdigest()
+
+
+def _settle(browser: Any) -> None:
+    """Wait for two frames."""
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
 
 
 @contextmanager

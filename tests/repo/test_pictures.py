@@ -94,6 +94,13 @@ def test_the_explain_page_looks_like_a_new_one() -> None:
     assert fingerprint(explain_page()) == recorded("explain"), ADVICE
 
 
+def test_the_viewer_of_traces_looks_like_a_new_one() -> None:
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    from screenshots import viewer_fingerprint
+
+    assert viewer_fingerprint() == recorded("viewer"), ADVICE
+
+
 def test_pictures_are_small_and_shown_with_a_text_for_those_who_cannot_see_them() -> None:
     uses = [
         (page, *match) for page in PAGES for match in USE.findall(page.read_text(encoding="utf-8"))
