@@ -1,4 +1,4 @@
-// Built by build.mjs (sources dbe302cd789e63aca260ebe5fffe0012e22ce8472e2290c157197b59bd2a82d2).
+// Built by build.mjs (sources 6bdf364e144c16c9d39fb24a513a335118c4c00f020ab4bb5a91a1981fac54be).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;
@@ -1281,7 +1281,7 @@ async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => v
 function firstTime(chunks) {
   let first = null;
   for (const { type, first: time } of chunks) {
-    if (type === 1 /* RECORDS */ || type !== 2 /* EVENTS */ && type !== 3 /* SAMPLES */) continue;
+    if (type !== 2 /* EVENTS */ && type !== 3 /* SAMPLES */) continue;
     if (first === null || time < first) first = time;
   }
   return first ?? 0n;

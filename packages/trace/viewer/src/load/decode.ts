@@ -86,7 +86,7 @@ export async function decodeTrace(
 function firstTime(chunks: readonly StoredChunk[]): bigint {
   let first: bigint | null = null;
   for (const { type, first: time } of chunks) {
-    if (type === ChunkType.RECORDS || (type !== ChunkType.EVENTS && type !== ChunkType.SAMPLES)) continue;
+    if (type !== ChunkType.EVENTS && type !== ChunkType.SAMPLES) continue;
     if (first === null || time < first) first = time;
   }
   return first ?? 0n;

@@ -2,7 +2,6 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { sumBy, sumByNode, sumByScope, type Scope, type Selection, type Sum } from "../analysis/scopes";
-import type { Trace } from "../model/trace";
 import { hash } from "../view/colors";
 import { formatCount, formatMeasured, printable } from "../view/units";
 import { Bar, Duration, List, Name } from "./parts";
@@ -122,5 +121,3 @@ function find(root: Scope, path: string): Scope | undefined {
   for (const part of path ? path.split("/") : []) scope = scope?.children.get(part);
   return scope;
 }
-
-export type { Trace };
