@@ -260,9 +260,8 @@ def unpack_rows(payload: bytes, rows: NDArray[Any]) -> None:
         if width not in (0, 1, 2, 4, 8) or offset + count * width > len(payload):
             raise TraceError(f"a chunk has a damaged column {name!r}")
         if width:
-            column = np.frombuffer(payload, f"<u{width}", count, offset).astype(np.int64)
-            column += base
-            rows[name] = column
+            column = np.frombuffer(payload, f"<u{width}", count, offset)
+            np.add(column, np.int64(base), rows[name], dtype=np.int64, casting="unsafe")
             offset += count * width
         else:
             rows[name] = np.int64(base).astype(rows.dtype[name])

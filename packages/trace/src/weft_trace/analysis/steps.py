@@ -56,7 +56,8 @@ class StepIndex:
         self.nodes = np.ascontiguousarray(events["node"])
         self._steps = np.ascontiguousarray(events["step"])
         self._by_step = np.argsort(self._steps, kind="stable")
-        self._sorted = self._steps[self._by_step]
+        bounds = np.arange(len(trace.steps) + 1, dtype=self._steps.dtype)
+        self._offsets = np.searchsorted(self._steps[self._by_step], bounds)
         lanes = np.array([lane.process for lane in trace.lanes] or [0])
         self.processes = lanes[self.lanes] if len(events) else np.zeros(0, np.int64)
 
@@ -70,8 +71,7 @@ class StepIndex:
 
     def events_of(self, step: int) -> NDArray[np.intp]:
         """Return the indices of the events of a step, sorted by start."""
-        first, last = np.searchsorted(self._sorted, [step, step + 1])
-        return self._by_step[first:last]
+        return self._by_step[self._offsets[step] : self._offsets[step + 1]]
 
     def executions_of(self, step: int) -> NDArray[np.intp]:
         """Return the events of a step that are not parts of others, sorted by start.
