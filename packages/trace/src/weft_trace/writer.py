@@ -48,6 +48,7 @@ class Writer:
       ...     node = writer.node(Node("y", "MatMul"))
       ...     event = np.zeros(1, EVENT)
       ...     event["kind"], event["lane"], event["node"] = Kind.KERNEL, lane, node
+      ...     event["step"] = NO_STEP
       ...     event["ready"] = event["start"] = 1000
       ...     event["end"] = 3000
       ...     writer.events(event)
