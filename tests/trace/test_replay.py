@@ -40,6 +40,16 @@ def test_changed_kernel_is_predicted(tmp_path, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_slower_links_are_predicted(tmp_path, seed):
+    factor = (3.0, 30.0, 300.0)[seed % 3]
+    index, _ = cluster(tmp_path / "a", seed)
+    _, truth = cluster(tmp_path / "b", seed, scales={"_Transfer": factor})
+    for span, true in zip(index.spans(), truth.step_ns, strict=True):
+        predicted = Replay(index, span).predict([Change("link", "*", factor)]).predicted
+        assert predicted == pytest.approx(true, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_straggler_made_as_fast_as_others_is_predicted(tmp_path, seed):
     index, truth = cluster(tmp_path / "a", seed)
     _, repaired = cluster(tmp_path / "b", seed, straggler=1.0)

@@ -57,7 +57,7 @@ class Settings:
       bandwidth: of each link, in bytes per second.
       straggler: by which factor one worker is slower than the others.
       clock_offset: the largest distance of a clock from that of the first worker, in nanoseconds.
-      scales: factors of the durations of kernels by op.
+      scales: factors of the durations of kernels and transfers by op.
     """
 
     servers: int = 1
@@ -329,7 +329,8 @@ class Cluster:
         send = self._add(node, 0, sender, Kind.KERNEL, 5e3, [source], ("pool", sender))
         size = size or 1 << 12 + self._choose(name, 9)
         key = self._node(f"{name};0:0", "_Transfer", receiver, [node])
-        wire = int(_LATENCY + size / self.settings.bandwidth * 1e9)
+        wire = _LATENCY + size / self.settings.bandwidth * 1e9
+        wire *= self.settings.scales.get("_Transfer", 1.0)
         receive_node = self._node(f"{name}/_Recv", "_Recv", receiver, [key])
         receive = self._add(receive_node, 0, receiver, Kind.RECEIVE, 1e3, [self._events[1]], None)
         transfer = self._add(
