@@ -3,11 +3,12 @@
 import argparse
 import json
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 
 import pytest
 from weft_testing.synthetic_trace import Cluster, random_settings, write_cluster
 
-from weft_trace import Lane, LaneKind, Node, Process, Writer
+from weft_trace import Lane, LaneKind, Node, Process, Writer, commands
 from weft_trace.commands import add
 from weft_trace.commands.output import format_time
 
@@ -173,3 +174,14 @@ def test_terminal_commands_in_names_are_escaped(tmp_path, capsys):
 )  # fmt: skip
 def test_times_have_three_digits(time, text):
     assert format_time(time) == text
+
+
+def test_packages_add_actions(monkeypatch):
+    record = EntryPoint("record", "weft_distrib.commands.cluster:add_record", commands.GROUP)
+    monkeypatch.setattr(commands, "entry_points", lambda group: [record])
+    parser = argparse.ArgumentParser()
+    add(parser)
+    options = parser.parse_args(["record", "grpc://localhost:1", "run.weft-trace", "--steps", "3"])
+    assert (options.target, options.file, options.steps) == (
+        "grpc://localhost:1", "run.weft-trace", 3,
+    )  # fmt: skip

@@ -25,19 +25,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     status.add_argument("target", help="any task of the cluster: grpc://host:port")
     status.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
     status.set_defaults(run=run)
-    record = actions.add_parser(
-        "record",
-        help="record a trace of all tasks",
-        description="Record the next steps of all tasks to a trace file, on one clock. "
-        "`weft trace` shows it.",
-    )
-    record.add_argument("target", help="any task of the cluster: grpc://host:port")
-    record.add_argument("file", help="the trace file, which is replaced if it exists")
-    record.add_argument("--steps", type=int, default=10, help="steps to record; 10 by default")
-    record.add_argument(
+    text = "record the next steps of all tasks to a trace file, on one clock"
+    add_record(actions.add_parser("record", help=text, description=text))
+
+
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """Record the next steps of all tasks of a cluster to a trace file."""
+    parser.add_argument("target", help="any task of the cluster: grpc://host:port")
+    parser.add_argument("file", help="the trace file, which is replaced if it exists")
+    parser.add_argument("--steps", type=int, default=10, help="steps to record; 10 by default")
+    parser.add_argument(
         "--seconds", type=float, default=60.0, help="time limit of the recording; 60 by default"
     )
-    record.set_defaults(run=run_record)
+    parser.set_defaults(run=run_record)
 
 
 def run_record(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 from weft_trace.commands import ask, convert, view
 from weft_trace.errors import TraceError
 
-GROUP: Final = "weft_trace.commands"
+GROUP = "weft_trace.commands"
 _TROUBLE: Final = 2
 
 _Run = Callable[[argparse.Namespace], int]
