@@ -62,6 +62,11 @@ class ServedTrace:
         self._lock = threading.Lock()  # reading may drop damaged chunks
         self._overview = self._file.overview()
         self._samples = self._file.samples()
+        self._bytes_in_use = {
+            i: self._samples.compress((self._samples["lane"] == i) & (self._samples["series"] == 0))
+            for i, lane in enumerate(self._file.records.lanes)
+            if lane.kind is LaneKind.MEMORY
+        }
         is_small = self._file.num_events <= _EXACT
         self._events = self._file.events() if is_small else None
 
@@ -128,10 +133,10 @@ class ServedTrace:
         lanes = self._file.records.lanes
         cuts = np.searchsorted(rows["lane"], np.arange(len(lanes) + 1))
         parts = [struct.pack("<IIQ", len(lanes), bins, count)]
-        for i, lane in enumerate(lanes):
+        for i in range(len(lanes)):
             kinds, shares = bin_lane(rows[cuts[i] : cuts[i + 1]], first, last, bins)
-            if lane.kind is LaneKind.MEMORY:
-                shares = bin_memory(self._bytes_in_use(i), first, last, bins)
+            if i in self._bytes_in_use:
+                shares = bin_memory(self._bytes_in_use[i], first, last, bins)
             parts += [kinds.tobytes(), shares.tobytes()]
         return b"".join(parts)
 
@@ -141,10 +146,6 @@ class ServedTrace:
                 return self._file.events(first, last)
         is_inside = (self._events["start"] <= last) & (self._events["end"] >= first)
         return self._events.compress(is_inside)
-
-    def _bytes_in_use(self, lane: int) -> NDArray[Any]:
-        samples = self._samples
-        return samples.compress((samples["lane"] == lane) & (samples["series"] == 0))
 
 
 class TraceServer:
