@@ -423,6 +423,7 @@ class _Simulation:
         self._threads[id(event)] = thread
         if event.kind is Kind.TRANSFER:
             event.start = time
+            event.ready = event.inputs[-1].start  # when its Receive requested it
         else:
             event.start = time + _DISPATCH
             event.lane = self._cluster.lane_of(event, thread)
