@@ -1,4 +1,4 @@
-// Built by build.mjs (sources 6bdf364e144c16c9d39fb24a513a335118c4c00f020ab4bb5a91a1981fac54be).
+// Built by build.mjs (sources fc8e0955bd5d28e0707f052381a535661ada6dc736f9cef7352faddf288a5f08).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;

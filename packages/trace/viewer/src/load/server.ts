@@ -5,7 +5,7 @@ import type { StepSpan, Trace } from "../model/trace";
 import { decodeTrace, type Decoder } from "./decode";
 
 const MOST_EVENTS = 2_000_000; // of a part
-const NEIGHBORS = 1; // steps before and after a step that are read with it
+const NEARBY_EVENTS = 100_000; // before and after a step, which are read with it
 
 /** A trace on the server: its records and steps, and the way to its parts. */
 export class ServedTrace {
@@ -44,8 +44,9 @@ export class ServedTrace {
     if (this.count <= MOST_EVENTS) return this.readPart(first, last + 1);
     if (!step) return this.readPart(first, first + (last - first) * (MOST_EVENTS / this.count) * 0.5);
     const at = this.steps.findIndex((other) => other.id === step.id);
-    const before = this.steps[Math.max(0, at - NEIGHBORS)];
-    const after = this.steps[Math.min(this.steps.length - 1, at + NEIGHBORS)];
+    const neighbors = Math.ceil((NEARBY_EVENTS * this.steps.length) / this.count);
+    const before = this.steps[Math.max(0, at - neighbors)];
+    const after = this.steps[Math.min(this.steps.length - 1, at + neighbors)];
     try {
       return await this.readPart(before.start, after.end + 1);
     } catch (error) {
