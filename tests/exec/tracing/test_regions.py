@@ -106,6 +106,17 @@ def test_statistics_of_a_step_share_the_times_of_kernels() -> None:
     assert all("estimated" in label for label in labels.values())
 
 
+def test_compiling_is_a_phase_of_the_step_that_waits_for_it(tmp_path: Path) -> None:
+    x, y = two_layers()
+    with wf.Session() as session, wf.trace(tmp_path / "t"):
+        session.run(y, {x: np.ones((4, 16))})
+    trace = wf.trace.load(tmp_path / "t")
+    (step,) = rows(trace, Kind.STEP)
+    phases = rows(trace, Kind.PHASE)
+    compiling = phases[[name == "compile" for name in names(trace, phases["node"])]]
+    assert len(compiling) and set(compiling["step"]) == {step["step"]}
+
+
 def test_a_compiled_loop_is_one_event(tmp_path: Path) -> None:
     x = wf.placeholder(wf.float32, [8], name="x")
     _, y = wf.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, a * 1.5), [0, x])

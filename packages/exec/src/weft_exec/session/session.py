@@ -665,9 +665,11 @@ class BaseSession:
             return not (signature.outdated or grown)
 
         if not fits():
+            start = clock()
             with self._planning(deadline):
                 if not fits():  # another thread may have planned it meanwhile
                     self._plan(signature, fed)
+            consumers.note_phase("plan", start)
 
     def _extend(self) -> None:
         with self._lock:

@@ -46,13 +46,13 @@ class _Thread(threading.local):
     Attributes:
       phases: phases of the step that is about to begin.
       last_end: when its last recorded step ended, as a reading of the clock; 0 if there was none.
-      depth: number of steps that it is in.
+      steps: the recorded steps that it is in, the innermost last.
     """
 
     def __init__(self) -> None:
         self.phases: list[Span] = []
         self.last_end = 0
-        self.depth = 0
+        self.steps: list[StepTrace] = []
 
 
 _consumers: tuple[Consumer, ...] = ()
@@ -60,7 +60,9 @@ _active_since = 0  # reading of the clock
 _watchers: WeakSet[Any] = WeakSet()
 _lock = threading.Lock()
 _thread = _Thread()
-_PHASE, _PYTHON = 1, 8  # of `weft_trace.schema.Kind`, which is imported with the first trace
+_PYTHON: Final = 8  # of `weft_trace.schema.Kind`, which is imported with the first trace
+PHASE: Final = 1
+"""The kind of a phase, such as compiling, for `recorded`."""
 CHECKPOINT: Final = 9
 """The kind of saving or restoring a checkpoint, for `recorded`."""
 
@@ -121,21 +123,21 @@ def begin_step(label: str, is_kept: bool = False) -> StepTrace:
         log.spans += thread.phases
         trace.start = min(trace.start, thread.phases[0].start)
         thread.phases = []
-    if thread.last_end > _active_since and not thread.depth:
+    if thread.last_end > _active_since and not thread.steps:
         log.spans.append(
             Span(
                 _PYTHON, Subject("(between steps)", "_Python"), thread.last_end, thread.last_end,
                 max(trace.start, thread.last_end),
             )
         )  # fmt: skip
-    thread.depth += 1
+    thread.steps.append(trace)
     return trace
 
 
 def end_step(trace: StepTrace, failed: bool) -> None:
     """Send the record of a step that ends now to all consumers."""
     trace.end, trace.failed = clock(), failed
-    _thread.depth -= 1
+    _thread.steps.remove(trace)
     _thread.last_end = trace.end
     for consumer in _consumers:
         consumer.step_ended(trace)
@@ -144,13 +146,18 @@ def end_step(trace: StepTrace, failed: bool) -> None:
 def note_phase(name: str, start: int) -> None:
     """Record a phase, from `start` until now, of the step that this thread is about to begin."""
     if _consumers:
-        span = Span(_PHASE, Subject(name, "_Phase"), start, start, clock())
+        span = Span(PHASE, Subject(name, "_Phase"), start, start, clock())
         _thread.phases.append(span)
 
 
 @contextmanager
 def recorded(kind: int, name: str, op: str) -> Iterator[None]:
-    """Record the block as an event outside of steps, if there is a consumer."""
+    """Record the block as an event of this thread's step, or outside of steps.
+
+    Args:
+      kind: a `weft_trace.schema.Kind`.
+      name, op: of the subject.
+    """
     if not _consumers:
         yield
         return
@@ -163,7 +170,10 @@ def recorded(kind: int, name: str, op: str) -> Iterator[None]:
 
 
 def add_span(span: Span) -> None:
-    """Record an event of this thread outside of steps."""
+    """Record an event of this thread, of its step if it is in one."""
+    if _thread.steps:
+        _thread.steps[-1].log().spans.append(span)
+        return
     log = ThreadLog(None)
     for consumer in _consumers:
         consumer.outside_steps(log, [span])

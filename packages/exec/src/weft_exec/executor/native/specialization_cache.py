@@ -17,6 +17,7 @@ from weft_exec.executor.native.tiering import (
     RegionProfile,
     compilation,
 )
+from weft_exec.tracing.consumers import PHASE, recorded
 from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
@@ -410,7 +411,8 @@ class SpecializationCache(Generic[K, C]):
         """Generate code, which may share that of another choice."""
         with self._lock:
             like = list(self._live.values())
-        return self._generator.generate(request, like, map(self._binding.request, others))
+        with recorded(PHASE, "compile", "_Phase"):
+            return self._generator.generate(request, like, map(self._binding.request, others))
 
     # ---------------------------------------------------------------------- closing
 
