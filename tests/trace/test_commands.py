@@ -177,7 +177,7 @@ def test_times_have_three_digits(time, text):
 
 
 def test_packages_add_actions(monkeypatch):
-    record = EntryPoint("record", "weft_distrib.commands.cluster:add_record", commands.GROUP)
+    record = EntryPoint("record", "weft_distrib.commands.record:add", commands.GROUP)
     monkeypatch.setattr(commands, "entry_points", lambda group: [record])
     parser = argparse.ArgumentParser()
     add(parser)
