@@ -185,3 +185,14 @@ def test_packages_add_actions(monkeypatch):
     assert (options.target, options.file, options.steps) == (
         "grpc://localhost:1", "run.weft-trace", 3,
     )  # fmt: skip
+
+
+def test_action_that_cannot_be_loaded_hides_no_other(monkeypatch, capsys):
+    broken = EntryPoint("broken", "weft_trace.nothing:add", commands.GROUP)
+    monkeypatch.setattr(commands, "entry_points", lambda group: [broken])
+    parser = argparse.ArgumentParser()
+    add(parser)
+    options = parser.parse_args(["broken"])
+    assert options.run(options) == 2
+    assert "broken = weft_trace.nothing:add cannot be loaded" in capsys.readouterr().err
+    assert parser.parse_args(["summary", "run.weft-trace"]).run is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from weft_trace.commands import ask, convert, view
@@ -34,13 +34,32 @@ def add(parser: argparse.ArgumentParser) -> None:
     }
     others = {entry.name: entry for entry in entry_points(group=GROUP)}
     for name in sorted({*adders, *others}):
-        adder = adders[name] if name in adders else others[name].load()
+        adder = adders.get(name) or _load(others[name])
         text = (adder.__doc__ or "").partition("\n")[0]
         action = actions.add_parser(name, help=text, description=text)
         adder(action)
         run: _Run | None = action.get_default("run")
         if run is not None:
             action.set_defaults(run=_catching(run))
+
+
+def _load(entry: EntryPoint) -> Callable[[argparse.ArgumentParser], None]:
+    """Return the function of an entry point, or one that adds a command that reports its error."""
+    try:
+        adder: Callable[[argparse.ArgumentParser], None] = entry.load()
+    except Exception as cause:  # because one package's mistake must not hide the other commands
+        reason = f"{entry.name} = {entry.value} cannot be loaded: {cause!r}"
+
+        def adder(parser: argparse.ArgumentParser) -> None:
+            parser.set_defaults(run=lambda _: _fail(reason))
+
+        adder.__doc__ = reason
+    return adder
+
+
+def _fail(reason: str) -> int:
+    sys.stderr.write(f"weft: {reason}\n")
+    return _TROUBLE
 
 
 def _catching(run: _Run) -> _Run:
@@ -50,7 +69,6 @@ def _catching(run: _Run) -> _Run:
         try:
             return run(arguments)
         except TraceError as error:
-            sys.stderr.write(f"weft: {error}\n")
-            return _TROUBLE
+            return _fail(str(error))
 
     return run_command
