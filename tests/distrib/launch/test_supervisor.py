@@ -57,9 +57,7 @@ def test_a_task_is_told_its_place() -> None:
         "TF_CONFIG": '{"cluster": {"ps": ["a:1"], "worker": ["b:1", "b:2"]}, '
         '"task": {"type": "worker", "index": 1}}'
     }
-    with pytest.raises(
-        errors.InvalidArgumentError, match="3 tasks need one address each, got addresses: 1"
-    ):
+    with pytest.raises(errors.InvalidArgumentError, match="3 tasks require 3 addresses, got 1"):
         launch.cluster(["a:1"])
 
 

@@ -104,7 +104,7 @@ def _validate(
     count = len(cells_fw)
     if not count or len(cells_bw) != count:
         raise errors.InvalidArgumentError(
-            f"as many forward as backward cells are required, got {count} and {len(cells_bw)}"
+            f"the numbers of forward and backward cells must match, got {count} and {len(cells_bw)}"
         )
     for states in (forward, backward):
         if states is not None and len(states) != count:

@@ -88,7 +88,8 @@ def _require_argument(op: str, arguments: dict[str, Any], argument: str) -> Any:
 def _check_later(op: str, argument: str, value: Any) -> None:
     if not changes_nothing(op, argument, value):
         raise errors.UnimplementedError(
-            f"{op} takes {argument!r} only where it means what TensorFlow 1.15 does, got {value!r}"
+            f"{op}: {argument}={value!r} is not supported; only values with the behavior of "
+            "TensorFlow 1.15 are"
         )
 
 

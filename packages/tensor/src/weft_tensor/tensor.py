@@ -40,7 +40,7 @@ class Tensor:
           dtype: element type with a NumPy counterpart, except string.
           offset: offset of the first element in bytes.
         Raises:
-          InvalidTypeError: elements of this type are not plain memory.
+          InvalidTypeError: a tensor of this type does not have a raw buffer.
           InvalidArgumentError: the part is not inside the buffer.
         """
         kind, sizes = _plain(dtype), _known(shape)
@@ -275,7 +275,7 @@ def _scalar_view(array: np.ndarray[Any, Any], key: Any, selected: Any) -> np.nda
 def _plain(dtype: Any) -> DType:
     kind = dtypes.as_dtype(dtype).base_dtype
     if kind.numpy.hasobject:
-        raise InvalidTypeError(f"elements of type {kind.name} are not plain memory")
+        raise InvalidTypeError(f"a tensor of {kind.name} does not have a raw buffer")
     return kind
 
 

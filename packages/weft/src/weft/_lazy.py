@@ -53,7 +53,7 @@ def attach(
 
 
 def hint(package: str) -> None:
-    """Make the errors of a module without lazy names suggest similar names."""
+    """Let AttributeErrors of a module without lazy names suggest similar names."""
     vars(sys.modules[package])["__getattr__"], _ = attach(package)
 
 

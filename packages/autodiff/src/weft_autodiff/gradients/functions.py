@@ -43,7 +43,7 @@ class Source(NamedTuple):
     Attributes:
       what: "input" or "output" of the call; "grad", "values" or "indices" of an output's gradient;
         or "captured".
-      place: which.
+      place: the position among the inputs, outputs, gradients or captures.
       value: the captured value.
     """
 

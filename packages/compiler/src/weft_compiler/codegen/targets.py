@@ -232,8 +232,8 @@ def _queried_features(triple: str, cpu: str, features: str) -> str:
     unsigned = any(each[:1] not in ("+", "-") for each in features.split(",") if features)
     if unsigned or "not a recognized feature" in tried.stderr:
         raise errors.InvalidArgumentError(
-            f"features of {triple} are names that LLVM knows with + or -, and commas between, "
-            f"such as '+dotprod,-fma', got {features!r}"
+            f"features of {triple} must be comma-separated feature names of LLVM, each with + "
+            f"or - before it, such as '+dotprod,-fma', got {features!r}"
         )
     if tried.returncode or "not a recognized processor" in tried.stderr:
         raise errors.InvalidArgumentError(

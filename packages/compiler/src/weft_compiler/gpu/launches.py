@@ -317,7 +317,7 @@ def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
 
 
 def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) -> bool:
-    """Return True if a nest should be launched by ROWS."""
+    """Return True if a nest should be launched with one block for each row."""
     if (
         not shared
         or max(map(total_iterations, shared)) < MIN_ITERATIONS

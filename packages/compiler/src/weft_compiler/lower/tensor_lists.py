@@ -29,12 +29,12 @@ _READABLE, _READ = 1, 2
 
 
 class TensorListLowering:
-    """The memory of a TensorArray or a stack.
+    """The lowering of a TensorArray or a stack to buffers of a program.
 
     Attributes:
       kept: the operations on the TensorArray or stack.
       extent: its size and element shape.
-      inputs, outputs: the inputs and outputs of the program for it, besides loop variables.
+      inputs, outputs: its inputs and outputs of the program, other than loop variables.
       copies: outputs that are initialized from an input, or with zeros.
     """
 

@@ -156,7 +156,7 @@ class Launch:
         places = list(self.places())
         if len(addresses) != len(places):
             raise errors.InvalidArgumentError(
-                f"{len(places)} tasks need one address each, got addresses: {len(addresses)}"
+                f"{len(places)} tasks require {len(places)} addresses, got {len(addresses)}"
             )
         jobs: dict[str, list[str]] = {job.name: [] for job in self.jobs}
         for place, address in zip(places, addresses, strict=True):

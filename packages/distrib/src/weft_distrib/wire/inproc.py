@@ -143,7 +143,7 @@ def open_door(incarnation: int, welcome: Welcome) -> None:
 
 
 def close_door(incarnation: int) -> None:
-    """Stop accepting connections to a task; does nothing if none are accepted."""
+    """Stop accepting connections to a task; do nothing if it does not accept any."""
     _doors.pop(incarnation, None)
 
 

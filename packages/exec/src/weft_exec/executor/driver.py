@@ -285,7 +285,7 @@ class Driver:
         self._receive(block=True)
 
     def _receive(self, block: bool) -> None:
-        """Handle incoming mail; with `block`, wait for some first."""
+        """Handle queued messages; if `block`, wait for at least one."""
         while True:
             try:
                 token, value, error = (

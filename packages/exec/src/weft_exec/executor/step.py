@@ -521,7 +521,7 @@ class StepMachine:
             and not frame.missing
             and iteration.index == frame.oldest
         ):
-            raise errors.InternalError(f"{name} is over and was not forgotten")
+            raise errors.InternalError(f"{name} has finished but was not released")
 
 
 class TracedStepMachine(StepMachine):

@@ -28,10 +28,10 @@ class Made(NamedTuple):
 
 
 class NestedRows:
-    """Handles of stacks, which are created on demand.
+    """Handles of stacks; a handle is created when it is read.
 
     Args:
-      rows: the contiguous values of all stacks, which may be handles themselves.
+      rows: the concatenated values of all stacks; a value may be a handle itself.
       ends: the end offset of each stack, int64.
       result: the name and element type of the stacks.
       first: the start offset of the first stack.

@@ -352,8 +352,8 @@ def _refuse_sparse(elems: Any) -> None:
     for leaf in nest.flatten(elems):
         if isinstance(leaf, SparseTensor):
             raise errors.InvalidTypeError(
-                f"elems must be dense, got {leaf!r}; to map the values of a sparse tensor, make "
-                "one of its indices, fn(its values) and its dense_shape"
+                f"elems must be dense, got {leaf!r}; for a sparse tensor use "
+                "SparseTensor(x.indices, fn(x.values), x.dense_shape)"
             )
 
 

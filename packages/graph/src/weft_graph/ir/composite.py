@@ -102,9 +102,9 @@ class AppliesOps:
         raise NotImplementedError
 
     def map_elements(self, function: Callable[[Any], Any]) -> Any:
-        """Apply a function to a tensor of all elements; return a value of the same kind.
+        """Apply an elementwise function to the flat values; return a value of the same class.
 
-        It is for functions that are elementwise, but need a shape before they create the op.
+        It is for functions that need a shape before they create the op.
         """
         raise NotImplementedError
 

@@ -263,7 +263,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def maximum(x: Any, y: Any, name: str | None = None) -> Output:
-    """Return the larger of x and y, NaN where either is; real, broadcast shape.
+    """Return the elementwise maximum of x and y; NaN where one of them is NaN.
 
     Args:
       x, y: real, of the same dtype; their shapes broadcast.
@@ -277,7 +277,7 @@ def maximum(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def minimum(x: Any, y: Any, name: str | None = None) -> Output:
-    """Return the smaller of x and y, NaN where either is; real, broadcast shape.
+    """Return the elementwise minimum of x and y; NaN where one of them is NaN.
 
     Args:
       x, y: real, of the same dtype; their shapes broadcast.

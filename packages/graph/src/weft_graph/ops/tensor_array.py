@@ -443,8 +443,8 @@ def tensor_array_split_v3(
     Args:
       value: rank at least 1.
       lengths: int64, shape (size,): sizes of the pieces along the first axis.
-    Raises (at run time): InvalidArgumentError: as for a write, `lengths` do not add up to the
-      value's first size, or their number is not that of the elements.
+    Raises (at run time): InvalidArgumentError: the errors of a write; or `lengths` do not add up to
+      the first size of the value; or there is not one length for each element.
     """
     return out("TensorArraySplitV3", [handle, value, lengths, flow_in], None, name)
 

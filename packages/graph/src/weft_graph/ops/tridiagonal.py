@@ -98,7 +98,9 @@ def _split_compact(value: Output) -> list[Output]:
 
 def _split_sequence(diagonals: Any) -> list[Output]:
     if not isinstance(diagonals, list | tuple) or len(diagonals) != 3:
-        raise errors.InvalidArgumentError(f"requires three diagonals, got {diagonals!r}")
+        raise errors.InvalidArgumentError(
+            f"diagonals must be a sequence of three tensors, got {diagonals!r}"
+        )
     main = convert_to_tensor(diagonals[1])
     upper, lower = (convert_to_tensor(diagonals[i], main.dtype.base_dtype) for i in (0, 2))
     return [_lengthened(upper, main, False), main, _lengthened(lower, main, True)]

@@ -484,7 +484,7 @@ class _Partitioner:
         return receive.outputs[0]
 
     def _trigger(self, frame: Frame, part: _Part) -> Node:
-        """Return a node of a part that runs in every iteration of a loop, also the last one."""
+        """Return a node of a part that runs in every iteration of a loop, even the last one."""
         trigger = part.triggers.get(frame)
         if trigger is None:
             merges = [part.nodes[merge] for merge in frame.merges if merge in part.nodes]

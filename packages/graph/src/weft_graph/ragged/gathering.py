@@ -222,7 +222,7 @@ def _gather_nd(call: Call) -> Any:
         )
     depth, rank = indices.dims[-1], len(indices.dims)
     if depth == 0:
-        raise errors.UnimplementedError("gather_nd of a ragged tensor requires one index at least")
+        raise errors.UnimplementedError("gather_nd of a ragged tensor requires at least one index")
     rows = shapes.reshape(indices, [-1, depth])
     by_path = _gather_by_path(params, rows, depth)
     if rank == 2:

@@ -161,7 +161,7 @@ def check_partitions(name: str, partitions: list[int], full_shape: list[int]) ->
         )
     if sum(count > 1 for count in partitions) > 1:
         raise errors.InvalidArgumentError(
-            f"{name} can be cut along one axis only, got the partitions {partitions}"
+            f"{name} can be partitioned along one axis only, got partitions {partitions}"
         )
 
 

@@ -267,7 +267,7 @@ class LooperThread(threading.Thread):
         return looper
 
     def run(self) -> None:
-        """Repeat until the coordinator stops."""
+        """Call `run_loop` until the coordinator requests a stop."""
         with self._coord.stop_on_exception():
             self.start_loop()
             if self._interval is None:

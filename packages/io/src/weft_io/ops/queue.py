@@ -212,7 +212,7 @@ def priority_queue(
     """Create a queue ordered by an int64 priority, the first component; return its handle.
 
     Args:
-      component_types, shapes: those of the components without the priority.
+      component_types, shapes: types and shapes of the components other than the priority.
       capacity, shared_name: as for `fifo_queue`.
     """
     attrs = _attrs(component_types, shapes, capacity, shared_name)

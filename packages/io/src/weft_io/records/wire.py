@@ -113,7 +113,7 @@ def _decode(octets: Array, begins: Array, index: int, ends: Array) -> Array:
     Args:
       octets: the bytes from the first varint on.
       begins: the start of each varint, and the end of the last one.
-        index, ends: the start of the block and the ends of fields, for errors.
+      index, ends: the start of the block and the ends of fields, for errors.
     """
     size = int(begins[-1])
     if size == len(begins) - 1:

@@ -78,7 +78,7 @@ class Row:
         self._is_taken = False
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """Return the row as an array; None if it was taken or has another form."""
+        """Return the row as an array; None if it is taken, or has another shape or dtype."""
         if self._is_taken:
             return None
         self._is_taken = True
@@ -127,7 +127,7 @@ class BatchMemory:
         return block.row(index) if (array.shape[1:], array.dtype) == (shape, dtype) else None
 
     def adopt(self, columns: Sequence[Sequence[Any]]) -> tuple[int, Array] | None:
-        """Return the index and array of the component that was computed in the next batch's memory.
+        """Return the index and array of the component whose rows were computed in the next batch.
 
         Args:
           columns: the values of each component.

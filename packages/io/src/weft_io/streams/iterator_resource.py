@@ -79,7 +79,7 @@ class IteratorResource(Resource):
         """A state that was restored before a dataset was assigned."""
 
     def check_gives(self, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
-        """Check that the elements have certain types and shapes.
+        """Check that the elements have these types and shapes.
 
         Raises: InvalidArgumentError: the types differ, or the shapes are incompatible.
         """

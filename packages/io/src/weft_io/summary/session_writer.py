@@ -89,7 +89,7 @@ class SessionEventWriter:
             self._shared.writer.flush()
 
     def reopen(self) -> None:
-        """Continue after `close`, in the file of the other users or in a new one."""
+        """Resume writing after `close`: in the file of other open writers, or in a new one."""
         if not self._closed:
             return
         with _lock:

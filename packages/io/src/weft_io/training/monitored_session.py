@@ -93,7 +93,7 @@ class _MonitoredSession(QueueRunningSession):
         return self._open().run_step_fn(step_fn)
 
     def should_stop(self) -> bool:
-        """Return True if a hook or thread requested the end of training, or it is closed."""
+        """Return True if the session is closed, or a hook or thread requested a stop."""
         return self._sess is None or self._sess.should_stop()
 
     def close(self) -> None:

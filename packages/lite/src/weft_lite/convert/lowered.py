@@ -33,8 +33,8 @@ class Value:
     """A tensor of the file; a constant if `array` is not None.
 
     Attributes:
-      shape: the shape, with open sizes at their bound.
-      declared: the shape with -1 for open sizes.
+      shape: the shape, with each dynamic dimension replaced by its bound.
+      declared: the shape, with -1 for dynamic dimensions.
     """
 
     name: str

@@ -115,7 +115,7 @@ def scope_of(node: Node) -> str:
 def sum_by(trace: Trace, key: Callable[[Node], str], steps: Sequence[int] = ()) -> list[Total]:
     """Return the time of kernels by a property of their nodes, longest first.
 
-    Regions count by their generated kernels, if those are in the trace.
+    A region is broken down into its generated kernels if they are in the trace.
 
     Args:
       key: the property.

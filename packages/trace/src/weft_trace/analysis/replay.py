@@ -363,7 +363,7 @@ class _Run:
             self._make_ready(i)
 
     def _arrive_end(self, i: int, time: float) -> None:
-        """Count down what the end of an event waits for: its start, and its transfer."""
+        """Resolve one dependency of the end of an event: its start, or its transfer."""
         self._begin[i] = max(self._begin[i], time)
         self._end_missing[i] -= 1
         if not self._end_missing[i]:

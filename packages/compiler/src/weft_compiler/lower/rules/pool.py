@@ -36,7 +36,7 @@ _MOST_TAPS: Final = 64
 
 
 def _by_kernel(node: Node) -> str:
-    """Return why the kernel is preferred: the gradient of a large window has too many terms."""
+    """Return the reason to prefer the kernel, or "": a large window's gradient has many terms."""
     large = prod(node.attrs["ksize"]) > _MOST_TAPS
     return f"its windows have more than {_MOST_TAPS} positions" if large else ""
 
