@@ -37,7 +37,7 @@ _ROWS: Final = 1 << 15
 _RECORDS: Final = 1 << 13
 _MOST_BINS: Final = 8192
 _MOST_EVENTS: Final = 1 << 22
-_EXACT: Final = 1 << 20
+_MAX_EXACT_EVENTS: Final = 1 << 20
 """Number of events up to which bins may be made of the events themselves."""
 _LATEST: Final = 1 << 62
 
@@ -67,7 +67,7 @@ class ServedTrace:
             for i, lane in enumerate(self._file.records.lanes)
             if lane.kind is LaneKind.MEMORY
         }
-        is_small = self._file.num_events <= _EXACT
+        is_small = self._file.num_events <= _MAX_EXACT_EVENTS
         self._events = self._file.events() if is_small else None
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class ServedTrace:
         width = (last - first) / (4 * bins)  # a row may reach into the next bucket
         rows = choose_level(self._overview.levels, width)
         is_coarse = not len(rows) or 1 << int(rows["level"][0]) > width
-        if is_coarse and count <= _EXACT:
+        if is_coarse and count <= _MAX_EXACT_EVENTS:
             rows = rows_of_events(self._read(first, last))
         rows = rows.compress((rows["start"] < last) & (rows["start"] + rows["span"] > first))
         rows = rows.take(np.argsort(rows["lane"], kind="stable"))

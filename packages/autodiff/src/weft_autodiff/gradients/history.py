@@ -68,7 +68,7 @@ class History:
         if node.role is Role.CONSTANT:
             with context.open():
                 return constant_of(node.attrs["value"], node.attrs["dtype"], name=_last(node.name))
-        handle = self._stack(output)
+        handle = self._make_stack(output)
         if self.again:
             handle = self._copy(context, handle, output)
         with context.open():
@@ -86,7 +86,7 @@ class History:
                 copied = self._copies[handle] = stack.stack_copy(handle, like.dtype)
         return copied
 
-    def _stack(self, output: Output) -> Output:
+    def _make_stack(self, output: Output) -> Output:
         """Return the stack that saves the values of an output."""
         handle = self._stacks.get(output)
         if handle is None:

@@ -90,14 +90,14 @@ class _Blocks:
         gathered = _product(self.indices, batch, None)
         blocks = out("Reshape", [grad, _pack([lead, outer, gathered, inner])])
         transposed = out("Transpose", [blocks, ints([0, 2, 1, 3])])
-        rows = out("Reshape", [transposed, _pack([_times(lead, gathered), outer, inner])])
+        rows = out("Reshape", [transposed, _pack([_multiply(lead, gathered), outer, inner])])
         if lead == 1:
             places = out("Reshape", [self.indices, _pack([gathered])])
         else:
             places = self._shifted(
                 out("Reshape", [self.indices, _pack([lead, gathered])]), lead, size
             )
-        total = out("UnsortedSegmentSum", [rows, places, _times(lead, size)])
+        total = out("UnsortedSegmentSum", [rows, places, _multiply(lead, size)])
         back = out("Reshape", [total, _pack([lead, size, outer, inner])])
         return like_shape(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
 
@@ -138,7 +138,7 @@ def _pack(sizes: list[Any]) -> Output:
     return out("Pack", [sizes])
 
 
-def _times(a: Any, b: Any) -> Any:
+def _multiply(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         return a * b
     return b if a == 1 else out("Mul", [a, b])

@@ -196,9 +196,9 @@ class _LoopWriter(Nests, Emitter):
         test = loop_body.test
         self._nest((), lambda: self._emit(Assign(on.name, self._resolved(_only(test)))))
         if loop_body.max_iterations is not None:
-            room = apply("less", count, index(loop_body.max_iterations))
-            self._emit(Assign(more.name, apply("bit_and", on, apply("invert", room))))
-            self._emit(Assign(on.name, apply("bit_and", on, room)))
+            is_below_limit = apply("less", count, index(loop_body.max_iterations))
+            self._emit(Assign(more.name, apply("bit_and", on, apply("invert", is_below_limit))))
+            self._emit(Assign(on.name, apply("bit_and", on, is_below_limit)))
         self._tested(loop_body, more)
         inner, self._body = self._body, []
         remaining = [value for value in facts if value in varying and value not in tested]

@@ -106,9 +106,11 @@ class PolymorphicProgram:
         template = _map_numbers(canonical(lowered), filler)
         self._layouts = filler.layouts
         self._least = filler.least
-        given = [each for each in lowered.inputs if each.name not in lowered.constants]
+        runtime_inputs = [each for each in lowered.inputs if each.name not in lowered.constants]
         left = iter(lines)
-        self.shapes = [list(islice(left, len(b.shape))) for b in (*given, *lowered.outputs)]
+        self.shapes = [
+            list(islice(left, len(b.shape))) for b in (*runtime_inputs, *lowered.outputs)
+        ]
         sizes = Buffer("sizes", INDEX, ())
         limits = apply(
             "bit_and",

@@ -128,11 +128,13 @@ class _Lowering:
                     else min(limit, loop_body.max_iterations)
                 )
         inputs += [self._streams] if whole.draws else []
-        expected = [final or item for item in whole.wanted()]
+        is_output_used = [final or item for item in whole.wanted()]
         # Updated variables, iteration counters, and the counts of values left on stacks.
-        expected += [True] * (len(loop_body.variables) - len(expected))
+        is_output_used += [True] * (len(loop_body.variables) - len(is_output_used))
         goes_on = loop_body.max_iterations is not None
-        return write_loop(loop_body, Outside(inputs, expected, outputs, copies, goes_on), name)
+        return write_loop(
+            loop_body, Outside(inputs, is_output_used, outputs, copies, goes_on), name
+        )
 
     def _type_read_of(self, position: int) -> DType:
         """Return the type of a variable that the loop reads, by its position."""

@@ -134,8 +134,8 @@ class Program:
             text = self._source.text(self._types, index)
             function = self._made[name, index] = self._xp.RawKernel(text, name)
         number = np.dtype(index).type
-        given = [self._argument(value, number) for value in args]
-        function(grid, (threads,), tuple(given))
+        kernel_args = [self._argument(value, number) for value in args]
+        function(grid, (threads,), tuple(kernel_args))
 
     def _index(self, name: str, args: Sequence[Any]) -> str:
         """Return the smallest index type that can represent all sizes and positions."""

@@ -84,7 +84,7 @@ def _reverse_v2(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any:
+def _reverse_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any:
     """Reverse, in each row, the elements before the row's length, for all rows in one launch."""
     rows = xp.moveaxis(x, (batch, along), (0, 1))
     index = xp.arange(x.shape[along])[None, :]
@@ -120,7 +120,7 @@ def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
                 f"seq_lengths must have shape [{x.shape[batch]}], got {format_dims(lengths.shape)}"
             )
         if device.xp is not np:
-            return _reversed_rows(device.xp, x, lengths, batch, axis)
+            return _reverse_rows(device.xp, x, lengths, batch, axis)
         if lengths.size and (lengths.min() < 0 or lengths.max() > size):
             raise errors.InvalidArgumentError(
                 f"seq_lengths must be in [0, {size}], got {lengths.tolist()}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _BLOCK_BYTES = 1 << 20
-_FEW = 1 << 12
+_MIN_BLOCKED_SIZE = 1 << 12
 """Number of elements below which the call overhead of NumPy exceeds the time of its loops."""
 
 
@@ -154,7 +154,12 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     result = new_array(pool.device, shape, x.dtype)
     run = prod(x.shape[axis + 1 :])
-    if pool.ksize[axis] > 1 and run < SHORT and x.size >= _FEW and x.flags.c_contiguous:
+    if (
+        pool.ksize[axis] > 1
+        and run < SHORT
+        and x.size >= _MIN_BLOCKED_SIZE
+        and x.flags.c_contiguous
+    ):
         fill = x.dtype.type(0) if function is np.add else lowest(x.dtype)
         into = result.reshape(-1, count, run)
         flat = x.reshape(-1, size, run)
@@ -294,7 +299,7 @@ def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
     padding value, or if the array is too small for this to pay.
     """
     pool = fit.pool
-    if pool.device.xp is not np or x.size < _FEW:
+    if pool.device.xp is not np or x.size < _MIN_BLOCKED_SIZE:
         return None
     code = np.dtype(np.uint8 if len(pool.taps) < 256 else np.int32)
     best, argmax = np.ascontiguousarray(x), None

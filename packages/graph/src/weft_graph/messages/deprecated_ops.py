@@ -54,10 +54,10 @@ def _rule_of(op: str) -> Rule | None:
     rule = _RULES.get(op)
     if rule is None and op.startswith("Experimental"):  # as datasets were called in 1.13 and 1.14
         rule = _renamed(op.removeprefix("Experimental"))
-    return None if rule is None or _declared(op) else rule
+    return None if rule is None or _is_declared(op) else rule
 
 
-def _declared(op: str) -> bool:
+def _is_declared(op: str) -> bool:
     """Return True if a package has declared an op with a deprecated name."""
     try:
         lookup_op(op)

@@ -125,10 +125,10 @@ def mean_iou(
     """
     with variable_scope(name, "mean_iou", (predictions, labels, weights)):
         matrix, update = _streamed_matrix(labels, predictions, num_classes, weights)
-        rows, columns, right = _margins(matrix)
-        union = rows + columns - right
+        rows, columns, num_correct = _margins(matrix)
+        union = rows + columns - num_correct
         present = casting.cast(out("NotEqual", [union, 0.0]), dtypes.float32)
-        shares = ratio(right, union, "intersection_over_union")
+        shares = ratio(num_correct, union, "intersection_over_union")
         value = ratio(reduce_sum(shares), reduce_sum(present), "mean_iou")
         return collect(value, update, metrics_collections, updates_collections)
 
@@ -136,8 +136,8 @@ def mean_iou(
 def _margins(matrix: Output) -> tuple[Output, Output, Output]:
     """Return the row sums, column sums and the diagonal, in float32."""
     sums = [reduce_sum(matrix, 1), reduce_sum(matrix, 0), diagonals.diag_part(matrix)]
-    rows, columns, right = [casting.cast(total_of_axis, dtypes.float32) for total_of_axis in sums]
-    return rows, columns, right
+    rows, columns, num_correct = [casting.cast(total, dtypes.float32) for total in sums]
+    return rows, columns, num_correct
 
 
 def mean_per_class_accuracy(
@@ -170,12 +170,12 @@ def mean_per_class_accuracy(
         total = metric_variable([num_classes], dtypes.float32, name="total")
         count = metric_variable([num_classes], dtypes.float32, name="count")
         totals = array.ones_like(labels, dtype=dtypes.float32)
-        right = casting.cast(out("Equal", [labels, predictions]), dtypes.float32)
+        num_correct = casting.cast(out("Equal", [labels, predictions]), dtypes.float32)
         if weights is not None:
             factor = shapes.reshape(casting.cast(convert_to_tensor(weights), dtypes.float32), [-1])
-            right, totals = out("Mul", [right, factor]), out("Mul", [totals, factor])
+            num_correct, totals = out("Mul", [num_correct, factor]), out("Mul", [totals, factor])
         counts = out("UnsortedSegmentSum", [totals, labels, num_classes])
-        hits = out("UnsortedSegmentSum", [right, labels, num_classes])
+        hits = out("UnsortedSegmentSum", [num_correct, labels, num_classes])
         new_count, new_total = accumulate(count, counts), accumulate(total, hits)
         shares = ratio(total, count, "per_class_accuracy")
         value = out("Mean", [shares, [0]], name="mean_accuracy")

@@ -33,11 +33,13 @@ def _exponential_integral(x: Scalar, exact: bool) -> Scalar:
     near, middle, far = scalar.minimum(x, 6), scalar.clamp(x, 6, 24), scalar.maximum(x, 24)
     smooth = chebyshev(fits.EI_NEAR, near / 3 - 1, exact) * scalar.exp(near) * near
     low = smooth + (scalar.log(near) + _EULER)
-    between = chebyshev(fits.EI_MIDDLE, 16 / middle - 5 / 3, exact) * scalar.exp(middle) / middle
+    middle_range = (
+        chebyshev(fits.EI_MIDDLE, 16 / middle - 5 / 3, exact) * scalar.exp(middle) / middle
+    )
     root = scalar.exp(0.5 * far)  # twice, as exp(far) may be infinite where its share is not
     high = root * (chebyshev(fits.EI_FAR, 48 / far - 1, exact) / far) * root
     overflow = scalar.where(scalar.is_inf(x), x, high)
-    return scalar.where(x > 24, overflow, scalar.where(x > 6, between, low))
+    return scalar.where(x > 24, overflow, scalar.where(x > 6, middle_range, low))
 
 
 _BEND: Final = 1.75  # from where on Fresnel's integrals are waves about 1 / 2

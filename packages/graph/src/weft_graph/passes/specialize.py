@@ -90,7 +90,7 @@ def fold_conditionals(step: StepGraph) -> int:
     _require_alive(step, dead)
     live = {switch.outputs[side]: switch.inputs[0] for switch, side in sides.items()}
     pivots = {user for output in live for user in output.consumers() if user.traits.identity}
-    replaced = {**live, **_joined(step, dead)}
+    replaced = {**live, **_bypassed_merges(step, dead)}
     for old, new in replaced.items():
         if old not in dead:
             step.replace(old, step.resolve(new), reason=_REASON)
@@ -138,7 +138,7 @@ def _require_alive(step: StepGraph, dead: set[Output | Node]) -> None:
         )
 
 
-def _joined(step: StepGraph, dead: set[Output | Node]) -> dict[Output, Output]:
+def _bypassed_merges(step: StepGraph, dead: set[Output | Node]) -> dict[Output, Output]:
     """Return the replacements of the outputs of each Merge with one remaining input."""
     result: dict[Output, Output] = {}
     for node in [node for node in step.graph.nodes if node.role is Role.MERGE]:

@@ -135,7 +135,7 @@ def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None
     length = ragged.uniform_row_length
     places = sequence.range(length)
     if lengths is None:
-        lengths = _unpadded(ragged, values, places, padding)
+        lengths = _unpadded_row_lengths(ragged, values, places, padding)
     zero = constant_of(np.array(0, dtype.numpy))
     lengths = out("Minimum", [_cast_to(lengths, dtype), length])
     lengths = out("Maximum", [lengths, zero])
@@ -148,7 +148,9 @@ def _cast_to(value: Output, dtype: DType) -> Output:
     return value if value.dtype.base_dtype is dtype else out("Cast", [value], {"DstT": dtype})
 
 
-def _unpadded(ragged: RaggedTensor, values: Output, output: Output, padding: Any) -> Output:
+def _unpadded_row_lengths(
+    ragged: RaggedTensor, values: Output, output: Output, padding: Any
+) -> Output:
     """Return the lengths of uniform rows without trailing padding."""
     pad = convert_to_tensor(padding, values.dtype.base_dtype, "padding")
     inner = (static_rank(values) or 1) - 1

@@ -68,8 +68,8 @@ def _convert(collection: str, items: Sequence[Any], scope: str) -> tuple[str, li
         return "any_list", list(items)
     elements = all(isinstance(item, Node | Output | Variable) for item in items)
     if elements and item_functions(collection) is None:
-        inside = [item.name for item in items if item.name.startswith(scope)]
-        return "node_list", [name.removeprefix(scope) for name in inside]
+        names_in_scope = [item.name for item in items if item.name.startswith(scope)]
+        return "node_list", [name.removeprefix(scope) for name in names_in_scope]
     if all(hasattr(item, "to_proto") for item in items):
         messages = [item.to_proto(scope or None) for item in items]
         return "bytes_list", [m.SerializeToString() for m in messages if m is not None]

@@ -201,7 +201,7 @@ def _magnitudes(inputs: Sequence[Any], signs: Sequence[int]) -> list[Any]:
 
 def _error(node: Node, value: Any, want: Any) -> errors.InternalError:
     return errors.InternalError(
-        f"jit_check: {node.type} returns {shown(value, want)}",
+        f"jit_check: {node.type} returns {describe_difference(value, want)}",
         op=node.type,
         node=node.name,
         line=node.line or None,
@@ -253,7 +253,7 @@ def largest(value: Any) -> float:
     return float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
 
 
-def shown(value: Any, want: Any) -> str:
+def describe_difference(value: Any, want: Any) -> str:
     """Describe how a compiled value differs from that of kernels."""
     value, want = np.asarray(value), np.asarray(want)
     if value.dtype != want.dtype or value.shape != want.shape:

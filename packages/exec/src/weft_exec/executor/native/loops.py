@@ -19,7 +19,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ToCompare
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.linear import gather
-from weft_exec.executor.native.check import differs, largest, shown
+from weft_exec.executor.native.check import describe_difference, differs, largest
 from weft_exec.executor.native.function import known_shape
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
 from weft_exec.executor.native.streams import Executions
@@ -500,7 +500,7 @@ class _Comparison(ToCompare):
         for node, value, want, scale in seen:
             if not isinstance(want, tuple) and differs(value, want, scale):
                 raise errors.InternalError(
-                    f"jit_check: {node.type} returns {shown(value, want)}",
+                    f"jit_check: {node.type} returns {describe_difference(value, want)}",
                     op=node.type,
                     node=node.name,
                     line=node.line or None,

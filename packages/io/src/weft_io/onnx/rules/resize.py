@@ -153,8 +153,8 @@ class _Resizing:
                 result if mode == "half_pixel" else where_v2(last > like(0, last), result, i * 0.0)
             )
         if mode == "half_pixel_symmetric":
-            shrunk = cast(out, _wide) / (scale * n)
-            return n / 2.0 * (1.0 - shrunk) + (i + 0.5) / scale - 0.5
+            scale_ratio = cast(out, _wide) / (scale * n)
+            return n / 2.0 * (1.0 - scale_ratio) + (i + 0.5) / scale - 0.5
         if mode == "align_corners":
             end = n * scale - 1.0
             multi_pixel = i * (n - 1.0) / where_v2(end > like(0, end), end, like(1, end))
