@@ -15,7 +15,7 @@ from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft_distrib.client.recording import record_trace
-from weft_distrib.commands.cluster import add
+from weft_distrib.commands.record import add
 from weft_distrib.master.recording import Clock, TaskRecords, repaired_clocks
 from weft_distrib.worker.tracing import Passage
 from weft_tensor import errors
@@ -126,7 +126,7 @@ def test_the_command_records_a_file(cluster: Any, tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     add(parser)
     path = str(tmp_path / "t")
-    arguments = parser.parse_args(["record", cluster[0].target, path, "--seconds", "0.1"])
+    arguments = parser.parse_args([cluster[0].target, path, "--seconds", "0.1"])
     assert arguments.run(arguments) == 0
     assert len(wf.trace.load(path).processes) == 2
 

@@ -161,7 +161,7 @@ import os, sys, threading
 import numpy as np
 from weft_lite import Interpreter
 from weft_lite.errors import ConcurrentUseError
-from weft_lite.watching import watched
+from weft_lite.watching import invoke_watched
 
 def ends_well(work):
     child = os.fork()
@@ -216,7 +216,7 @@ def refused():
     else:
         raise AssertionError("not refused")
 
-watched(first, forked_within)
+invoke_watched(first, forked_within)
 """
     )
 

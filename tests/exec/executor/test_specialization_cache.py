@@ -167,9 +167,8 @@ def test_many_sizes_share_code(
     assert not lines()
 
 
-@UNITS
 def test_one_compile_serves_sizes_that_are_rare(
-    unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
+    caches: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernels of all sizes pay for it, and further sizes do not wait."""
     monkeypatch.setenv("WEFT_JIT", "on")
@@ -181,7 +180,7 @@ def test_one_compile_serves_sizes_that_are_rare(
             compiler, "lower", lambda *args, lower=lower: lowered.append(args) or lower(*args)
         )
     with wf.Session() as session:
-        run = runner(session, unit)
+        run = runner(session, region)
         for size in (5, 6, 7):
             run(size)
         (cache,) = caches

@@ -122,9 +122,9 @@ def test_regression_by_support_vectors(one_class: int, count: int) -> None:
         ({"vectors_per_class": [20, -10, 2]}, "vectors_per_class has"),
         ({"vectors_per_class": [12]}, "for 3 classes"),
         ({"classlabels_ints": [1]}, "two classes or more"),
-        ({"kernel_type": "CUBIC"}, "kernel_type is 'CUBIC'"),
+        ({"kernel_type": "CUBIC"}, "unknown kernel_type 'CUBIC'"),
         ({"kernel_params": [1.0]}, "gamma, coef0 and degree"),
-        ({"post_transform": "HALF"}, "post_transform is 'HALF'"),
+        ({"post_transform": "HALF"}, "unknown post_transform 'HALF'"),
         ({"prob_a": [1.0] * 3, "prob_b": [1.0]}, "prob_b of 1 numbers"),
     ],
 )

@@ -101,6 +101,7 @@ class BaseSession:
         self._updates = UpdateOpsWatch()
         start_once()
         self.tracing_changed()
+        self._is_recorded = False
         consumers.watch(self)
         self._measurements = 0
         self._partial_signatures: dict[Any, PartialSignature] = {}
@@ -240,8 +241,13 @@ class BaseSession:
         self._plain = not watched
 
     def memory_in_use(self) -> dict[str, tuple[int, int]]:
-        """Return the bytes in use and the free bytes in the pool of each device of this process."""
-        result = {}
+        """Return the bytes in use and the free bytes in the pool of each device of this process.
+
+        Returns: nothing for a session of which no step has been recorded.
+        """
+        result: dict[str, tuple[int, int]] = {}
+        if not self._is_recorded:
+            return result
         for device in self._backend.devices:
             with suppress(errors.UnimplementedError):  # of another process
                 statistics = device.statistics
@@ -299,6 +305,7 @@ class BaseSession:
         Args:
           is_kept: whether the record is for the caller, too.
         """
+        self._is_recorded = True
         trace = consumers.begin_step(signature.label, is_kept)
         failed = True
         try:
