@@ -306,6 +306,18 @@ def test_a_refused_function_leaves_the_library(client: Client, options: Any, wor
     assert decode(messages.Names, reply).names == []
 
 
+def test_a_function_cannot_have_the_name_of_an_op(client: Client) -> None:
+    with pytest.raises(wf.errors.AlreadyExistsError, match="'Neg', which is the name of an op"):
+        define_function(client, "Neg", inputs=["a"], outputs=["a"])
+    with wf.Graph().as_default() as graph:
+        wf.Defun(wf.float32, func_name="Neg")(lambda x: x).add_to_graph(graph)
+        library = graph.as_graph_def().library
+    with pytest.raises(wf.errors.AlreadyExistsError, match="'Neg', which is the name of an op"):
+        client.define(library=library)
+    client.define(node("Neg", "y", "x"), x=X)
+    np.testing.assert_array_equal(client.run(["y:0"])[0], -X)
+
+
 def test_a_functional_loop_has_the_types_of_its_body(client: Client) -> None:
     for name, op in (("Below", "Less"), ("Twice", "Add")):
         argument = node("Placeholder", "i", dtype=wf.int32, shape=[])

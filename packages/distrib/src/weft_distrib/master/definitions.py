@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from weft_graph.ir.checks import check_name
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph, device_string
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import traits_of
+from weft_graph.ir.op_def import registered_ops, traits_of
 from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.import_graph_def import add_graph_def
@@ -136,10 +136,12 @@ class Definition:
         Args:
           inputs: outputs to use instead of those of nodes with these names.
         Raises:
-          AlreadyExistsError: the graph has a node with the same name.
+          AlreadyExistsError: the graph has a node with the same name, or a function is named like
+            an op.
           OpError: see `import_graph_def`.
         """
         graph_def, inputs = self._graph_def, inputs or {}
+        _check_function_names(function.signature.name for function in graph_def.library.function)
         for node_def in graph_def.node:
             if graph.find_node(node_def.name) is not None or node_def.name in inputs:
                 raise _taken(node_def.name)
@@ -192,6 +194,14 @@ def _add_constant(graph: Graph, constant: _Constant) -> Node:
 
 def _taken(name: str) -> errors.AlreadyExistsError:
     return errors.AlreadyExistsError(f"the graph already has a node named {name!r}", node=name)
+
+
+def _check_function_names(names: Iterable[str]) -> None:
+    """Raise AlreadyExistsError if an op has one of the names: its nodes would call the function."""
+    for name in sorted(set(registered_ops()).intersection(names)):
+        raise errors.AlreadyExistsError(
+            f"a function cannot be named {name!r}, which is the name of an op: rename the function"
+        )
 
 
 def _external_inputs(
@@ -277,7 +287,7 @@ def define_function(
       output_names: the names of the results.
     Raises:
       InvalidArgumentError: an input is not a Placeholder, or a name is unknown.
-      AlreadyExistsError: the library has another function with that name.
+      AlreadyExistsError: the library has another function with that name, or an op has it.
     """
     if output_names and len(output_names) != len(outputs):
         raise errors.InvalidArgumentError(
@@ -306,6 +316,7 @@ def define_function(
         return results
 
     check_name(name)
+    _check_function_names([name])
     if name in graph.functions:
         raise errors.AlreadyExistsError(f"the graph already has a function named {name!r}")
     function, _ = trace(
