@@ -61,11 +61,11 @@ def connect(
 
 
 class Program:
-    """A program that runs a step for each line that it is sent."""
+    """A program that runs a step for each line that it is sent, or another one."""
 
-    def __init__(self, program: Command, target: str) -> None:
+    def __init__(self, program: Command, target: str, name: str = "lines") -> None:
         self._process = subprocess.Popen(
-            [*program, "lines", target, str(TIMEOUT_MS)],
+            [*program, name, target, str(TIMEOUT_MS)],
             env=os.environ | environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -147,6 +147,18 @@ def test_frozen_and_killed_servers(request: pytest.FixtureRequest) -> None:
             for killed in map(Failure.parse, responses(lines, "run")):
                 assert killed.code == "UNAVAILABLE" and "connection" in killed.message
                 assert killed.milliseconds < TIMEOUT_MS + GRACE_MS
+
+
+def test_sessions_of_a_frozen_server_are_closed_in_time(build: Path) -> None:
+    with process() as (server, target):
+        with closing(Program([build / "lines_c"], target, "close")) as program:
+            assert program.end() == "ready\n"
+            server.stop()
+            for failure in (program.fail("close"), Failure.parse(program.end())):
+                assert failure.code == "CANCELLED" and failure.message == "the session was closed"
+                # All five sessions together take as long as one.
+                assert failure.milliseconds < TIMEOUT_MS + GRACE_MS
+        server.go_on()
 
 
 @in_each_language

@@ -1,4 +1,5 @@
-/* Programs in C that the tests run as their siblings in C++ and for Node: connect and lines. */
+/* Programs in C that the tests run: connect and lines, as in C++ and for Node, and close. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,10 +64,10 @@ static const char *add_one(program *self) {
   return weft_graph_constant(self->graph, NULL, self->one, NULL, self->status);
 }
 
-static void set_up(program *self, const char *target) {
+static void set_up(program *self, const char *target, int64_t timeout_ms) {
   const int64_t large[] = {LARGE_ELEMENTS};
   const float one = 1;
-  weft_client_options options = {.target = target};
+  weft_client_options options = {.target = target, .timeout_ms = timeout_ms};
   self->status = weft_status_new();
   self->client = weft_client_connect(&options, self->status);
   self->graph = weft_graph_new();
@@ -148,7 +149,7 @@ static weft_code run_line(program *self, const char *line, int64_t timeout_ms) {
 static int run_by_line(const char *target, int64_t timeout_ms) {
   program self = {.client = NULL};
   char line[LINE_BYTES];
-  set_up(&self, target);
+  set_up(&self, target, 0);
   while (fgets(line, sizeof line, stdin)) {
     int64_t start = now_ms();
     if (run_line(&self, line, strstr(line, "patient") ? PATIENT_MS : timeout_ms))
@@ -159,9 +160,65 @@ static int run_by_line(const char *target, int64_t timeout_ms) {
   return 0;
 }
 
+/* A thread that extends a session and runs a step, without a deadline. */
+typedef struct runner {
+  pthread_t thread;
+  weft_session *session;
+  weft_status *status;
+} runner;
+
+static void *run_forever(void *argument) {
+  runner *self = argument;
+  const char *fetch = "sum";
+  weft_tensor *value = NULL;
+  weft_session_run(self->session, NULL, NULL, 0, &fetch, &value, 1, NULL, 0, WEFT_NO_TIMEOUT,
+                   self->status);
+  weft_tensor_free(value);
+  return NULL;
+}
+
+/* Start a thread, and return when it is extending its session. */
+static void start(runner *self, weft_session *session) {
+  enum { BRIEF_MS = 20 };
+  weft_status *status = weft_status_new();
+  *self = (runner){.session = session, .status = weft_status_new()};
+  pthread_create(&self->thread, NULL, run_forever, self);
+  while (!strstr(weft_status_message(status), "another thread"))
+    weft_session_extend(session, BRIEF_MS, status);
+  weft_status_free(status);
+}
+
+/* Close sessions of a server that is frozen after the first line, while two threads use them: one
+ * waits for a reply, and one sends. Prints the errors of the threads. */
+static int close_sessions(const char *target, int64_t timeout_ms) {
+  enum { RUNNERS = 2, SESSIONS = 4 };
+  program self = {.client = NULL};
+  runner runners[RUNNERS];
+  weft_session *sessions[SESSIONS];
+  set_up(&self, target, timeout_ms);
+  for (int i = 0; i < SESSIONS; i++)
+    sessions[i] = weft_session_new(self.client, self.graph, NULL, 0, PATIENT_MS, self.status);
+  puts("ready");
+  fflush(stdout);
+  getchar();
+  start(&runners[0], sessions[0]);
+  weft_graph_constant(self.graph, NULL, self.large, NULL, self.status);
+  start(&runners[1], sessions[1]);
+  int64_t begin = now_ms();
+  for (int i = 0; i < SESSIONS; i++) weft_session_close(sessions[i]);
+  tear_down(&self);
+  for (int i = 0; i < RUNNERS; i++) {
+    pthread_join(runners[i].thread, NULL);
+    print_error(runners[i].status, begin);
+    weft_status_free(runners[i].status);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "connect")) return try_to_connect(argv[2], atoll(argv[3]));
   if (argc == 4 && !strcmp(argv[1], "lines")) return run_by_line(argv[2], atoll(argv[3]));
+  if (argc == 4 && !strcmp(argv[1], "close")) return close_sessions(argv[2], atoll(argv[3]));
   fputs("unknown program\n", stderr);
   return 1;
 }

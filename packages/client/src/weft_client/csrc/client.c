@@ -99,7 +99,7 @@ weft_code weft_client_reset(weft_client *client, const char *const *containers, 
   wc_reply reply = {0};
   const wc_field fields[] = {{.kind = WC_FLAG, .number = !count}, wc_texts_field(containers, count)};
   wc_write_table(&meta, fields, 2);
-  weft_code code = wc_call(client->connection, WC_RESET, &meta, NULL, 0,
+  weft_code code = wc_call(client->connection, WC_RESET, &meta, NULL, 0, NULL,
                            wc_deadline(timeout_ms, client->timeout_ms), &reply, status);
   wc_buffer_free(&meta);
   wc_reply_free(&reply);

@@ -27,6 +27,7 @@ enum {
   HELLO_CALL = 1,
   CLIENT_ROLE = 1,
   LINGER_MS = 2000,
+  SLICE_MS = 50, /* after which a thread that sends looks if its call is cancelled */
   SKIP_BYTES = 1 << 12
 };
 #define MAX_VALUES_BYTES ((uint64_t)1 << 36)
@@ -60,6 +61,7 @@ struct wc_connection {
   wc_waiter *waiters;
   uint64_t next_number;
   bool is_sending, is_lost, is_closing;
+  const atomic_bool *is_cancelled; /* of the call that sends, as its thread's alone; or NULL */
   wc_buffer backlog; /* frames, or the rest of one, to send before others */
   weft_status why;   /* the connection is lost */
   wc_incoming *incoming; /* of the reader alone, as all below */
@@ -98,16 +100,23 @@ static void set_lost(wc_connection *connection, const weft_status *why) {
   pthread_cond_broadcast(&connection->changed);
 }
 
+static bool is_set(const atomic_bool *flag) { return flag && atomic_load(flag); }
+
 /* Let this thread alone send, until `end_sending`. */
-static weft_code begin_sending(wc_connection *connection, int64_t deadline, weft_status *status) {
+static weft_code begin_sending(wc_connection *connection, const atomic_bool *is_cancelled,
+                               int64_t deadline, weft_status *status) {
   weft_code code = WEFT_OK;
   pthread_mutex_lock(&connection->lock);
   while (connection->is_sending && !connection->is_lost && !code)
-    if (!wc_wait_until(&connection->changed, &connection->lock, deadline))
+    if (is_set(is_cancelled) ||
+        !wc_wait_until(&connection->changed, &connection->lock, deadline))
       code = wc_fail(status, WEFT_DEADLINE_EXCEEDED,
                      "other messages were not sent before the deadline");
   if (!code && connection->is_lost) code = lost_error(connection, status);
-  if (!code) connection->is_sending = true;
+  if (!code) {
+    connection->is_sending = true;
+    connection->is_cancelled = is_cancelled;
+  }
   pthread_mutex_unlock(&connection->lock);
   return code;
 }
@@ -123,10 +132,17 @@ static weft_code keep(wc_connection *connection, const struct iovec *buffers, in
   return kept.failed ? wc_no_memory(status) : WEFT_OK;
 }
 
-/* Send buffers; what the deadline cuts becomes the backlog. Other errors lose the connection. */
+/* Send buffers; the rest becomes the backlog after the deadline, and after DEADLINE_EXCEEDED because
+ * the call is cancelled. Other errors lose the connection. */
 static weft_code send_buffers(wc_connection *connection, struct iovec *buffers, int count,
                               int64_t deadline, weft_status *status) {
-  weft_code code = wc_stream_send(connection->stream, buffers, count, deadline, status);
+  int64_t slice;
+  weft_code code;
+  do {
+    slice = wc_now() + SLICE_MS;
+    if (!connection->is_cancelled || slice > deadline) slice = deadline;
+    code = wc_stream_send(connection->stream, buffers, count, slice, status);
+  } while (code == WEFT_DEADLINE_EXCEEDED && slice < deadline && !is_set(connection->is_cancelled));
   if (code != WEFT_DEADLINE_EXCEEDED) return code;
   pthread_mutex_lock(&connection->lock);
   weft_code failure = keep(connection, buffers, count, status);
@@ -160,6 +176,7 @@ static weft_code end_sending(wc_connection *connection, weft_code code, weft_sta
     pthread_mutex_lock(&connection->lock);
   }
   connection->is_sending = false;
+  connection->is_cancelled = NULL;
   pthread_cond_broadcast(&connection->changed);
   if (code && code != WEFT_DEADLINE_EXCEEDED) {
     while (code == WEFT_UNAVAILABLE && !connection->is_lost &&
@@ -277,9 +294,10 @@ static void send_small(wc_connection *connection, int kind, uint64_t number) {
 }
 
 static weft_code send_call(wc_connection *connection, uint64_t number, const wc_buffer *head,
-                           weft_tensor *const *values, size_t num_values, int64_t deadline,
+                           weft_tensor *const *values, size_t num_values,
+                           const atomic_bool *is_cancelled, int64_t deadline,
                            weft_status *status) {
-  weft_code code = begin_sending(connection, deadline, status);
+  weft_code code = begin_sending(connection, is_cancelled, deadline, status);
   if (code) return code;
   code = send_backlog(connection, deadline, status);
   if (!code) {
@@ -555,13 +573,15 @@ static void remove_waiter(wc_connection *connection, const wc_waiter *waiter) {
     }
 }
 
-static weft_code wait_for_reply(wc_connection *connection, wc_waiter *waiter, int64_t deadline,
+static weft_code wait_for_reply(wc_connection *connection, wc_waiter *waiter,
+                                const atomic_bool *is_cancelled, int64_t deadline,
                                 weft_status *status) {
   weft_code code = WEFT_OK;
   bool is_late = false;
   pthread_mutex_lock(&connection->lock);
   while (!waiter->is_done && !connection->is_lost && !is_late)
-    is_late = !wc_wait_until(&connection->changed, &connection->lock, deadline);
+    is_late = is_set(is_cancelled) ||
+              !wc_wait_until(&connection->changed, &connection->lock, deadline);
   if (!waiter->is_done) {
     remove_waiter(connection, waiter);
     code = connection->is_lost ? lost_error(connection, status)
@@ -574,15 +594,16 @@ static weft_code wait_for_reply(wc_connection *connection, wc_waiter *waiter, in
 }
 
 weft_code wc_call(wc_connection *connection, unsigned method, const wc_buffer *meta,
-                  weft_tensor *const *values, size_t num_values, int64_t deadline,
-                  wc_reply *reply, weft_status *status) {
+                  weft_tensor *const *values, size_t num_values, const atomic_bool *is_cancelled,
+                  int64_t deadline, wc_reply *reply, weft_status *status) {
   wc_buffer head = {0};
   wc_waiter waiter = {0};
   weft_code code = meta->failed ? wc_no_memory(status)
                                 : pack(&head, method, meta, values, num_values, status);
   if (!code) {
     add_waiter(connection, &waiter);
-    code = send_call(connection, waiter.number, &head, values, num_values, deadline, status);
+    code = send_call(connection, waiter.number, &head, values, num_values, is_cancelled,
+                     deadline, status);
     if (code) {
       pthread_mutex_lock(&connection->lock);
       remove_waiter(connection, &waiter);
@@ -590,7 +611,9 @@ weft_code wc_call(wc_connection *connection, unsigned method, const wc_buffer *m
     }
   }
   wc_buffer_free(&head);
-  if (!code) code = wait_for_reply(connection, &waiter, deadline, status);
+  if (!code) code = wait_for_reply(connection, &waiter, is_cancelled, deadline, status);
+  if (code == WEFT_DEADLINE_EXCEEDED && is_set(is_cancelled))
+    code = wc_fail(status, WEFT_CANCELLED, "the session was closed");
   if (!code && waiter.code)
     code = wc_status_from_json(status, waiter.code, (const char *)waiter.reply.meta,
                                waiter.reply.meta_size);
@@ -599,6 +622,12 @@ weft_code wc_call(wc_connection *connection, unsigned method, const wc_buffer *m
   else
     *reply = waiter.reply;
   return code;
+}
+
+void wc_connection_wake(wc_connection *connection) {
+  pthread_mutex_lock(&connection->lock);
+  pthread_cond_broadcast(&connection->changed);
+  pthread_mutex_unlock(&connection->lock);
 }
 
 /* -------------------------------------------------------------------- opening and closing */
@@ -613,7 +642,8 @@ static weft_code greet(wc_connection *connection, const wc_credentials *credenti
   wc_store(fixed + 18, credentials->token_size, 2);
   wc_put(&hello, fixed, sizeof fixed);
   wc_put(&hello, credentials->token, credentials->token_size);
-  weft_code code = wc_call(connection, WC_HELLO, &hello, NULL, 0, deadline, &reply, status);
+  weft_code code =
+      wc_call(connection, WC_HELLO, &hello, NULL, 0, NULL, deadline, &reply, status);
   wc_buffer_free(&hello);
   wc_reply_free(&reply);
   return code;

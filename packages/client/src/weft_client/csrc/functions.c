@@ -8,14 +8,19 @@
 /* Send a request with names, after extending the graph. */
 static weft_code ask(weft_session *session, unsigned method, const char *const *names,
                      size_t count, int64_t timeout_ms, wc_reply *reply, weft_status *status) {
-  int64_t deadline = wc_session_deadline(session, timeout_ms);
   if (!wc_has_names(names, count)) return wc_null_argument(status);
-  weft_code code = wc_session_extend(session, deadline, status);
+  weft_code code = wc_session_enter(session, status);
   if (code) return code;
-  const wc_field fields[] = {wc_number_field(wc_session_number(session)),
-                             wc_texts_field(names, count),
-                             wc_number_field(wc_milliseconds_until(deadline))};
-  return wc_session_call(session, method, fields, 3, NULL, 0, deadline, reply, status);
+  int64_t deadline = wc_session_deadline(session, timeout_ms);
+  code = wc_session_extend(session, deadline, status);
+  if (!code) {
+    const wc_field fields[] = {wc_number_field(wc_session_number(session)),
+                               wc_texts_field(names, count),
+                               wc_number_field(wc_milliseconds_until(deadline))};
+    code = wc_session_call(session, method, fields, 3, NULL, 0, deadline, reply, status);
+  }
+  wc_session_leave(session);
+  return code;
 }
 
 static bool has_vector(const wc_reply *reply, size_t index, weft_dtype dtype, int64_t least) {

@@ -110,7 +110,6 @@ weft_names *weft_session_gradients(weft_session *session, const char *const *ys,
                                    const char *const *xs, size_t num_xs,
                                    const char *const *grad_ys, weft_names **indices,
                                    int64_t timeout_ms, weft_status *status) {
-  int64_t deadline = wc_session_deadline(session, timeout_ms);
   wc_part part = {.kind = WC_GRADIENTS, .is_dense = !indices};
   weft_names *gradients = NULL, *rows = NULL;
   if (indices) *indices = NULL;
@@ -119,6 +118,8 @@ weft_names *weft_session_gradients(weft_session *session, const char *const *ys,
     wc_null_argument(status);
     return NULL;
   }
+  if (wc_session_enter(session, status)) return NULL;
+  int64_t deadline = wc_session_deadline(session, timeout_ms);
   weft_code code = fill_part(&part, wc_session_graph(session), ys, num_ys, xs, num_xs, grad_ys)
                        ? wc_session_begin_extending(session, deadline, status)
                        : wc_no_memory(status);
@@ -126,6 +127,7 @@ weft_names *weft_session_gradients(weft_session *session, const char *const *ys,
     code = add_gradients(session, &part, &gradients, &rows, deadline, status);
     wc_session_end_extending(session);
   }
+  wc_session_leave(session);
   wc_part_clear(&part);
   if (!code && indices) {
     *indices = rows;

@@ -248,10 +248,13 @@ void wc_reply_free(wc_reply *);
 wc_connection *wc_connection_open(const char *host, const char *port, const wc_credentials *,
                                   int64_t deadline, weft_status *);
 void wc_connection_close(wc_connection *);
-/* Call a method of the server and wait for its reply, until the deadline. */
+/* Call a method of the server and wait for its reply, until the deadline. The call fails with
+ * WEFT_CANCELLED if `*is_cancelled` is set before or while it waits; the flag may be NULL. */
 weft_code wc_call(wc_connection *, unsigned method, const wc_buffer *meta,
-                  weft_tensor *const *values, size_t num_values, int64_t deadline, wc_reply *,
-                  weft_status *);
+                  weft_tensor *const *values, size_t num_values, const atomic_bool *is_cancelled,
+                  int64_t deadline, wc_reply *, weft_status *);
+/* Let calls see that their flags have been set. */
+void wc_connection_wake(wc_connection *);
 
 /* Methods of the server. */
 enum {
@@ -276,6 +279,7 @@ struct weft_client {
   wc_connection *connection;
   char *target;
   int64_t timeout_ms;
+  atomic_bool is_silent; /* the server did not answer when a session was closed */
   int process; /* of a server that was started for the client; 0 for none */
   int input;   /* a pipe to its standard input, at whose end it stops */
 };

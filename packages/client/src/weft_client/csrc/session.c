@@ -26,6 +26,8 @@ struct weft_session {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool is_extending;
+  size_t num_users; /* threads in calls, for which `weft_session_close` waits */
+  atomic_bool is_closed;
   /* Of the thread that extends: */
   size_t num_sent;          /* parts of the graph */
   size_t num_begun;         /* parts that were sent at least once, perhaps without a reply */
@@ -43,15 +45,21 @@ static int64_t with_grace(int64_t deadline) {
   return deadline == WC_NEVER ? WC_NEVER : deadline + GRACE_MS;
 }
 
+/* Note that the server answers, if it does. */
+static weft_code note_reply(weft_session *session, weft_code code) {
+  if (!code) atomic_store(&session->client->is_silent, false);
+  return code;
+}
+
 weft_code wc_session_call(weft_session *session, unsigned method, const wc_field *fields,
                           size_t num_fields, weft_tensor *const *values, size_t num_values,
                           int64_t deadline, wc_reply *reply, weft_status *status) {
   wc_buffer meta = {0};
   wc_write_table(&meta, fields, num_fields);
   weft_code code = wc_call(session->client->connection, method, &meta, values, num_values,
-                           with_grace(deadline), reply, status);
+                           &session->is_closed, with_grace(deadline), reply, status);
   wc_buffer_free(&meta);
-  return code;
+  return note_reply(session, code);
 }
 
 weft_code wc_bad_reply(weft_status *status) {
@@ -117,14 +125,56 @@ weft_session *weft_session_new(weft_client *client, weft_graph *graph, const voi
   return session;
 }
 
+weft_code wc_session_enter(weft_session *session, weft_status *status) {
+  if (!session) return wc_fail(status, WEFT_INVALID_ARGUMENT, "the session of a call is NULL");
+  pthread_mutex_lock(&session->lock);
+  bool is_open = !atomic_load(&session->is_closed);
+  session->num_users += is_open;
+  pthread_mutex_unlock(&session->lock);
+  return is_open ? WEFT_OK : wc_fail(status, WEFT_CANCELLED, "the session was closed");
+}
+
+void wc_session_leave(weft_session *session) {
+  pthread_mutex_lock(&session->lock);
+  session->num_users--;
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->lock);
+}
+
+/* Cancel the calls of other threads, and wait until they have left. */
+static void expel_users(weft_session *session) {
+  pthread_mutex_lock(&session->lock);
+  atomic_store(&session->is_closed, true);
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->lock);
+  wc_connection_wake(session->client->connection);
+  pthread_mutex_lock(&session->lock);
+  while (session->num_users) pthread_cond_wait(&session->changed, &session->lock);
+  pthread_mutex_unlock(&session->lock);
+}
+
+/* Close the session on the server. Only one session of a client waits for a server that does not
+ * answer: the server closes the others when it reads their messages, or the connection ends. */
+static void close_on_server(const weft_session *session) {
+  weft_client *client = session->client;
+  const wc_field fields[] = {wc_number_field(session->number)};
+  int64_t limit = client->timeout_ms;
+  if (limit < 0 || limit > CLOSE_MS) limit = CLOSE_MS;
+  int64_t deadline = wc_now() + (atomic_load(&client->is_silent) ? 0 : limit);
+  wc_buffer meta = {0};
+  wc_reply reply = {0};
+  wc_write_table(&meta, fields, 1);
+  weft_code code = wc_call(client->connection, WC_CLOSE_SESSION, &meta, NULL, 0, NULL, deadline,
+                           &reply, NULL);
+  atomic_store(&client->is_silent, code == WEFT_DEADLINE_EXCEEDED);
+  wc_buffer_free(&meta);
+  wc_reply_free(&reply);
+}
+
 void weft_session_close(weft_session *session) {
   if (!session) return;
-  if (session->number) {
-    const wc_field fields[] = {wc_number_field(session->number)};
-    wc_reply reply = {0};
-    wc_session_call(session, WC_CLOSE_SESSION, fields, 1, NULL, 0, wc_deadline(CLOSE_MS, 0), &reply, NULL);
-    wc_reply_free(&reply);
-  }
+  expel_users(session);
+  if (session->number) close_on_server(session);
   for (size_t i = 0; i < BUCKETS; i++)
     while (session->signatures[i]) {
       wc_signature *next = session->signatures[i]->next;
@@ -263,7 +313,11 @@ uint64_t wc_session_number(const weft_session *session) { return session->number
 uint64_t wc_session_id(const weft_session *session) { return session->id; }
 
 weft_code weft_session_extend(weft_session *session, int64_t timeout_ms, weft_status *status) {
-  return wc_session_extend(session, wc_session_deadline(session, timeout_ms), status);
+  weft_code code = wc_session_enter(session, status);
+  if (code) return code;
+  code = wc_session_extend(session, wc_session_deadline(session, timeout_ms), status);
+  wc_session_leave(session);
+  return code;
 }
 
 /* ------------------------------------------------------------------------------- running */
@@ -373,9 +427,9 @@ static weft_code run_step(weft_session *session, uint64_t signature, weft_tensor
   wc_put_integer(&meta, timeout, 8);
   wc_put_zeros(&meta, 1); /* not traced */
   weft_code code = wc_call(session->client->connection, WC_RUN_STEP, &meta, fed, num_feeds,
-                           with_grace(deadline), reply, status);
+                           &session->is_closed, with_grace(deadline), reply, status);
   wc_buffer_free(&meta);
-  return code;
+  return note_reply(session, code);
 }
 
 static weft_code take_fetches(wc_reply *reply, char **fetches, weft_tensor **fetched,
@@ -392,30 +446,44 @@ static weft_code take_fetches(wc_reply *reply, char **fetches, weft_tensor **fet
   return WEFT_OK;
 }
 
+/* Extend the graph, plan and run; the names of `feeds` and `fetches` have ports. */
+static weft_code run(weft_session *session, char **feeds, weft_tensor *const *fed,
+                     size_t num_feeds, char **fetches, weft_tensor **fetched, size_t num_fetches,
+                     const char *const *targets, size_t num_targets, int64_t timeout_ms,
+                     weft_status *status) {
+  int64_t deadline = wc_session_deadline(session, timeout_ms);
+  uint64_t signature = 0;
+  wc_reply reply = {0};
+  weft_code code = wc_session_extend(session, deadline, status);
+  if (!code)
+    code = plan(session, feeds, num_feeds, fetches, num_fetches, targets, num_targets, deadline,
+                &signature, status);
+  if (!code) code = run_step(session, signature, fed, num_feeds, deadline, &reply, status);
+  if (!code) code = take_fetches(&reply, fetches, fetched, num_fetches, status);
+  wc_reply_free(&reply);
+  return code;
+}
+
 weft_code weft_session_run(weft_session *session, const char *const *feeds,
                            weft_tensor *const *fed, size_t num_feeds, const char *const *fetches,
                            weft_tensor **fetched, size_t num_fetches, const char *const *targets,
                            size_t num_targets, int64_t timeout_ms, weft_status *status) {
-  int64_t deadline = wc_session_deadline(session, timeout_ms);
-  uint64_t signature = 0;
-  wc_reply reply = {0};
   for (size_t i = 0; fetched && i < num_fetches; i++) fetched[i] = NULL;
   if ((num_feeds && !fed) || (num_fetches && !fetched) || !wc_has_names(feeds, num_feeds) ||
       !wc_has_names(fetches, num_fetches) || !wc_has_names(targets, num_targets))
     return wc_null_argument(status);
   for (size_t i = 0; i < num_feeds; i++)
     if (!fed[i]) return wc_fail(status, WEFT_INVALID_ARGUMENT, "%s is fed no value", feeds[i]);
+  weft_code code = wc_session_enter(session, status);
+  if (code) return code;
   char **feed_names = wc_with_ports(feeds, num_feeds);
   char **fetch_names = wc_with_ports(fetches, num_fetches);
-  weft_code code = feed_names && fetch_names ? wc_session_extend(session, deadline, status)
-                                             : wc_no_memory(status);
-  if (!code)
-    code = plan(session, feed_names, num_feeds, fetch_names, num_fetches, targets, num_targets,
-                deadline, &signature, status);
-  if (!code) code = run_step(session, signature, fed, num_feeds, deadline, &reply, status);
-  if (!code) code = take_fetches(&reply, fetch_names, fetched, num_fetches, status);
-  wc_reply_free(&reply);
+  code = feed_names && fetch_names
+             ? run(session, feed_names, fed, num_feeds, fetch_names, fetched, num_fetches, targets,
+                   num_targets, timeout_ms, status)
+             : wc_no_memory(status);
   wc_free_texts(feed_names, num_feeds);
   wc_free_texts(fetch_names, num_fetches);
+  wc_session_leave(session);
   return code;
 }

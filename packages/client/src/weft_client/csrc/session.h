@@ -4,6 +4,10 @@
 
 #include "internal.h"
 
+/* Begin to use a session, until `wc_session_leave`. An error if it is NULL or being closed. */
+weft_code wc_session_enter(weft_session *, weft_status *);
+void wc_session_leave(weft_session *);
+
 int64_t wc_session_deadline(const weft_session *, int64_t timeout_ms);
 weft_graph *wc_session_graph(const weft_session *);
 uint64_t wc_session_number(const weft_session *);

@@ -3,8 +3,10 @@
  * Errors: functions that can fail return a code of `weft_code`, or NULL. They fill `status`, which
  * may be NULL. Nothing throws or exits.
  *
- * Threads: all functions on a client, session or graph may be called from several threads at once,
- * except those that free it. A tensor or a node under construction belongs to one thread at a time.
+ * Threads: all functions on a client, session or graph may be called from several threads at once.
+ * No thread may use an object while another one frees it, with one exception: `weft_session_close`
+ * cancels the calls on the session that have begun. A tensor or a node under construction belongs to
+ * one thread at a time.
  *
  * Names: a node is known by its name, an output by "node:port"; ":0" may be left out. Strings are
  * UTF-8 and end with a NUL. Strings that functions return belong to their object.
@@ -238,7 +240,8 @@ typedef struct weft_launch_options {
 weft_client *weft_client_launch_local(const weft_launch_options *, weft_status *);
 /* The target of a client, for others that connect to the same server. */
 const char *weft_client_target(const weft_client *);
-/* Close the connection; its sessions must be closed before. */
+/* Close the connection; its sessions must be closed before. A server that was started for the client
+ * has 5 seconds to stop. */
 void weft_client_close(weft_client *);
 /* Drop the state of all tasks: of the named containers, or of all if there are none. */
 weft_code weft_client_reset(weft_client *, const char *const *containers, size_t count,
@@ -252,7 +255,9 @@ typedef struct weft_session weft_session;
 /* Open a session. `config` is a serialized ConfigProto, or NULL. */
 weft_session *weft_session_new(weft_client *, weft_graph *, const void *config, size_t config_size,
                                int64_t timeout_ms, weft_status *);
-/* End the session; steps that still run fail with WEFT_CANCELLED. */
+/* End and free the session. Calls on it that have begun in other threads fail with WEFT_CANCELLED,
+ * and have returned when it returns; none may begin later. A server that does not answer delays all
+ * sessions of a client together by the client's timeout, at most 5 seconds. */
 void weft_session_close(weft_session *);
 size_t weft_session_num_devices(const weft_session *);
 /* The name of a device: "/job:local/replica:0/task:0/device:CPU:0". */
