@@ -304,10 +304,60 @@ static void test_nothing(weft_session *session, weft_graph *graph) {
   CHECK(!weft_session_function_defs(session, &none, 1, 0, status));
   CHECK(!weft_session_new(NULL, graph, NULL, 0, 0, status));
   FAILS(weft_status_code(status), WEFT_INVALID_ARGUMENT, "no client");
+  FAILS(weft_session_run(NULL, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 0, status),
+        WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_session_extend(NULL, 0, status), WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_session_shape(NULL, held, NULL, NULL, NULL, 0, status), WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_client_reset(NULL, NULL, 0, 0, status), WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_graph_import(graph, NULL, 5, status), WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_graph_import(NULL, "", 0, status), WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_graph_function(graph, "F", NULL, NULL, 0, NULL, 0, NULL, status),
+        WEFT_INVALID_ARGUMENT, "NULL");
+  FAILS(weft_graph_function(graph, "F", graph, &none, 1, NULL, 0, NULL, status),
+        WEFT_INVALID_ARGUMENT, "NULL");
+  CHECK(!weft_session_gradients(NULL, &held, 1, &held, 1, NULL, NULL, 0, status));
+  CHECK(!weft_session_functions(NULL, 0, status) && !weft_session_num_devices(NULL));
+  CHECK(!weft_session_function_defs(NULL, &held, 1, 0, status) && !weft_session_device(NULL, 0));
+  CHECK(!weft_client_target(NULL) && !weft_graph_unique_name(graph, NULL));
+  CHECK(!weft_session_new((weft_client *)1, graph, NULL, 1, 0, status));
+  CHECK(!weft_graph_constant(NULL, NULL, NULL, NULL, status));
   CHECK(!weft_client_connect(NULL, NULL) && !weft_node_finish(NULL, NULL));
   CHECK(!weft_tensor_dtype(NULL) && weft_tensor_rank(NULL) == -1 && !weft_tensor_data(NULL));
   CHECK(!weft_tensor_num_elements(NULL) && !weft_tensor_size_bytes(NULL));
   CHECK(weft_tensor_dim(NULL, 0) == -1 && !weft_tensor_string(NULL, 0, NULL));
+  const int64_t two = 2;
+  const int rank = 1;
+  CHECK(!weft_tensor_new(WEFT_FLOAT32, NULL, 2, status));
+  CHECK(!weft_tensor_strings(NULL, NULL, &two, 1, status));
+  CHECK(!weft_tensor_strings(&none, NULL, NULL, 0, status));
+  FAILS(weft_status_code(status), WEFT_INVALID_ARGUMENT, "string 0 of a tensor is NULL");
+  CHECK(!weft_node_finish(weft_node_new(graph, NULL, NULL), status));
+  CHECK(!weft_node_finish(weft_node_new(NULL, "NoOp", NULL), status));
+  for (int i = 0; i <= 19; i++) {
+    weft_node *node = weft_node_new(graph, "NoOp", "incomplete");
+    if (i == 0) weft_node_input(node, NULL);
+    if (i == 1) weft_node_input_list(node, NULL, 2);
+    if (i == 2) weft_node_control(node, NULL);
+    if (i == 3) weft_node_device(node, NULL);
+    if (i == 4) weft_node_colocate(node, NULL);
+    if (i == 5) weft_node_attr_int(node, NULL, 1);
+    if (i == 6) weft_node_attr_string(node, "a", NULL, 1);
+    if (i == 7) weft_node_attr_shape(node, "a", NULL, 1);
+    if (i == 8) weft_node_attr_tensor(node, "a", NULL);
+    if (i == 9) weft_node_attr_function(node, "a", NULL);
+    if (i == 10) weft_node_attr_ints(node, "a", NULL, 1);
+    if (i == 11) weft_node_attr_floats(node, "a", NULL, 1);
+    if (i == 12) weft_node_attr_bools(node, "a", NULL, 1);
+    if (i == 13) weft_node_attr_strings(node, "a", &none, NULL, 1);
+    if (i == 14) weft_node_attr_types(node, "a", NULL, 1);
+    if (i == 15) weft_node_attr_shapes(node, "a", NULL, &rank, 1);
+    if (i == 16) weft_node_attr_tensors(node, "a", NULL, 1);
+    if (i == 17) weft_node_attr_functions(node, "a", &none, 1);
+    if (i == 18) weft_node_attr_float(node, NULL, 1);
+    if (i == 19) weft_node_attr_type(node, NULL, WEFT_INT32);
+    CHECK(!weft_node_finish(node, status));
+    FAILS(weft_status_code(status), WEFT_INVALID_ARGUMENT, "'incomplete' (NoOp) is NULL");
+  }
 }
 
 /* Damaged GraphDefs; each is the beginning of a valid one. */

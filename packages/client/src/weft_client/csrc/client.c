@@ -1,5 +1,6 @@
 /* Clients: connections to servers, and servers that are started for one program. */
 #include "internal.h"
+#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -91,10 +92,11 @@ weft_client *weft_client_connect(const weft_client_options *options, weft_status
   return client;
 }
 
-const char *weft_client_target(const weft_client *client) { return client->target; }
+const char *weft_client_target(const weft_client *client) { return client ? client->target : NULL; }
 
 weft_code weft_client_reset(weft_client *client, const char *const *containers, size_t count,
                             int64_t timeout_ms, weft_status *status) {
+  if (!client || !wc_has_names(containers, count)) return wc_null_argument(status);
   wc_buffer meta = {0};
   wc_reply reply = {0};
   const wc_field fields[] = {{.kind = WC_FLAG, .number = !count}, wc_texts_field(containers, count)};

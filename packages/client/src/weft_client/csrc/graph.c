@@ -1,5 +1,6 @@
 /* Graphs: the parts that sessions send, and the names in them. */
 #include "internal.h"
+#include "session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,7 @@ void weft_graph_free(weft_graph *graph) {
 }
 
 const char *weft_graph_unique_name(weft_graph *graph, const char *name) {
+  if (!graph || !name) return NULL;
   pthread_mutex_lock(&graph->lock);
   const char *result = wc_name_set_add_unique(&graph->names, name);
   pthread_mutex_unlock(&graph->lock);
@@ -187,8 +189,9 @@ static bool add_constant(wc_part *part, const char *name, weft_tensor *value, co
 
 const char *weft_graph_constant(weft_graph *graph, const char *name, weft_tensor *value,
                                 const char *device, weft_status *status) {
-  if (!value) {
-    wc_fail(status, WEFT_INVALID_ARGUMENT, "a constant needs a value");
+  if (!graph || !value) {
+    wc_fail(status, WEFT_INVALID_ARGUMENT, "a constant needs a graph and a value, got no %s",
+            graph ? "value" : "graph");
     return NULL;
   }
   pthread_mutex_lock(&graph->lock);
@@ -252,6 +255,9 @@ weft_code weft_graph_function(weft_graph *graph, const char *name, weft_graph *b
                               const char *const *results, weft_status *status) {
   bool is_taken;
   wc_part part;
+  if (!graph || !name || !body || !wc_has_names(inputs, num_inputs) ||
+      !wc_has_names(outputs, num_outputs) || (results && !wc_has_names(results, num_outputs)))
+    return wc_null_argument(status);
   if (has_other_parts(body))
     return wc_fail(status, WEFT_INVALID_ARGUMENT,
                    "the body of the function '%s' defines functions or has gradients that a "
@@ -362,6 +368,7 @@ weft_code weft_graph_import(weft_graph *graph, const void *graph_def, size_t siz
                             weft_status *status) {
   wc_name_set nodes = {0}, functions = {.has_case = true};
   wc_part part = {.kind = WC_IMPORT};
+  if (!graph || (!graph_def && size)) return wc_null_argument(status);
   weft_code code = collect_names(graph_def, size, &nodes, &functions, status);
   wc_put(&part.graph_def, graph_def, size);
   if (!code && part.graph_def.failed) code = wc_no_memory(status);

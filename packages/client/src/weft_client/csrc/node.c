@@ -1,5 +1,6 @@
 /* Nodes under construction, written as NodeDef messages. */
 #include "internal.h"
+#include "session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,15 @@ struct weft_node {
   weft_graph *graph;
   char *op, *name, *device;
   wc_buffer inputs, controls, attrs, counts, groups;
-  bool has_lists;
+  bool has_lists, has_null; /* an argument of a call was NULL */
 };
 
 weft_node *weft_node_new(weft_graph *graph, const char *op, const char *name) {
   weft_node *node = calloc(1, sizeof *node);
   if (!node) return NULL;
   node->graph = graph;
-  node->op = wc_copy_string(op, strlen(op));
+  node->has_null = !graph || !op;
+  node->op = wc_copy_string(op ? op : "", op ? strlen(op) : 0);
   node->name = name ? wc_copy_string(name, strlen(name)) : NULL;
   if (node->op && (node->name || !name)) return node;
   weft_node_cancel(node);
@@ -43,21 +45,27 @@ void weft_node_cancel(weft_node *node) {
   free(node);
 }
 
+/* Return true if a node can be added to; note it if an argument is NULL. */
+static bool accepts(weft_node *node, bool has_arguments) {
+  if (node && !has_arguments) node->has_null = true;
+  return node && has_arguments;
+}
+
 void weft_node_input(weft_node *node, const char *output) {
-  if (!node) return;
+  if (!accepts(node, output)) return;
   wc_put_text(&node->inputs, NODE_INPUT, output);
   wc_put_varint(&node->counts, 1);
 }
 
 void weft_node_input_list(weft_node *node, const char *const *outputs, size_t count) {
-  if (!node) return;
+  if (!accepts(node, wc_has_names(outputs, count))) return;
   for (size_t i = 0; i < count; i++) wc_put_text(&node->inputs, NODE_INPUT, outputs[i]);
   wc_put_varint(&node->counts, count);
   node->has_lists = true;
 }
 
 void weft_node_control(weft_node *node, const char *control) {
-  if (!node) return;
+  if (!accepts(node, control)) return;
   size_t size = strlen(control);
   const char *colon = strrchr(control, ':'); /* an output stands for its node */
   if (colon) size = (size_t)(colon - control);
@@ -68,14 +76,14 @@ void weft_node_control(weft_node *node, const char *control) {
 }
 
 void weft_node_device(weft_node *node, const char *device) {
-  if (!node) return;
+  if (!accepts(node, device)) return;
   free(node->device);
   node->device = wc_copy_string(device, strlen(device));
 }
 
 void weft_node_colocate(weft_node *node, const char *other) {
   enum { LIST_S = 2 };
-  if (!node) return;
+  if (!accepts(node, other)) return;
   size_t size = strlen(other);
   const char *colon = strrchr(other, ':');
   if (colon) size = (size_t)(colon - other);
@@ -143,65 +151,83 @@ static void put_function(wc_buffer *buffer, unsigned field, const char *name) {
 
 void weft_node_attr_int(weft_node *node, const char *name, int64_t number) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name)) return;
   wc_put_number(&value, ATTR_I, (uint64_t)number);
   put_attr(node, name, &value);
 }
 
 void weft_node_attr_float(weft_node *node, const char *name, double number) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name)) return;
   put_float(&value, ATTR_F, number);
   put_attr(node, name, &value);
 }
 
 void weft_node_attr_bool(weft_node *node, const char *name, int flag) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name)) return;
   wc_put_number(&value, ATTR_B, flag != 0);
   put_attr(node, name, &value);
 }
 
 void weft_node_attr_string(weft_node *node, const char *name, const char *text, size_t size) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name && (text || !size))) return;
   wc_put_bytes(&value, ATTR_S, text, size);
   put_attr(node, name, &value);
 }
 
 void weft_node_attr_type(weft_node *node, const char *name, weft_dtype dtype) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name)) return;
   wc_put_number(&value, ATTR_TYPE, (uint64_t)dtype);
   put_attr(node, name, &value);
 }
 
 void weft_node_attr_shape(weft_node *node, const char *name, const int64_t *dims, int rank) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name && (dims || rank <= 0))) return;
   put_shape(&value, ATTR_SHAPE, dims, rank);
   put_attr(node, name, &value);
 }
 
 void weft_node_attr_tensor(weft_node *node, const char *name, const weft_tensor *tensor) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name && tensor)) return;
   put_tensor(&value, ATTR_TENSOR, tensor);
   put_attr(node, name, &value);
 }
 
 void weft_node_attr_function(weft_node *node, const char *name, const char *function) {
   wc_buffer value = {0};
-  if (!node) return;
+  if (!accepts(node, name && function)) return;
   put_function(&value, ATTR_FUNC, function);
   put_attr(node, name, &value);
+}
+
+static bool has_strings(const char *const *texts, const size_t *sizes, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!texts || (!texts[i] && sizes[i])) return false;
+  return true;
+}
+
+static bool has_shapes(const int64_t *const *dims, const int *ranks, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!ranks || (ranks[i] > 0 && (!dims || !dims[i]))) return false;
+  return true;
+}
+
+static bool has_tensors(const weft_tensor *const *values, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!values || !values[i]) return false;
+  return true;
 }
 
 /* In lists, fields have the numbers that they have outside. */
 
 void weft_node_attr_ints(weft_node *node, const char *name, const int64_t *values, size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  if (!accepts(node, name && (values || !count))) return;
   for (size_t i = 0; i < count; i++) wc_put_number(&list, ATTR_I, (uint64_t)values[i]);
   put_list(node, name, &list);
 }
@@ -209,7 +235,7 @@ void weft_node_attr_ints(weft_node *node, const char *name, const int64_t *value
 void weft_node_attr_floats(weft_node *node, const char *name, const double *values,
                            size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  if (!accepts(node, name && (values || !count))) return;
   for (size_t i = 0; i < count; i++) put_float(&list, ATTR_F, values[i]);
   put_list(node, name, &list);
 }
@@ -217,7 +243,7 @@ void weft_node_attr_floats(weft_node *node, const char *name, const double *valu
 void weft_node_attr_bools(weft_node *node, const char *name, const unsigned char *values,
                           size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  if (!accepts(node, name && (values || !count))) return;
   for (size_t i = 0; i < count; i++) wc_put_number(&list, ATTR_B, values[i] != 0);
   put_list(node, name, &list);
 }
@@ -225,7 +251,8 @@ void weft_node_attr_bools(weft_node *node, const char *name, const unsigned char
 void weft_node_attr_strings(weft_node *node, const char *name, const char *const *values,
                             const size_t *sizes, size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  bool has_values = sizes ? has_strings(values, sizes, count) : wc_has_names(values, count);
+  if (!accepts(node, name && has_values)) return;
   for (size_t i = 0; i < count; i++)
     wc_put_bytes(&list, ATTR_S, values[i], sizes ? sizes[i] : strlen(values[i]));
   put_list(node, name, &list);
@@ -234,7 +261,7 @@ void weft_node_attr_strings(weft_node *node, const char *name, const char *const
 void weft_node_attr_types(weft_node *node, const char *name, const weft_dtype *values,
                           size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  if (!accepts(node, name && (values || !count))) return;
   for (size_t i = 0; i < count; i++) wc_put_number(&list, ATTR_TYPE, (uint64_t)values[i]);
   put_list(node, name, &list);
 }
@@ -242,7 +269,7 @@ void weft_node_attr_types(weft_node *node, const char *name, const weft_dtype *v
 void weft_node_attr_shapes(weft_node *node, const char *name, const int64_t *const *dims,
                            const int *ranks, size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  if (!accepts(node, name && has_shapes(dims, ranks, count))) return;
   for (size_t i = 0; i < count; i++) put_shape(&list, ATTR_SHAPE, dims[i], ranks[i]);
   put_list(node, name, &list);
 }
@@ -250,7 +277,7 @@ void weft_node_attr_shapes(weft_node *node, const char *name, const int64_t *con
 void weft_node_attr_tensors(weft_node *node, const char *name, const weft_tensor *const *values,
                             size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  if (!accepts(node, name && has_tensors(values, count))) return;
   for (size_t i = 0; i < count; i++) put_tensor(&list, ATTR_TENSOR, values[i]);
   put_list(node, name, &list);
 }
@@ -258,7 +285,7 @@ void weft_node_attr_tensors(weft_node *node, const char *name, const weft_tensor
 void weft_node_attr_functions(weft_node *node, const char *name, const char *const *functions,
                               size_t count) {
   wc_buffer list = {0};
-  if (!node) return;
+  if (!accepts(node, name && wc_has_names(functions, count))) return;
   for (size_t i = 0; i < count; i++) put_function(&list, LIST_FUNC, functions[i]);
   put_list(node, name, &list);
 }
@@ -268,6 +295,12 @@ void weft_node_attr_functions(weft_node *node, const char *name, const char *con
 const char *weft_node_finish(weft_node *node, weft_status *status) {
   if (!node) {
     wc_no_memory(status);
+    return NULL;
+  }
+  if (node->has_null) {
+    wc_fail(status, WEFT_INVALID_ARGUMENT, "an argument of the node '%s' (%s) is NULL",
+            node->name ? node->name : node->op, node->op);
+    weft_node_cancel(node);
     return NULL;
   }
   wc_buffer definition = {0};

@@ -106,6 +106,10 @@ weft_session *weft_session_new(weft_client *client, weft_graph *graph, const voi
             client ? "graph" : "client");
     return NULL;
   }
+  if (!config && config_size) {
+    wc_null_argument(status);
+    return NULL;
+  }
   weft_session *session = calloc(1, sizeof *session);
   if (!session) {
     wc_no_memory(status);
@@ -188,11 +192,11 @@ void weft_session_close(weft_session *session) {
 }
 
 size_t weft_session_num_devices(const weft_session *session) {
-  return weft_names_count(session->devices);
+  return session ? weft_names_count(session->devices) : 0;
 }
 
 const char *weft_session_device(const weft_session *session, size_t index) {
-  return weft_names_get(session->devices, index);
+  return session ? weft_names_get(session->devices, index) : NULL;
 }
 
 /* ---------------------------------------------------------------------------- extending */
@@ -363,7 +367,7 @@ bool wc_has_names(const char *const *names, size_t count) {
 }
 
 weft_code wc_null_argument(weft_status *status) {
-  return wc_fail(status, WEFT_INVALID_ARGUMENT, "a name or an array of a call is NULL");
+  return wc_fail(status, WEFT_INVALID_ARGUMENT, "an object, a name or an array of a call is NULL");
 }
 
 char **wc_with_ports(const char *const *names, size_t count) {

@@ -65,6 +65,10 @@ static weft_tensor *allocate(weft_dtype dtype, const int64_t *dims, int rank, ui
             rank);
     return NULL;
   }
+  if (rank && !dims) {
+    wc_fail(status, WEFT_INVALID_ARGUMENT, "a tensor of rank %d needs sizes, got NULL", rank);
+    return NULL;
+  }
   size_t element = dtype == WEFT_STRING ? 8 : types[dtype].size;
   uint64_t count = 1;
   bool has_zero = false, is_vast = false;
@@ -154,6 +158,12 @@ weft_tensor *weft_tensor_strings(const char *const *items, const size_t *sizes,
   weft_tensor *tensor = allocate(WEFT_STRING, dims, rank, &start, status);
   if (!tensor) return NULL;
   uint64_t total = start;
+  for (int64_t i = 0; i < tensor->num_elements; i++)
+    if (!items || (!items[i] && !(sizes && !sizes[i]))) {
+      wc_fail(status, WEFT_INVALID_ARGUMENT, "string %lld of a tensor is NULL", (long long)i);
+      free(tensor);
+      return NULL;
+    }
   for (int64_t i = 0; i < tensor->num_elements; i++)
     total += sizes ? sizes[i] : strlen(items[i]);
   if (!with_memory(tensor, total, status)) return NULL;

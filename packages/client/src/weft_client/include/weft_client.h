@@ -1,7 +1,8 @@
 /* weft_client.h: build graphs on a weft server and run them, from C.
  *
  * Errors: functions that can fail return a code of `weft_code`, or NULL. They fill `status`, which
- * may be NULL. Nothing throws or exits.
+ * may be NULL. Nothing throws or exits. NULL for another argument that is needed is an error, of
+ * WEFT_INVALID_ARGUMENT; functions without an error return nothing then, or do nothing.
  *
  * Threads: all functions on a client, session or graph may be called from several threads at once.
  * No thread may use an object while another one frees it, with one exception: `weft_session_close`
