@@ -45,9 +45,14 @@ def command(request: pytest.FixtureRequest, language: str, program: str) -> Comm
     """Return the beginning of the command line of a program: "lines" or "suite"."""
     if language != "js":
         return [request.getfixturevalue("build") / f"{program}_{language}"]
+    return node_program("suite.mjs")
+
+
+def node_program(name: str) -> Command:
+    """Return the beginning of the command line of a program for Node."""
     if NODE is None:
         pytest.skip("node is not installed")
-    return [NODE, PROGRAMS / "suite.mjs"]
+    return [NODE, PROGRAMS / name]
 
 
 def _build(folder: Path) -> None:

@@ -9,10 +9,37 @@ from pathlib import Path
 import pytest
 from weft_testing.workspace import ROOT
 
-from tests.client.conftest import PROGRAMS, call, command, page_blocks, run
+from tests.client.conftest import PROGRAMS, call, command, node_program, page_blocks, run
 
 TSC = shutil.which("tsc")
 PACKAGE = ROOT / "packages" / "client" / "js"
+
+REFUSALS = {
+    "attributes": (
+        "unknown option 'transpose_a'; accepted are transposeA, transposeB",
+        "'transpose_a' of type bool cannot have the value 'false'; it must be true or false",
+        "placeholder: options must be an object; accepted are shape; got [2,2] (Array)",
+        "'shape' of type shape cannot have the value [1.5] (Array); it must be null or an array",
+        "'shape' of type shape cannot have the value [-2] (Array)",
+        "'shape' of type shape cannot have the value [\"2\"] (Array)",
+        "'strides' of type list(int) cannot have the value 1; it must be an array of values",
+        "unknown element type 'toString'; accepted are float32, float64",
+        "unknown element type '__proto__'",
+        "neg: unknown option 'T'; it has none",
+        "neg: options must be an object; it has none; got 2",
+        'feeds must be pairs of outputs and values, as in [[x, 1], [y, 2]], got {"a":1} (Object)',
+        "feeds must be pairs of outputs and values, as in [[x, 1], [y, 2]], got the item ",
+        "Session.run: unknown option 'feed'; accepted are feeds, targets, timeout",
+        "Client.connect: unknown option 'tokens'; accepted are certificate, key, authority, token",
+    ),
+}
+
+
+@pytest.mark.parametrize("group", REFUSALS)
+def test_refusals(group: str) -> None:
+    lines = run(*node_program("refusals.mjs"), group).splitlines()
+    for line, words in zip(lines, REFUSALS[group], strict=True):
+        assert line.startswith("INVALID_ARGUMENT: ") and words in line, line
 
 
 def test_values(request: pytest.FixtureRequest, target: str) -> None:

@@ -55,7 +55,7 @@ EXPECTED = {
         ("INVALID_ARGUMENT", "'shape' of type shape cannot have the value 5"),
         ("INVALID_ARGUMENT", "'num' of type int cannot have the value 1.5"),
         ("INVALID_ARGUMENT", "'num' of type int cannot have the value 9223372036854775808"),
-        ("INVALID_ARGUMENT", "'alpha' of type float cannot have the value steep"),
+        ("INVALID_ARGUMENT", "'alpha' of type float cannot have the value 'steep'"),
         *GRAPHS[7:],
     ),
 }

@@ -1,7 +1,8 @@
 // Protobuf fields of graphs, and the flatbuffer tables of control messages.
 
 import { WeftError } from "./errors.mjs";
-import { numberOf } from "./tensor.mjs";
+import { describe } from "./options.mjs";
+import { Tensor, numberOf } from "./tensor.mjs";
 
 // ------------------------------------------------------------------------------ protobuf
 
@@ -26,6 +27,18 @@ export function bytes(field, data) {
   return Buffer.concat([varint((field << 3) | 2), varint(content.length), content]);
 }
 
+function string(field, value) {
+  if (typeof value !== "string" && !(value instanceof Uint8Array)) {
+    throw new TypeError("a string or bytes are needed");
+  }
+  return bytes(field, value);
+}
+
+function bool(field, value) {
+  if (typeof value !== "boolean") throw new TypeError("true or false is needed");
+  return number(field, value ? 1 : 0);
+}
+
 function float(field, value) {
   if (typeof value !== "number") throw new TypeError("a number is needed");
   const content = Buffer.alloc(4);
@@ -35,10 +48,17 @@ function float(field, value) {
 
 function shape(field, dims) {
   if (dims === null) return bytes(field, number(3, 1));
+  if (!Array.isArray(dims)) throw new TypeError("an array is needed");
+  for (const size of Array.from(dims)) {
+    if (size !== null && !(Number.isSafeInteger(size) && size >= -1)) {
+      throw new RangeError("an invalid size");
+    }
+  }
   return bytes(field, Buffer.concat(dims.map((size) => bytes(2, number(1, size ?? -1)))));
 }
 
 function tensor(field, value) {
+  if (!(value instanceof Tensor)) throw new TypeError("a Tensor is needed");
   const parts = [number(1, numberOf(value.dtype)), shape(2, value.shape)];
   if (value.dtype === "string") parts.push(...value.data.map((text) => bytes(8, text)));
   else parts.push(bytes(4, value.bytes()));
@@ -53,23 +73,24 @@ function integer(field, value) {
   return number(field, value);
 }
 
-/** For each kind of attribute, its field in an AttrValue and in a list, and its writer. */
+/** For each kind of attribute: its field in an AttrValue and in a list, writer, accepted values. */
 const KINDS = {
-  string: [2, 2, bytes],
-  int: [3, 3, integer],
-  float: [4, 4, float],
-  bool: [5, 5, (field, value) => number(field, value ? 1 : 0)],
-  type: [6, 6, (field, value) => number(field, numberOf(value))],
-  shape: [7, 7, shape],
-  tensor: [8, 8, tensor],
-  func: [10, 9, (field, value) => bytes(field, bytes(1, value))],
+  string: [2, 2, string, "a string or a Uint8Array"],
+  int: [3, 3, integer, "an integer of 64 bits"],
+  float: [4, 4, float, "a number"],
+  bool: [5, 5, bool, "true or false"],
+  type: [6, 6, (field, value) => number(field, numberOf(value)), "the name of an element type"],
+  shape: [7, 7, shape, "null or an array of integers from 0, and -1 or null for unknown sizes"],
+  tensor: [8, 8, tensor, "a Tensor"],
+  func: [10, 9, (field, value) => bytes(field, string(1, value)), "the name of a function"],
 };
 
 /** An attribute of a NodeDef; `kind` is that of a declaration, such as "list(int)". */
 export function attribute(name, kind, value) {
   const inner = kind.startsWith("list(") ? kind.slice(5, -1) : null;
-  const [single, several, write] = KINDS[inner ?? kind];
+  const [single, several, write, accepted] = KINDS[inner ?? kind];
   try {
+    if (inner && !Array.isArray(value)) throw new TypeError("an array is needed");
     const content = inner
       ? bytes(1, Buffer.concat(Array.from(value, (item) => write(several, item))))
       : write(single, value);
@@ -78,7 +99,8 @@ export function attribute(name, kind, value) {
     if (!(error instanceof TypeError || error instanceof RangeError)) throw error;
     throw new WeftError(
       "INVALID_ARGUMENT",
-      `the attribute '${name}' of type ${kind} cannot have the value ${String(value)}`);
+      `the attribute '${name}' of type ${kind} cannot have the value ${describe(value)}; it must be ` +
+        (inner ? `an array of values, each ${accepted}` : accepted));
   }
 }
 

@@ -8,6 +8,7 @@ import { callAt, deadlineAfter, millisecondsUntil, waitUntil } from "./deadline.
 import { readTable, writeTable } from "./encoding.mjs";
 import { WeftError } from "./errors.mjs";
 import { Output, nameIn } from "./graph.mjs";
+import { checkOptions, describe, invalid } from "./options.mjs";
 import { Tensor, nameOf } from "./tensor.mjs";
 
 const METHODS = {
@@ -16,6 +17,7 @@ const METHODS = {
 };
 const DEFAULT_TIMEOUT_MS = 60_000, GRACE_MS = 500, STOP_MS = 5_000, MAX_PORT = 65_535;
 const VERSION = 2n;
+const CREDENTIALS = ["certificate", "key", "authority", "token"];
 
 /** A connection to a server. */
 export class Client {
@@ -30,6 +32,7 @@ export class Client {
 
   /** Connect to "weft://host:port". */
   static async connect(target, options = {}) {
+    checkOptions("Client.connect", options, [...CREDENTIALS, "timeout"]);
     const match = /^weft:\/\/(?:\[([^\]]+)\]|([^:\/]+)):(\d+)$/.exec(target);
     const port = Number(match?.[3] ?? 0);
     if (port < 1 || port > MAX_PORT) {
@@ -56,6 +59,7 @@ export class Client {
    * the program ends, in whichever way: its standard input is a pipe from the program.
    */
   static async launchLocal(options = {}) {
+    checkOptions("Client.launchLocal", options, ["command", "arguments", "timeout"]);
     const deadline = deadlineAfter(options.timeout ?? DEFAULT_TIMEOUT_MS);
     const [program, ...args] = options.command ?? [process.env.WEFT_COMMAND || "weft", "server"];
     const all = [...args, "--stop-at-eof", ...(options.arguments ?? [])];
@@ -72,7 +76,9 @@ export class Client {
   }
 
   /** Open a session with the graph of a scope; `config` is a serialized ConfigProto. */
-  async session(scope, { config = Buffer.alloc(0), timeout } = {}) {
+  async session(scope, options = {}) {
+    checkOptions("Client.session", options, ["config", "timeout"]);
+    const { config = Buffer.alloc(0), timeout } = options;
     const deadline = deadlineAfter(timeout ?? this.timeout);
     const reply = await this.call(METHODS.createSession, [VERSION, config], [], deadline);
     const [number, devices] = readTable(reply.meta, (table) => [table.number(0), table.texts(1)]);
@@ -80,7 +86,9 @@ export class Client {
   }
 
   /** Drop the state of all tasks: of the named containers, or of all. */
-  async reset(containers = [], { timeout = this.timeout } = {}) {
+  async reset(containers = [], options = {}) {
+    checkOptions("Client.reset", options, ["timeout"]);
+    const { timeout = this.timeout } = options;
     const fields = [!containers.length, containers];
     await this.call(METHODS.reset, fields, [], deadlineAfter(timeout));
   }
@@ -147,6 +155,21 @@ function nameOfOutput(graph, value) {
   return nameIn(graph, output);
 }
 
+/** Return feeds as an array of pairs. */
+function feedPairs(feeds) {
+  const accepted = "Session.run: feeds must be pairs of outputs and values, as in [[x, 1], [y, 2]]";
+  if (typeof feeds?.[Symbol.iterator] !== "function") {
+    throw invalid(`${accepted}, got ${describe(feeds)}`);
+  }
+  const pairs = Array.from(feeds);
+  for (const pair of pairs) {
+    if (!Array.isArray(pair) || pair.length !== 2) {
+      throw invalid(`${accepted}, got the item ${describe(pair)}`);
+    }
+  }
+  return pairs;
+}
+
 /** A session: a graph on the devices of a cluster. Calls may overlap. */
 export class Session {
   #client;
@@ -175,7 +198,9 @@ export class Session {
   }
 
   /** Send the nodes and functions that are new; the other calls do so too. */
-  async extend({ timeout } = {}) {
+  async extend(options = {}) {
+    checkOptions("Session.extend", options, ["timeout"]);
+    const { timeout } = options;
     await this.#extend(this.#deadline(timeout));
   }
 
@@ -237,10 +262,13 @@ export class Session {
    * Options: `feeds`, pairs of outputs and values; `targets`, operations to run without fetching;
    * `timeout` in milliseconds.
    */
-  async run(fetches, { feeds = [], targets = [], timeout } = {}) {
+  async run(fetches, options = {}) {
+    checkOptions("Session.run", options, ["feeds", "targets", "timeout"]);
+    const { feeds = [], targets = [], timeout } = options;
     const deadline = this.#deadline(timeout);
-    const fed = Array.from(feeds, ([output]) => this.#nameOf(output));
-    const values = Array.from(feeds, ([, value]) => Tensor.from(value));
+    const pairs = feedPairs(feeds);
+    const fed = pairs.map(([output]) => this.#nameOf(output));
+    const values = pairs.map(([, value]) => Tensor.from(value));
     const names = fetches.map((fetch) => this.#nameOf(fetch));
     const nodes = targets.map((target) => nameIn(this.#scope.state, target.operation ?? target));
     await this.#extend(deadline);
@@ -276,7 +304,9 @@ export class Session {
    * Add gradients of the sum of `ys`: for each x an output, or null if no y depends on it. With
    * `sparse`, objects with `values` and `indices`, which is null for dense ones.
    */
-  async gradients(ys, xs, { gradYs = [], sparse = false, timeout } = {}) {
+  async gradients(ys, xs, options = {}) {
+    checkOptions("Session.gradients", options, ["gradYs", "sparse", "timeout"]);
+    const { gradYs = [], sparse = false, timeout } = options;
     const deadline = this.#deadline(timeout), { state } = this.#scope;
     const namesOf = (outputs) => outputs.map((output) => this.#nameOf(output));
     const part = { kind: "gradients", isSealed: true, ys: namesOf(ys), xs: namesOf(xs),
@@ -318,7 +348,9 @@ export class Session {
   }
 
   /** The element type and static shape of an output; null for an unknown rank, -1 for a size. */
-  async shapeOf(output, { timeout } = {}) {
+  async shapeOf(output, options = {}) {
+    checkOptions("Session.shapeOf", options, ["timeout"]);
+    const { timeout } = options;
     const { values } = await this.#ask(METHODS.shapes, [this.#nameOf(output)], timeout);
     const [types, ranks, sizes] = values;
     if (!types?.data.length || !ranks?.data.length || !sizes) throw unreadable();
@@ -327,13 +359,17 @@ export class Session {
   }
 
   /** The names of the functions of the graph. */
-  async functions({ timeout } = {}) {
+  async functions(options = {}) {
+    checkOptions("Session.functions", options, ["timeout"]);
+    const { timeout } = options;
     const reply = await this.#ask(METHODS.functions, [], timeout);
     return readTable(reply.meta, (table) => table.texts(1));
   }
 
   /** Functions, and those that they call, as a serialized GraphDef. */
-  async functionDefs(names, { timeout } = {}) {
+  async functionDefs(names, options = {}) {
+    checkOptions("Session.functionDefs", options, ["timeout"]);
+    const { timeout } = options;
     const { values } = await this.#ask(METHODS.functions, names, timeout);
     if (values[0]?.dtype !== "uint8") throw unreadable();
     return values[0].bytes();

@@ -1,6 +1,7 @@
 // Element types and tensors.
 
 import { WeftError } from "./errors.mjs";
+import { describe, invalid } from "./options.mjs";
 
 const TYPES = {
   float32: [1, 4, Float32Array], float64: [2, 8, Float64Array], int32: [3, 4, Int32Array],
@@ -21,9 +22,12 @@ const MAX_RANK = 32;
 
 /** TensorFlow's number of an element type. */
 export function numberOf(dtype) {
-  const number = TYPES[dtype]?.[0] ?? OTHERS[dtype];
-  if (number === undefined) throw new WeftError("INVALID_ARGUMENT", `there is no type ${dtype}`);
-  return number;
+  if (typeof dtype === "string") {
+    if (Object.hasOwn(TYPES, dtype)) return TYPES[dtype][0];
+    if (Object.hasOwn(OTHERS, dtype)) return OTHERS[dtype];
+  }
+  throw invalid(`unknown element type ${describe(dtype)}; accepted are ` +
+    [...Object.keys(TYPES), ...Object.keys(OTHERS)].join(", "));
 }
 
 export function nameOf(number) {
