@@ -32,6 +32,28 @@ REFUSALS = {
         "Session.run: unknown option 'feed'; accepted are feeds, targets, timeout",
         "Client.connect: unknown option 'tokens'; accepted are certificate, key, authority, token",
     ),
+    "tensors": (
+        "int32 must be integers from -2147483648 to 2147483647, got 3.5",
+        "a float32 tensor of the shape [2] has 2 numbers, got 3",
+        "elements of string must be strings or Buffers, got 1",
+        "a tensor of float32 cannot be converted to complex64",
+        "a tensor of string cannot be converted to int32",
+        "bool must be integers from 0 to 1, got 2",
+        "int4 must be integers from -8 to 7, got 100",
+        "bool must be integers from 0 to 1, got 2",
+        "int4 must be integers from -8 to 7, got -9",
+        "float32 must be numbers between -3.4028235e+38 and 3.4028235e+38, got 1e+39",
+        "as a bigint from 2 ** 53 on, got 9007199254740992",
+        "elements of float32 must be numbers, got undefined",
+        "a shape must be an array of sizes, got '1'",
+        "no tensor can have the type 'toString'; accepted are float32",
+        "no tensor can have the type '__proto__'",
+        "arrays may be nested 32 deep, got more",
+        'elements of float32 must be numbers, got {"a":1} (Object)',
+        "elements of string must be strings or Buffers, got {} (object)",
+        "no element type is stored in a Uint8ClampedArray; accepted are Float32Array",
+        "nested arrays must be equal in shape, got [1] and [2]",
+    ),
 }
 
 

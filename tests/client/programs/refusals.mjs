@@ -1,10 +1,14 @@
 // Misuse that the client refuses before it calls a server; prints an error for each use.
-import { Client, Scope, Session, ops } from "../../../packages/client/js/src/index.mjs";
+import { Client, Scope, Session, Tensor, ops } from "../../../packages/client/js/src/index.mjs";
 
 const root = Scope.root();
 const x = ops.placeholder(root.withName("x"), "float32");
 const client = { timeout: 1000, call: () => Promise.reject(new Error("the server was called")) };
 const session = new Session(client, root, 1n, []);
+
+const floats = Tensor.from([1, 2, 3.5]);
+const cycle = [];
+cycle.push(cycle);
 
 const GROUPS = {
   attributes: [
@@ -23,6 +27,28 @@ const GROUPS = {
     () => session.run([x], { feeds: [x] }),
     () => session.run([x], { feed: [[x, 1]] }),
     () => Client.connect("weft://localhost:1", { tokens: "file" }),
+  ],
+  tensors: [
+    () => Tensor.from(floats, "int32"),
+    () => Tensor.from(floats, undefined, [2]),
+    () => Tensor.from(floats, "string"),
+    () => Tensor.from(floats, "complex64"),
+    () => Tensor.from(Tensor.from("text"), "int32"),
+    () => Tensor.from(new Uint8Array([2]), "bool"),
+    () => Tensor.from(new Int8Array([100]), "int4"),
+    () => new Tensor("bool", [1], new Uint8Array([2])),
+    () => new Tensor("int4", [1], new Int8Array([-9])),
+    () => Tensor.from(1e39),
+    () => Tensor.from(2 ** 53, "int64"),
+    () => Tensor.from([1, , 3]),
+    () => Tensor.from([1], "float32", "1"),
+    () => Tensor.from(1, "toString"),
+    () => Tensor.from(1, "__proto__"),
+    () => Tensor.from(cycle),
+    () => Tensor.from([{ a: 1 }]),
+    () => Tensor.from([Object.create(null)], "string"),
+    () => Tensor.from(new Uint8ClampedArray(1)),
+    () => Tensor.from([new Float32Array(1), new Float32Array(2)]),
   ],
 };
 

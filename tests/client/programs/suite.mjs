@@ -180,6 +180,15 @@ async function values(target) {
       assert(result.dtype === dtype && result.bytes().equals(value.bytes()), dtype);
     }
   }
+  const whole = Tensor.from([1, 2, 3, 4]);
+  const cast = Tensor.from(whole, "int8", [2, 2]);
+  assert(cast.dtype === "int8" && cast.shape.join() === "2,2", "a tensor of another type and shape");
+  assert(Tensor.from(whole, "float32", [4, 1]).shape.join() === "4,1", "another shape");
+  const nested = Tensor.from([new Int16Array([1, 2]), new Int16Array([3, 4])]);
+  assert(nested.dtype === "int16" && nested.shape.join() === "2,2" && nested.data[2] === 3,
+    "nested typed arrays");
+  const nibbles = ops.identity(root, Tensor.from([-8, -1, 7], "int4"));
+  assert((await session.run([nibbles]))[0].data.join() === "-8,-1,7", "int4");
   const large = new Tensor("int32", [3 << 20], Int32Array.from({ length: 3 << 20 }, (_, i) => i));
   const [negative] = await session.run([ops.neg(root, large)]);
   assert(negative.data[12345] === -12345 && negative.data.at(-1) === 1 - (3 << 20), "large");

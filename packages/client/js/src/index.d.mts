@@ -30,8 +30,10 @@ export class Tensor {
   /** Errors of class WeftError (INVALID_ARGUMENT): the data do not fit the type or the shape. */
   constructor(dtype: DType, shape: readonly number[], data: TypedArray | Uint8Array[]);
   /**
-   * Convert a value. Errors of class WeftError (INVALID_ARGUMENT): nested arrays are not regular, or
-   * the type cannot represent an element.
+   * Convert a value, by default to the type and shape that it has. A typed array or a tensor of the
+   * type is not copied: the result shares its memory. Errors of class WeftError (INVALID_ARGUMENT):
+   * nested arrays are not regular, the type cannot represent an element, or the shape has another
+   * number of elements.
    */
   static from(value: TensorLike, dtype?: DType, shape?: readonly number[]): Tensor;
   readonly dtype: DType;

@@ -18,7 +18,7 @@ const TYPES = {
 };
 const NAMES = new Map(Object.entries(TYPES).map(([name, [number]]) => [number, name]));
 const OTHERS = { resource: 20, variant: 21 };
-const MAX_RANK = 32;
+const MAX_RANK = 32, MAX_FLOAT32 = "3.4028235e+38";
 
 /** TensorFlow's number of an element type. */
 export function numberOf(dtype) {
@@ -39,6 +39,9 @@ function product(shape) {
 }
 
 function checkShape(shape) {
+  if (!Array.isArray(shape)) {
+    throw invalid(`a shape must be an array of sizes, got ${describe(shape)}`);
+  }
   if (shape.length > MAX_RANK || shape.some((size) => !Number.isInteger(size) || size < 0)) {
     throw new WeftError("INVALID_ARGUMENT", `no tensor has the shape [${shape}]`);
   }
@@ -47,17 +50,30 @@ function checkShape(shape) {
   }
 }
 
-/** The shape of nested arrays, which must be regular. */
+/** The shape of nested arrays, which must be regular; typed arrays have one axis. */
 function shapeOf(value) {
+  if (isTypedArray(value)) return [value.length];
   if (!Array.isArray(value)) return [];
-  const shapes = value.map(shapeOf);
+  const shapes = Array.from(value, shapeOf);
   const ragged = shapes.find((shape) => String(shape) !== String(shapes[0]));
   if (ragged) {
-    throw new WeftError(
-      "INVALID_ARGUMENT",
+    throw invalid(
       `nested arrays must be equal in shape, got [${shapes[0]}] and [${ragged}] in one array`);
   }
   return [value.length, ...(shapes[0] ?? [])];
+}
+
+function isTypedArray(value) {
+  return ArrayBuffer.isView(value) && !Buffer.isBuffer(value) && !(value instanceof DataView);
+}
+
+/** Return the elements of nested arrays, in which a missing element is undefined. */
+function flatten(value, elements = [], depth = 0) {
+  if (depth > MAX_RANK) throw invalid(`arrays may be nested ${MAX_RANK} deep, got more`);
+  if (isTypedArray(value)) for (const item of value) elements.push(item);
+  else if (Array.isArray(value)) for (const item of value) flatten(item, elements, depth + 1);
+  else elements.push(value);
+  return elements;
 }
 
 /** The least and the largest element of a type that is stored as integers; null for others. */
@@ -74,11 +90,17 @@ function converterTo(dtype) {
   const range = rangeOf(dtype), Kind = TYPES[dtype][2];
   const isBig = Kind === BigInt64Array || Kind === BigUint64Array;
   const refuse = (item) => {
-    const accepted = range ? `integers from ${range[0]} to ${range[1]}` : "numbers";
-    const hint = /float(4|8|16)/.test(dtype) ? ", which are their bits" : "";
-    throw new WeftError(
-      "INVALID_ARGUMENT",
-      `elements of ${dtype} must be ${accepted}${hint}, got ${String(item)} (${typeof item})`);
+    const largest = Kind === Float32Array ? ` between -${MAX_FLOAT32} and ${MAX_FLOAT32}` : "";
+    const accepted = range
+      ? `integers from ${range[0]} to ${range[1]}`
+      : typeof item === "number" ? `numbers${largest}` : "numbers";
+    const isInexact = range && Number.isInteger(item) && !Number.isSafeInteger(item);
+    const hint = /float(4|8|16)/.test(dtype)
+      ? ", which are their bits"
+      : isInexact ? ", as a bigint from 2 ** 53 on" : "";
+    const isObject = ["object", "function"].includes(typeof item);
+    const text = isObject ? describe(item) : `${String(item)} (${typeof item})`;
+    throw invalid(`elements of ${dtype} must be ${accepted}${hint}, got ${text}`);
   };
   if (!range) {
     return (item) => {
@@ -99,10 +121,18 @@ function converterTo(dtype) {
   };
 }
 
+/** Check the elements of a type of fewer bits than its typed array has. */
+function checkRange(dtype, data) {
+  const range = rangeOf(dtype), size = TYPES[dtype][1];
+  if (!range || range[1] - range[0] === (1n << BigInt(8 * size)) - 1n) return;
+  const [least, largest] = range.map(Number);
+  const wrong = data.find((item) => item < least || item > largest);
+  if (wrong !== undefined) converterTo(dtype)(wrong);
+}
+
 function bytesOfString(item) {
   if (typeof item !== "string" && !(item instanceof Uint8Array)) {
-    throw new WeftError(
-      "INVALID_ARGUMENT", `elements of string must be strings or Buffers, got ${String(item)}`);
+    throw invalid(`elements of string must be strings or Buffers, got ${describe(item)}`);
   }
   return Buffer.from(item);
 }
@@ -112,15 +142,22 @@ function partsOf(dtype) {
   return dtype.startsWith("complex") ? 2 : 1;
 }
 
+function checkType(dtype) {
+  if (typeof dtype === "string" && Object.hasOwn(TYPES, dtype)) return;
+  throw invalid(
+    `no tensor can have the type ${describe(dtype)}; accepted are ${Object.keys(TYPES).join(", ")}`);
+}
+
 function checkData(dtype, data) {
-  if (!(dtype in TYPES)) {
-    throw new WeftError("INVALID_ARGUMENT", `no tensor can have the type ${dtype}`);
-  }
+  checkType(dtype);
   const Kind = TYPES[dtype][2];
   const isRight = Kind
     ? data instanceof Kind
     : Array.isArray(data) && data.every((item) => item instanceof Uint8Array);
-  if (isRight) return;
+  if (isRight) {
+    checkRange(dtype, data);
+    return;
+  }
   const name = Kind ? `a ${Kind.name}` : "an array of Buffers";
   throw new WeftError(
     "INVALID_ARGUMENT",
@@ -149,22 +186,31 @@ export class Tensor {
   }
 
   /**
-   * A tensor of a number, bigint, boolean, string, typed array, or nested arrays of these.
+   * A tensor of a number, bigint, boolean, string, typed array, tensor, or nested arrays of these.
+   * It shares the memory of a typed array or tensor of its type.
    *
    * Throws INVALID_ARGUMENT for nested arrays of different shapes, and for an element that the type
    * cannot represent.
    */
   static from(value, dtype, shape) {
-    if (value instanceof Tensor) return value;
-    const isTyped = ArrayBuffer.isView(value) && !Buffer.isBuffer(value);
-    const flat = Array.isArray(value) ? value.flat(Infinity) : isTyped ? value : [value];
-    const type = dtype ?? (isTyped ? typeOfArray(value) : typeOf(flat[0]));
-    if (type === "string") return new Tensor(type, shape ?? shapeOf(value), flat.map(bytesOfString));
-    const [, , Kind] = TYPES[type] ?? [];
-    if (!Kind) throw new WeftError("INVALID_ARGUMENT", `no tensor can have the type ${type}`);
-    const sizes = shape ?? (isTyped ? [value.length / partsOf(type)] : shapeOf(value));
-    const isShared = isTyped && value instanceof Kind;
-    return new Tensor(type, sizes, isShared ? value : Kind.from(flat, converterTo(type)));
+    const source = value instanceof Tensor ? value : null;
+    if (source && [undefined, source.dtype].includes(dtype)) {
+      return shape === undefined ? source : new Tensor(source.dtype, shape, source.data);
+    }
+    const isTyped = isTypedArray(source ? source.data : value);
+    const sizes = shape ?? source?.shape;
+    const flat = source ? source.data : isTyped ? value : flatten(value);
+    const type = dtype ?? (isTyped ? typeOfArray(value) : typeOfElements(value, flat));
+    checkType(type);
+    if (source && (source.dtype === "string" || partsOf(type) !== partsOf(source.dtype))) {
+      throw invalid(`a tensor of ${source.dtype} cannot be converted to ${type}`);
+    }
+    if (type === "string") {
+      return new Tensor(type, sizes ?? shapeOf(value), Array.from(flat, bytesOfString));
+    }
+    const [, , Kind] = TYPES[type];
+    const data = isTyped && flat instanceof Kind ? flat : Kind.from(flat, converterTo(type));
+    return new Tensor(type, sizes ?? (isTyped ? [data.length / partsOf(type)] : shapeOf(value)), data);
   }
 
   /** A tensor from the bytes of a message. */
@@ -205,6 +251,13 @@ export class Tensor {
   }
 }
 
+/** The type of nested arrays: that of the first typed array, or of the first element. */
+function typeOfElements(value, elements) {
+  let first = value;
+  while (Array.isArray(first)) first = first[0];
+  return isTypedArray(first) ? typeOfArray(first) : typeOf(elements[0]);
+}
+
 function typeOf(value) {
   if (typeof value === "boolean") return "bool";
   if (typeof value === "bigint") return "int64";
@@ -216,7 +269,10 @@ function typeOfArray(array) {
   const names = ["float32", "float64", "int32", "uint8", "int16", "int8", "int64", "uint16",
     "uint32", "uint64"];
   const name = names.find((dtype) => array instanceof TYPES[dtype][2]);
-  if (name === undefined) throw new WeftError("INVALID_ARGUMENT", "an array of an unknown kind");
+  if (name === undefined) {
+    throw invalid(`no element type is stored in a ${array.constructor.name}; accepted are ` +
+      names.map((dtype) => TYPES[dtype][2].name).join(", "));
+  }
   return name;
 }
 
