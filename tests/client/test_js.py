@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from weft_testing.workspace import ROOT
 
 from tests.client.conftest import PROGRAMS, call, command, node_program, page_blocks, run
+from tests.client.test_errors import LARGE, Program, process
 
+MAX_KEPT_BYTES = 16 << 20  # two of the forty values that are fed
 TSC = shutil.which("tsc")
 PACKAGE = ROOT / "packages" / "client" / "js"
 
@@ -62,6 +65,20 @@ def test_refusals(group: str) -> None:
     lines = run(*node_program("refusals.mjs"), group).splitlines()
     for line, words in zip(lines, REFUSALS[group], strict=True):
         assert line.startswith("INVALID_ARGUMENT: ") and words in line, line
+
+
+def test_cancelled_calls_are_not_kept(request: pytest.FixtureRequest) -> None:
+    with process() as (server, target):
+        program = command(request, "js", "lines")
+        with closing(Program(program, target)) as lines:
+            assert lines.send("large patient") == LARGE
+            server.stop()
+            for _ in range(2):
+                assert int(lines.send("jam")) < MAX_KEPT_BYTES
+            assert lines.fail("gradients").code == "DEADLINE_EXCEEDED"
+            server.go_on()
+            assert lines.send("gradients patient") == "3\n"
+            assert lines.send("large patient") == LARGE
 
 
 def test_values(request: pytest.FixtureRequest, target: str) -> None:

@@ -1,6 +1,8 @@
 // Programs for Node that the tests run.
 import fs from "node:fs";
 import readline from "node:readline";
+import v8 from "node:v8";
+import vm from "node:vm";
 
 import { addNode, outputsOf } from "../../../packages/client/js/src/graph.mjs";
 import {
@@ -321,6 +323,11 @@ async function connect(target, timeout) {
   }
 }
 
+function collectGarbage() {
+  v8.setFlagsFromString("--expose-gc");
+  vm.runInNewContext("gc")();
+}
+
 /** A graph with a sum, which grows, and the size of what is fed. */
 class Program {
   root = Scope.root();
@@ -342,6 +349,22 @@ class Program {
     return (await session.run(fetches, { feeds, timeout }))[0].item();
   }
 
+  /** Feeds many large values to a server that does not read; returns the bytes still referenced. */
+  async #jam(timeout) {
+    const steps = Array.from({ length: 40 }, () => {
+      const feeds = [[this.fed, new Float32Array(2 << 20)]];
+      return this.session.run([this.size], { feeds, timeout }).catch((error) => error.code);
+    });
+    const codes = await Promise.all(steps);
+    assert(codes.every((code) => code === "DEADLINE_EXCEEDED"), String(codes));
+    steps.length = 0;
+    for (let i = 0; i < 3; i++) {
+      await new Promise(setImmediate);
+      collectGarbage();
+    }
+    return process.memoryUsage().arrayBuffers - this.large.byteLength;
+  }
+
   /** Runs a step as a line says; returns its first value. */
   async run(line, timeout) {
     const { root, session } = this, begins = (word) => line.startsWith(word);
@@ -349,6 +372,7 @@ class Program {
       return this.#step(await this.client.session(root, { timeout }), false, timeout);
     }
     if (begins("large")) return this.#step(session, true, timeout);
+    if (begins("jam")) return this.#jam(timeout);
     if (begins("gradients")) {
       [this.gradient] = await session.gradients([this.sum], [this.first], { timeout });
     }

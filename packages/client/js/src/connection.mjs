@@ -22,7 +22,7 @@ function frame(kind, size, number) {
   return bytes;
 }
 
-/** The frames of a call; large values follow its head, and are not copied. */
+/** The frames of a call, as lists of buffers; large values follow its head, and are not copied. */
 function encodeCall(number, method, meta, values) {
   if (values.length > MAX_VALUES) {
     throw new WeftError(
@@ -52,14 +52,14 @@ function encodeCall(number, method, meta, values) {
   if (head.length > MAX_HEAD_BYTES || total > MAX_VALUES_BYTES) {
     throw new WeftError("RESOURCE_EXHAUSTED", `a call of ${total} bytes exceeds the limits`);
   }
-  const buffers = [frame(HEAD, head.length, number), head];
+  const frames = [[frame(HEAD, head.length, number), head]];
   for (const data of outside) {
     for (let start = 0; start < data.length; start += CHUNK_BYTES) {
       const chunk = data.subarray(start, start + CHUNK_BYTES);
-      buffers.push(frame(DATA, chunk.length, number), chunk);
+      frames.push([frame(DATA, chunk.length, number), chunk]);
     }
   }
-  return buffers;
+  return frames;
 }
 
 function damaged(what) {
@@ -127,9 +127,61 @@ class Incoming {
   }
 }
 
+/**
+ * Frames to send over a socket, which receives the next one when it has sent the former. So the
+ * frames of a cancelled call can be dropped, except one that has begun.
+ */
+class SendQueue {
+  #socket;
+  #messages = []; // { number, frames, next }; `next` is the index of the next frame
+  #isBlocked = false;
+
+  constructor(socket) {
+    this.#socket = socket;
+    socket.on("drain", () => {
+      this.#isBlocked = false;
+      this.#send();
+    });
+  }
+
+  get isEmpty() {
+    return !this.#messages.length && !this.#socket.writableLength;
+  }
+
+  add(number, frames) {
+    this.#messages.push({ number, frames, next: 0 });
+    this.#send();
+  }
+
+  /** Drop the rest of a message, and tell the server about it, unless nothing of it was sent. */
+  cancel(number) {
+    const index = this.#messages.findIndex((message) => message.number === number);
+    const isUnsent = index >= 0 && !this.#messages[index].next;
+    if (index >= 0) this.#messages.splice(index, 1);
+    if (isUnsent) return;
+    this.#messages.unshift({ number: null, frames: [[frame(CANCEL, 0, number)]], next: 0 });
+    this.#send();
+  }
+
+  #send() {
+    while (this.#messages.length && !this.#isBlocked) {
+      const message = this.#messages[0];
+      this.#socket.cork();
+      for (const buffer of message.frames[message.next]) {
+        this.#isBlocked = !this.#socket.write(buffer);
+      }
+      this.#socket.uncork();
+      message.frames[message.next] = null;
+      message.next++;
+      if (message.next === message.frames.length) this.#messages.shift();
+    }
+  }
+}
+
 /** A connection to a server; `call` may be used by any number of callers at once. */
 export class Connection {
   #socket;
+  #outgoing;
   #calls = new Map();
   #incoming = new Map();
   #chunks = [];
@@ -158,6 +210,7 @@ export class Connection {
 
   #begin(socket) {
     this.#socket = socket;
+    this.#outgoing = new SendQueue(socket);
     socket.setNoDelay(true);
     socket.on("data", (chunk) => {
       try {
@@ -173,30 +226,28 @@ export class Connection {
 
   /**
    * Call a method; returns the meta and values of the reply. A deadline does not end the connection,
-   * which other sessions may use: the call is sent to its end, and its reply is dropped.
+   * which other sessions may use: the rest of the call is not sent, and its reply is dropped.
    */
   call(method, meta, values, deadline) {
     if (this.#lost) return Promise.reject(this.#lost);
     const number = this.#next++;
-    let buffers;
+    let frames;
     try {
-      buffers = encodeCall(number, method, meta, values);
+      frames = encodeCall(number, method, meta, values);
     } catch (error) {
       return Promise.reject(error);
     }
     return new Promise((resolve, reject) => {
       const stop = callAt(deadline, () => this.#cancel(number));
       this.#calls.set(number, { resolve, reject, stop });
-      this.#socket.cork();
-      for (const buffer of buffers) this.#socket.write(buffer);
-      this.#socket.uncork();
+      this.#outgoing.add(number, frames);
     });
   }
 
   #cancel(number) {
     const call = this.#calls.get(number);
     if (!this.#calls.delete(number)) return;
-    this.#socket.write(frame(CANCEL, 0, number));
+    this.#outgoing.cancel(number);
     call.reject(
       new WeftError("DEADLINE_EXCEEDED", "the server did not answer before the deadline"));
   }
@@ -231,7 +282,7 @@ export class Connection {
   #handle(kind, isReply, number, payload) {
     if (kind === PING) {
       // What is not sent yet is a sign of life, too, and does not grow with pings.
-      if (!this.#socket.writableLength) this.#socket.write(frame(PONG, 0, number));
+      if (this.#outgoing.isEmpty) this.#outgoing.add(null, [[frame(PONG, 0, number)]]);
     } else if (kind === PONG || kind === CANCEL) return;
     else if (kind === HEAD && isReply === 1) {
       if (number === 0n || number >= this.#next || this.#incoming.has(number)) {
