@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from weft_testing.workspace import ROOT
 
 from tests.client.conftest import PROGRAMS, call, command, node_program, page_blocks, run
-from tests.client.test_errors import LARGE, Program, process
+from tests.client.test_errors import GRACE_MS, LARGE, TIMEOUT_MS, Program, process
 
 MAX_KEPT_BYTES = 16 << 20  # two of the forty values that are fed
 TSC = shutil.which("tsc")
@@ -79,6 +80,23 @@ def test_cancelled_calls_are_not_kept(request: pytest.FixtureRequest) -> None:
             server.go_on()
             assert lines.send("gradients patient") == "3\n"
             assert lines.send("large patient") == LARGE
+
+
+def test_closing_a_session_of_a_frozen_server(request: pytest.FixtureRequest) -> None:
+    with process() as (server, target):
+        program = subprocess.Popen(
+            [*command(request, "js", "lines"), "close", target, str(TIMEOUT_MS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert program.stdout is not None
+        assert program.stdout.readline() == "open\n"
+        server.stop()
+        output, _ = program.communicate("close\n", timeout=60)
+        server.go_on()
+        assert program.returncode == 0
+        assert 2 * TIMEOUT_MS <= int(output) < 2 * TIMEOUT_MS + GRACE_MS
 
 
 def test_values(request: pytest.FixtureRequest, target: str) -> None:

@@ -398,6 +398,20 @@ async function lines(target, timeout) {
   await program.client.close();
 }
 
+/** Closes a session and a client whose server is frozen after the first line; prints the time. */
+async function close(target, timeout) {
+  const client = await Client.connect(target, { timeout: Number(timeout) });
+  const session = await client.session(Scope.root(), { timeout: 60_000 });
+  const other = await client.session(Scope.root(), { timeout: 60_000 });
+  console.log("open");
+  await new Promise((resolve) => process.stdin.once("data", resolve));
+  const start = performance.now();
+  await Promise.all([session.close(), other.close({ timeout: 2 * Number(timeout) })]);
+  await client.close();
+  console.log(Math.round(performance.now() - start));
+  process.stdin.destroy();
+}
+
 /** Misuses the interface, which is refused and changes nothing. */
 async function misuse(target, theirs) {
   const root = Scope.root();
@@ -521,7 +535,7 @@ async function functions(target, theirs, own) {
 }
 
 const programs = {
-  train, values, conformance, optimize, connect, lines, misuse, launch, often, functions,
+  train, values, conformance, optimize, connect, lines, close, misuse, launch, often, functions,
 };
 const [name, ...words] = process.argv.slice(2);
 await programs[name](...words);

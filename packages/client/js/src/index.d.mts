@@ -181,7 +181,11 @@ export class Session {
   functions(options?: CallOptions): Promise<string[]>;
   /** Functions, and those that they call, as a serialized GraphDef. */
   functionDefs(names: readonly string[], options?: CallOptions): Promise<Buffer>;
-  close(): Promise<void>;
+  /**
+   * End the session. By default the timeout is that of the client, and at most 5 s; if the server does
+   * not answer in time, the session ends with the connection of the client.
+   */
+  close(options?: CallOptions): Promise<void>;
 }
 
 /** A variable; `initial` has its shape, or one that broadcasts to it. */

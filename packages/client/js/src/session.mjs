@@ -381,11 +381,12 @@ export class Session {
     return this.#client.call(method, [this.#number, names, limitOf(deadline)], [], deadline);
   }
 
-  /** End the session. */
-  async close() {
-    const deadline = deadlineAfter(STOP_MS);
+  /** End the session; a server that does not answer in time ends it with the connection. */
+  async close(options = {}) {
+    checkOptions("Session.close", options, ["timeout"]);
+    const deadline = deadlineAfter(options.timeout ?? Math.min(this.#client.timeout, STOP_MS));
     await this.#client.call(METHODS.closeSession, [this.#number], [], deadline)
-      .catch(() => undefined); // it ends with its connection, too
+      .catch(() => undefined);
   }
 }
 
