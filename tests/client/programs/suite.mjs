@@ -191,6 +191,14 @@ async function values(target) {
     "nested typed arrays");
   const nibbles = ops.identity(root, Tensor.from([-8, -1, 7], "int4"));
   assert((await session.run([nibbles]))[0].data.join() === "-8,-1,7", "int4");
+  const buffer = Float32Array.of(1, 2), text = Buffer.from("kept");
+  const constants = [constant(root, buffer), constant(root, new Tensor("float32", [2], buffer)),
+    constant(root, text), ops.identity(root, buffer), constant(root, new Tensor("uint8", [4], text))];
+  buffer.fill(9);
+  text.fill("x");
+  const kept = await session.run(constants);
+  assert(kept.map(({ data }) => data.join()).join("|") === "1,2|1,2|kept|1,2|107,101,112,116",
+    "constants are copies");
   const large = new Tensor("int32", [3 << 20], Int32Array.from({ length: 3 << 20 }, (_, i) => i));
   const [negative] = await session.run([ops.neg(root, large)]);
   assert(negative.data[12345] === -12345 && negative.data.at(-1) === 1 - (3 << 20), "large");

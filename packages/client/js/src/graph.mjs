@@ -161,10 +161,10 @@ export class Scope {
   }
 }
 
-/** A constant of any size. */
+/** A constant of any size. The value is copied, as it is sent later and to each session. */
 export function constant(scope, value, dtype, shape) {
+  const tensor = Tensor.from(value, dtype, shape).copy();
   const name = scope.state.uniqueName(scope.nameFor("Const"));
-  const tensor = Tensor.from(value, dtype, shape);
   scope.state.current().constants.push({ name, tensor, device: scope.device });
   return new Output(`${name}:0`, scope.state);
 }

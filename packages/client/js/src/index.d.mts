@@ -42,6 +42,8 @@ export class Tensor {
   readonly data: any;
   /** The only element. */
   item(): any;
+  /** A tensor of the same elements that shares no memory with this one. */
+  copy(): Tensor;
   /** The bytes of the elements, which share their memory. */
   bytes(): Buffer;
 }
@@ -85,7 +87,7 @@ export class Scope {
   withoutPrefix(): Scope;
 }
 
-/** A constant of any size. */
+/** A constant of any size. The value is copied. */
 export function constant(
   scope: Scope, value: TensorLike, dtype?: DType, shape?: readonly number[],
 ): Output;
@@ -156,7 +158,10 @@ export class Session {
   readonly devices: string[];
   /** Send the nodes and functions that are new; the other calls do so too. */
   extend(options?: CallOptions): Promise<void>;
-  /** Run a step; returns a tensor for each fetch. */
+  /**
+   * Run a step; returns a tensor for each fetch. Typed arrays and tensors that are fed are not
+   * copied: do not change them until the promise settles, or feed a copy, `array.slice()`.
+   */
   run(
     fetches: readonly (Output | Variable | string)[],
     options?: CallOptions & {

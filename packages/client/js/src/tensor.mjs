@@ -213,6 +213,13 @@ export class Tensor {
     return new Tensor(type, sizes ?? (isTyped ? [data.length / partsOf(type)] : shapeOf(value)), data);
   }
 
+  /** A tensor of the same elements that shares no memory with this one. */
+  copy() {
+    const Kind = TYPES[this.dtype][2]; // slices of a Buffer would share its memory
+    const data = Kind ? new Kind(this.data) : this.data.map((text) => Buffer.from(text));
+    return new Tensor(this.dtype, this.shape, data);
+  }
+
   /** A tensor from the bytes of a message. */
   static decode(number, shape, bytes) {
     const dtype = NAMES.get(number);
