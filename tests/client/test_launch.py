@@ -37,7 +37,7 @@ def test_a_server_ends_with_its_program(
         assert not ended.exists()
         process.send_signal(number)
         assert process.wait(30) == -number
-        wait_until(ended.exists)
+        wait_until(lambda: ended.exists() and ended.read_text())
     finally:
         process.kill()
         process.communicate()
