@@ -31,6 +31,8 @@ EXPECTED = {
         ("INVALID_ARGUMENT", "empty output or tensor"),
         ("INVALID_ARGUMENT", "x:0 is fed no value"),
         *GRAPHS,
+        ("INVALID_ARGUMENT", "No gradients provided for any variable: unused"),
+        ("INVALID_ARGUMENT", "No variables provided."),
     ),
     "js": (
         ("INVALID_ARGUMENT", "must be a Float32Array, got Float64Array"),

@@ -11,6 +11,7 @@
 #include "weft/ops/matmul.hpp"
 #include "weft/ops/shapes.hpp"
 #include "weft/session.hpp"
+#include "weft/train.hpp"
 
 using namespace weft;
 
@@ -133,6 +134,8 @@ int misuse(const std::string& target, const std::string& theirs) {
   const Output y = ops::Neg(root.WithOpName("y"), x);
   const Session session(Client::Connect(target), root);
   const Tensor one(1.0f);
+  const Variable unused(root.WithOpName("unused"), {2}, WEFT_FLOAT32, 0.0f);
+  GradientDescent optimizer(0.1);
   NodeBuilder builder(root.WithOpName("finished"), "NoOp");
   builder.Finish();
   const auto same = [](const Scope&, const std::vector<Output>& arguments) { return arguments; };
@@ -156,6 +159,8 @@ int misuse(const std::string& target, const std::string& theirs) {
       [&] { DefineFunction(root, "Same", {{"a", WEFT_FLOAT32, {}}}, same); },
       [&] { ImportGraphDef(root, "nonsense"); },
       [&] { ImportFile(root, theirs); },  // it has a node "y"
+      [&] { optimizer.Minimize(session, root, y, {unused}); },
+      [&] { optimizer.Minimize(session, root, y, {}); },
   });
   const Output upper = ops::Neg(root.WithOpName("Y"), y);
   const Output slope = session.AddGradients({upper}, {x})[0];

@@ -73,6 +73,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// Add gradients of the sum of a loss and updates of variables; returns the training step.
+  /// Throws INVALID_ARGUMENT if the loss depends on none of the variables.
   Operation Minimize(const Session& session, const Scope& scope, const Output& loss,
                      const std::vector<Variable>& variables) {
     std::vector<Output> references;
@@ -88,6 +89,7 @@ class Optimizer {
                   "Apply needs a gradient for each variable, got " +
                       std::to_string(gradients.size()) + " gradients of " +
                       std::to_string(variables.size()) + " variables");
+    check_gradients(gradients, variables);
     std::vector<Operation> updates;
     const Scope inner = scope.NewSubScope(name());
     begin(inner, variables);
@@ -149,6 +151,18 @@ class Optimizer {
   }
 
  private:
+  static void check_gradients(const std::vector<Gradient>& gradients,
+                              const std::vector<Variable>& variables) {
+    if (variables.empty()) throw Error(WEFT_INVALID_ARGUMENT, "No variables provided.");
+    std::string names;
+    for (std::size_t i = 0; i < variables.size(); i++) {
+      if (gradients[i].values) return;
+      names += (i ? ", " : "") + variables[i].name();
+    }
+    throw Error(WEFT_INVALID_ARGUMENT, "No gradients provided for any variable: " + names +
+                                           "; pass variables that the loss depends on");
+  }
+
   using Key = std::tuple<std::uint64_t, std::string, int>;
 
   template <typename Create>
