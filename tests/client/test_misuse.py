@@ -25,6 +25,7 @@ EXPECTED = {
         ("FAILED_PRECONDITION", "empty"),
         ("FAILED_PRECONDITION", "empty"),
         ("FAILED_PRECONDITION", "empty"),
+        ("RESOURCE_EXHAUSTED", "more than 2^63 elements"),
         ("FAILED_PRECONDITION", "'finished' was finished already"),
         ("FAILED_PRECONDITION", "'finished' was finished already"),
         ("INVALID_ARGUMENT", "empty output or tensor"),

@@ -145,6 +145,7 @@ int misuse(const std::string& target, const std::string& theirs) {
       [] { Tensor().dtype(); },
       [] { Tensor().shape(); },
       [] { Tensor().string(); },
+      [] { Tensor(std::vector<std::string>{"a"}, {1ll << 40, 1ll << 40}); },
       [&] { builder.Finish(); },
       [&] { builder.Attr("a", true); },
       [&] { ops::Neg(root, Output()); },

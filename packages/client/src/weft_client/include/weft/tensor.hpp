@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -142,9 +143,7 @@ class Tensor {
   explicit Tensor(const std::vector<std::string>& texts)
       : Tensor(texts, Shape{static_cast<std::int64_t>(texts.size())}) {}
   Tensor(const std::vector<std::string>& texts, const Shape& shape) {
-    std::int64_t count = 1;
-    for (std::int64_t size : shape) count *= size;
-    check_count(texts.size(), count);
+    check_count(texts.size(), element_count(shape));
     std::vector<const char*> items;
     std::vector<std::size_t> sizes;
     for (const std::string& text : texts) {
@@ -234,6 +233,23 @@ class Tensor {
     check_count(count, num_elements());
     T* elements = data<T>();
     for (std::size_t i = 0; i < count; i++) elements[i] = *values++;
+  }
+
+  /// The number of elements of a shape, without overflow.
+  static std::int64_t element_count(const Shape& shape) {
+    for (std::int64_t size : shape)
+      if (size < 0)
+        throw Error(WEFT_INVALID_ARGUMENT,
+                    "the sizes of a tensor must not be negative, got " + std::to_string(size));
+    std::int64_t count = 1;
+    for (std::int64_t size : shape)
+      if (size == 0) return 0;
+    for (std::int64_t size : shape) {
+      if (count > std::numeric_limits<std::int64_t>::max() / size)
+        throw Error(WEFT_RESOURCE_EXHAUSTED, "a tensor of this shape has more than 2^63 elements");
+      count *= size;
+    }
+    return count;
   }
 
   static void check_count(std::size_t count, std::int64_t expected) {
