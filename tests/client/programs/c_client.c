@@ -360,6 +360,21 @@ static void test_nothing(weft_session *session, weft_graph *graph) {
   }
 }
 
+/* Names that are not UTF-8. */
+static void test_names(weft_session *session, weft_graph *graph) {
+  const char *names[] = {"a\xff", "\xc0\x80", "\xed\xa0\x80", "\xe2\x82"};
+  weft_tensor *value = matrix();
+  for (int i = 0; i < 4; i++) {
+    CHECK(!weft_node_finish(weft_node_new(graph, "NoOp", names[i]), status));
+    FAILS(weft_status_code(status), WEFT_INVALID_ARGUMENT, i ? "\\x" : "UTF-8, got 'a\\xff'");
+    CHECK(!weft_graph_constant(graph, names[i], value, NULL, status));
+    FAILS(weft_graph_function(graph, names[i], graph, NULL, 0, NULL, 0, NULL, status),
+          WEFT_INVALID_ARGUMENT, "UTF-8");
+  }
+  weft_tensor_free(value);
+  OK(weft_session_extend(session, 0, status));
+}
+
 /* Damaged GraphDefs; each is the beginning of a valid one. */
 static void test_imports(weft_session *session, weft_graph *graph) {
   static const uint8_t valid[] = {0x0a, 13, 0x0a, 5, 'A', 'l', 'o', 'n', 'e',
@@ -533,8 +548,8 @@ int main(int argc, char **argv) {
   CHECK(session && strstr(weft_session_device(session, 0), "/device:CPU:0"));
   void (*tests[])(weft_session *, weft_graph *) = {
       test_nodes,     test_types,            test_strings,      test_sizes,   test_attributes,
-      test_functions, test_sparse_gradients, test_local_errors, test_nothing, test_imports,
-      test_threads,   test_cut_messages,     test_unknown_op};
+      test_functions, test_sparse_gradients, test_local_errors, test_nothing, test_names,
+      test_imports,   test_threads,          test_cut_messages, test_unknown_op};
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i](session, graph);
   weft_session_close(session);
   weft_graph_free(graph);

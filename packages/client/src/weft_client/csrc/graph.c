@@ -194,6 +194,7 @@ const char *weft_graph_constant(weft_graph *graph, const char *name, weft_tensor
             graph ? "value" : "graph");
     return NULL;
   }
+  if (wc_check_name(name, status)) return NULL;
   pthread_mutex_lock(&graph->lock);
   wc_part *part = current_part(graph);
   const char *result = part ? wc_name_set_add_unique(&graph->names, name ? name : "Const") : NULL;
@@ -258,6 +259,8 @@ weft_code weft_graph_function(weft_graph *graph, const char *name, weft_graph *b
   if (!graph || !name || !body || !wc_has_names(inputs, num_inputs) ||
       !wc_has_names(outputs, num_outputs) || (results && !wc_has_names(results, num_outputs)))
     return wc_null_argument(status);
+  weft_code code = wc_check_name(name, status);
+  if (code) return code;
   if (has_other_parts(body))
     return wc_fail(status, WEFT_INVALID_ARGUMENT,
                    "the body of the function '%s' defines functions or has gradients that a "
@@ -270,7 +273,6 @@ weft_code weft_graph_function(weft_graph *graph, const char *name, weft_graph *b
   pthread_mutex_lock(&graph->lock);
   bool is_named = wc_name_set_add(&graph->functions, name, &is_taken) != NULL;
   pthread_mutex_unlock(&graph->lock);
-  weft_code code = WEFT_OK;
   if (is_taken)
     code = wc_fail(status, WEFT_ALREADY_EXISTS, "the graph already has a function named '%s'", name);
   else if (!is_named || !wc_graph_add_part(graph, &part))

@@ -164,6 +164,8 @@ typedef struct wc_name_set {
 } wc_name_set;
 
 void wc_name_set_free(wc_name_set *);
+/* An error if a name is not UTF-8, which the server could not read. NULL is accepted. */
+weft_code wc_check_name(const char *name, weft_status *);
 /* Add a name; returns the set's copy, or NULL if it is taken or there is no memory. */
 const char *wc_name_set_add(wc_name_set *, const char *name, bool *is_taken);
 bool wc_name_set_has(const wc_name_set *, const char *name);

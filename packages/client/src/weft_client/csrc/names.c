@@ -5,7 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAPACITY = 64, SUFFIX_BYTES = 24 };
+enum { FIRST_CAPACITY = 64, SUFFIX_BYTES = 24, SHOWN_BYTES = 64 };
+
+/* The size of the UTF-8 sequence at the beginning of a text, by RFC 3629; 0 if it is invalid. */
+static size_t sequence_size(const uint8_t *text) {
+  uint8_t first = text[0];
+  size_t size = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (first > 0xf4) return 0;
+  for (size_t i = 1; i < size; i++)
+    if ((text[i] & 0xc0) != 0x80) return 0;
+  bool is_overlong = (first == 0xe0 && text[1] < 0xa0) || (first == 0xf0 && text[1] < 0x90);
+  bool is_invalid = (first == 0xed && text[1] > 0x9f) || (first == 0xf4 && text[1] > 0x8f);
+  return is_overlong || is_invalid ? 0 : size;
+}
+
+weft_code wc_check_name(const char *name, weft_status *status) {
+  const uint8_t *text = (const uint8_t *)name;
+  char shown[4 * SHOWN_BYTES + 1] = "";
+  size_t size = 1;
+  while (text && *text && size) text += size = sequence_size(text);
+  if (size) return WEFT_OK;
+  for (size_t i = 0, at = 0; name[i] && i < SHOWN_BYTES; i++)
+    at += (size_t)snprintf(shown + at, sizeof shown - at, (uint8_t)name[i] < 0x80 ? "%c" : "\\x%02x",
+                           (uint8_t)name[i]);
+  return wc_fail(status, WEFT_INVALID_ARGUMENT, "a name must be UTF-8, got '%s'", shown);
+}
 
 /* A letter as it is compared. */
 static uint8_t key(const wc_name_set *set, char letter) {

@@ -303,6 +303,10 @@ const char *weft_node_finish(weft_node *node, weft_status *status) {
     weft_node_cancel(node);
     return NULL;
   }
+  if (wc_check_name(node->op, status) || wc_check_name(node->name, status)) {
+    weft_node_cancel(node);
+    return NULL;
+  }
   wc_buffer definition = {0};
   wc_put_text(&definition, NODE_OP, node->op);
   if (node->device) wc_put_text(&definition, NODE_DEVICE, node->device);
