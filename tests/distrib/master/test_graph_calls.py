@@ -194,6 +194,18 @@ def test_an_output_can_be_fed_once(client: Client) -> None:
         client.call(methods.PLAN, signature)
 
 
+@pytest.mark.parametrize(
+    ("name", "example"), [("", "x:0"), ("y:-5", "y:0"), ("y:²", "y:0"), (":0", "x:0")]
+)
+def test_invalid_names_of_outputs_are_shown_with_a_valid_one(
+    client: Client, name: str, example: str
+) -> None:
+    client.define(y=np.float32(1))
+    message = f"named node:port, for example {example}; got '{name}'"
+    with pytest.raises(wf.errors.InvalidArgumentError, match=message):
+        client.run([name])
+
+
 def test_the_names_of_added_nodes_are_returned(client: Client) -> None:
     client.define(node("MatMul", "product", "x", "x"), x=X)
     request = messages.Differentiate(

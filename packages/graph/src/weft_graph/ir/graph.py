@@ -315,10 +315,11 @@ class Graph(Edits):
           NotFoundError: the node or port does not exist.
         """
         _check_string(name)
-        node_name, colon, port = name.rpartition(":")
-        if not colon or not port.isdigit():
+        node_name, _, port = name.rpartition(":")
+        if not node_name or not port.isdecimal():
+            example = name.partition(":")[0] or "x"
             raise errors.InvalidArgumentError(
-                f"a tensor is named node:port, for example {name}:0; got {name!r}"
+                f"a tensor is named node:port, for example {example}:0; got {name!r}"
             )
         node = self.get_operation_by_name(node_name)
         if int(port) >= len(node.outputs):
