@@ -173,7 +173,8 @@ def admitted(credentials: Credentials, token: bytes) -> Role:
         raise errors.UnauthenticatedError(
             "this cluster requires a token, and the caller has "
             + ("another one" if token else "none")
-            + ": set WEFT_TOKEN to the token file, or name the file in the target. Processes of "
+            + ": set WEFT_TOKEN to the token file, or name the file in the target or in the "
+            "options of the client. Processes of "
             "the same user find the token of a server on loopback in the directory that "
             "WEFT_RUNTIME_DIR names, by default ~/.local/state/weft/servers"
         )
