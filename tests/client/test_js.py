@@ -36,6 +36,16 @@ REFUSALS = {
         "Session.run: unknown option 'feed'; accepted are feeds, targets, timeout",
         "Client.connect: unknown option 'tokens'; accepted are certificate, key, authority, token",
     ),
+    "training": (
+        'minimize: variables must be an array of Variables, got {"shape":[2],"dtype":"float32"',
+        "minimize: No gradients provided for any variable: the list of variables is empty",
+        "apply: No gradients provided for any variable: the list of variables is empty",
+        "apply needs a gradient for each variable, got 0 gradients of 1 variables",
+        "apply needs gradients with values and indices, as session.gradients returns them with {",
+        "No gradients provided for any variable: the loss does not depend on any of weights:0",
+        "Saver: variables must be an array of Variables, got {",
+        "Saver: optimizers must be an array of optimizers, got [null] (Array)",
+    ),
     "tensors": (
         "int32 must be integers from -2147483648 to 2147483647, got 3.5",
         "a float32 tensor of the shape [2] has 2 numbers, got 3",

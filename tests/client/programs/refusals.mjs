@@ -1,8 +1,11 @@
 // Misuse that the client refuses before it calls a server; prints an error for each use.
-import { Client, Scope, Session, Tensor, ops } from "../../../packages/client/js/src/index.mjs";
+import {
+  Adam, Client, Saver, Scope, Session, Tensor, Variable, ops,
+} from "../../../packages/client/js/src/index.mjs";
 
 const root = Scope.root();
 const x = ops.placeholder(root.withName("x"), "float32");
+const weights = new Variable(root.withName("weights"), [2], "float32", 0);
 const client = { timeout: 1000, call: () => Promise.reject(new Error("the server was called")) };
 const session = new Session(client, root, 1n, []);
 
@@ -27,6 +30,16 @@ const GROUPS = {
     () => session.run([x], { feeds: [x] }),
     () => session.run([x], { feed: [[x, 1]] }),
     () => Client.connect("weft://localhost:1", { tokens: "file" }),
+  ],
+  training: [
+    () => new Adam().minimize(session, root, x, weights),
+    () => new Adam().minimize(session, root, x, []),
+    () => new Adam().apply(root, [], []),
+    () => new Adam().apply(root, [], [weights]),
+    () => new Adam().apply(root, [null], [weights]),
+    () => new Adam().apply(root, [{ values: null, indices: null }], [weights]),
+    () => new Saver(root, weights),
+    () => new Saver(root, [weights], [Adam]),
   ],
   tensors: [
     () => Tensor.from(floats, "int32"),

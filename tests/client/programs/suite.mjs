@@ -229,6 +229,15 @@ async function values(target) {
     }
     assert(message.includes("belongs to another graph"), `use ${i} of another graph: ${message}`);
   }
+  const product = ops.mul(root, 2, 3);
+  const loose = new Variable(root.withName("loose"), [], "float32", 0);
+  for (const optimizer of Object.values(OPTIMIZERS)) {
+    for (const [variables, words] of [[[loose], "loose:0"], [[], "is empty"]]) {
+      const refused = await optimizer().minimize(session, root, product, variables).catch(String);
+      assert(
+        refused.includes("No gradients provided for any variable") && refused.includes(words), refused);
+    }
+  }
   const queue = ops.fifoQueueV2(root.withName("queue"), ["float32"]);
   const taken = ops.queueDequeueV2(root, queue, ["float32"]).components;
   const waiting = Promise.all([session.run(taken), session.run(taken)]);
@@ -293,8 +302,11 @@ async function optimize(target, name, folder) {
   const client = await Client.connect(target);
   const session = await client.session(root);
   const optimizer = OPTIMIZERS[name]();
+  const saver = new Saver(root, [weights, table], [optimizer]); // it saves slots that are added later
+  const unrelated = Scope.root();
+  const elsewhere = new Variable(unrelated, [], "float32", 1);
+  optimizer.apply(unrelated, [{ values: constant(unrelated, 1), indices: null }], [elsewhere]);
   const step = await optimizer.minimize(session, root, loss, [weights, table]);
-  const saver = new Saver(root, [weights, table], [optimizer]);
   await session.run([], { targets: [initializeVariables(root)] });
   for (let i = 0; i < 3; i++) await session.run([], { targets: [step] });
   await saver.save(session, `${folder}/${name}`);

@@ -211,7 +211,10 @@ export function initializeVariables(scope: Scope): Operation;
 
 /** The base of optimizers. Slots have the names that Python's optimizers give them. */
 export abstract class Optimizer {
-  /** Add gradients of the sum of a loss and updates of variables; returns the training step. */
+  /**
+   * Add gradients of the sum of a loss and updates of variables; returns the training step. Errors of
+   * class WeftError (INVALID_ARGUMENT): the loss does not depend on any of the variables.
+   */
   minimize(
     session: Session, scope: Scope, loss: Output, variables: readonly Variable[],
   ): Promise<Operation>;
@@ -221,6 +224,8 @@ export abstract class Optimizer {
   ): Operation;
   /** The state of the optimizer: the variables that it has added, to save and restore. */
   readonly variables: Variable[];
+  /** The state of the optimizer in the graph of a scope. */
+  variablesIn(scope: Scope): Variable[];
 }
 export class GradientDescent extends Optimizer {
   constructor(rate: number);
@@ -239,7 +244,10 @@ export class Adam extends Optimizer {
   constructor(rate?: number, beta1?: number, beta2?: number, epsilon?: number);
 }
 
-/** Saves variables and the state of optimizers to checkpoints below the server's file roots. */
+/**
+ * Saves variables and the state of optimizers to checkpoints below the server's file roots. The state
+ * is what an optimizer has when `save` or `restore` is called, in the graph of the scope.
+ */
 export class Saver {
   constructor(
     scope: Scope, variables: readonly Variable[], optimizers?: readonly Optimizer[],

@@ -1,7 +1,7 @@
 // Variables, optimizers and checkpoints.
 
-import { WeftError } from "./errors.mjs";
 import { addNode, outputsOf } from "./graph.mjs";
+import { describe, invalid } from "./options.mjs";
 
 const scalar = (scope, value, dtype) =>
   addNode(scope, "Cast", [[value, false, "float64"]], [["DstT", "type", dtype]]).output(0);
@@ -49,6 +49,25 @@ export function initializeVariables(scope) {
   return group(scope.withName("init"), scope.state.initializers);
 }
 
+function checkVariables(owner, variables) {
+  if (!Array.isArray(variables) || !variables.every((item) => item instanceof Variable)) {
+    throw invalid(`${owner}: variables must be an array of Variables, got ${describe(variables)}`);
+  }
+}
+
+/** Check the variables that an optimizer updates. */
+function checkTrained(owner, variables) {
+  checkVariables(owner, variables);
+  if (!variables.length) {
+    throw invalid(`${owner}: No gradients provided for any variable: the list of variables is empty`);
+  }
+}
+
+/** Return true if a value is a dense, sparse or missing gradient. */
+function isGradient(value) {
+  return typeof value === "object" && value !== null && "values" in value;
+}
+
 /**
  * The base of optimizers. Slots have the names that Python's optimizers give them, so that either can
  * restore the other's checkpoints. Gradients of gathers change the rows that they have, except by
@@ -66,19 +85,36 @@ class Optimizer {
     return [...this.#state.values()].flatMap((variables) => [...variables.values()]);
   }
 
+  /** The state of the optimizer in the graph of a scope. */
+  variablesIn(scope) {
+    return [...(this.#state.get(scope.state)?.values() ?? [])];
+  }
+
   /** Add gradients of the sum of a loss and updates of variables; returns the training step. */
   async minimize(session, scope, loss, variables) {
+    checkTrained("minimize", variables);
     const gradients = await session.gradients([loss], variables, { sparse: true });
     return this.apply(scope, gradients, variables);
   }
 
   /** Add updates of variables by gradients with `values` and `indices`; null values are left out. */
   apply(scope, gradients, variables) {
-    if (gradients.length !== variables.length) {
-      throw new WeftError(
-        "INVALID_ARGUMENT",
-        `apply needs a gradient for each variable, got ${gradients.length} gradients of ` +
-          `${variables.length} variables`);
+    checkTrained("apply", variables);
+    if (!Array.isArray(gradients) || gradients.length !== variables.length) {
+      throw invalid(
+        "apply needs a gradient for each variable, got " +
+          `${gradients?.length ?? describe(gradients)} gradients of ${variables.length} variables`);
+    }
+    const wrong = gradients.findIndex((gradient) => !isGradient(gradient));
+    if (wrong >= 0) {
+      throw invalid(
+        "apply needs gradients with values and indices, as session.gradients returns them with " +
+          `{ sparse: true }, got ${describe(gradients[wrong])}`);
+    }
+    if (!gradients.some(({ values }) => values)) {
+      const names = variables.map(({ name }) => name).join(", ");
+      throw invalid(
+        `No gradients provided for any variable: the loss does not depend on any of ${names}`);
     }
     const inner = scope.subScope(this.name);
     this.begin(inner, variables);
@@ -241,34 +277,59 @@ export class Adam extends Optimizer {
 
 /**
  * Saves variables, and the state of optimizers, to checkpoints, which Python's `Saver` reads and
- * writes too. The paths are those of the server, below its file roots.
+ * writes too. The state of optimizers is what they have when it saves or restores. The paths are
+ * those of the server, below its file roots.
  */
 export class Saver {
+  #scope;
+  #weights;
+  #optimizers;
+  #nodes = null; // of the variables that the optimizers had last
+
   constructor(scope, weights, optimizers = []) {
-    const variables = [...weights, ...optimizers.flatMap((optimizer) => optimizer.variables)];
-    const inner = scope.subScope("save");
+    checkVariables("Saver", weights);
+    if (!Array.isArray(optimizers) || !optimizers.every((item) => item instanceof Optimizer)) {
+      throw invalid(`Saver: optimizers must be an array of optimizers, got ${describe(optimizers)}`);
+    }
+    this.#scope = scope.subScope("save");
+    this.#weights = [...weights];
+    this.#optimizers = [...optimizers];
+  }
+
+  /** The nodes that save and restore; they are added again when an optimizer has more variables. */
+  #current() {
+    const slots = this.#optimizers.flatMap((optimizer) => optimizer.variablesIn(this.#scope));
+    const variables = [...this.#weights, ...slots];
+    if (this.#nodes?.variables.length !== variables.length) this.#nodes = this.#add(variables);
+    return this.#nodes;
+  }
+
+  #add(variables) {
+    const inner = this.#scope;
     const names = variables.map((variable) => variable.operation.name);
     const slices = variables.map(() => "");
     const path = addNode(inner.withName("path"), "Placeholder", [], [
       ["dtype", "type", "string"], ["shape", "shape", []],
     ]).output(0);
     const files = [[path, false], [names, false, "string"], [slices, false, "string"]];
-    this.path = path;
-    this.saved = addNode(inner, "SaveV2", [...files, [variables, true]], []);
-    const restored = addNode(inner, "RestoreV2", files, [
+    const saved = addNode(inner, "SaveV2", [...files, [variables, true]], []);
+    const read = addNode(inner, "RestoreV2", files, [
       ["dtypes", "list(type)", variables.map((variable) => variable.dtype)],
     ]);
-    const values = outputsOf(restored, 0, variables.length);
-    this.restored = group(inner.withName("restore_all"), variables.map((variable, i) =>
+    const values = outputsOf(read, 0, variables.length);
+    const restored = group(inner.withName("restore_all"), variables.map((variable, i) =>
       addNode(inner.colocateWith(variable.operation), "Assign",
         [[variable, false], [values[i], false]], [])));
+    return { variables, path, saved, restored };
   }
 
   async save(session, path) {
-    await session.run([], { feeds: [[this.path, path]], targets: [this.saved] });
+    const nodes = this.#current();
+    await session.run([], { feeds: [[nodes.path, path]], targets: [nodes.saved] });
   }
 
   async restore(session, path) {
-    await session.run([], { feeds: [[this.path, path]], targets: [this.restored] });
+    const nodes = this.#current();
+    await session.run([], { feeds: [[nodes.path, path]], targets: [nodes.restored] });
   }
 }
