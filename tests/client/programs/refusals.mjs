@@ -1,6 +1,7 @@
 // Misuse that the client refuses before it calls a server; prints an error for each use.
 import {
-  Adam, Client, Saver, Scope, Session, Tensor, Variable, ops,
+  Adam, Client, Saver, Scope, Session, Tensor, Variable, callFunction, defineFunction,
+  importGraphDef, ops,
 } from "../../../packages/client/js/src/index.mjs";
 
 const root = Scope.root();
@@ -9,6 +10,7 @@ const weights = new Variable(root.withName("weights"), [2], "float32", 0);
 const client = { timeout: 1000, call: () => Promise.reject(new Error("the server was called")) };
 const session = new Session(client, root, 1n, []);
 
+const define = (build) => defineFunction(root, "Twice", [{ name: "a", dtype: "float32" }], build);
 const floats = Tensor.from([1, 2, 3.5]);
 const cycle = [];
 cycle.push(cycle);
@@ -30,6 +32,28 @@ const GROUPS = {
     () => session.run([x], { feeds: [x] }),
     () => session.run([x], { feed: [[x, 1]] }),
     () => Client.connect("weft://localhost:1", { tokens: "file" }),
+  ],
+  arguments: [
+    () => session.run(x),
+    () => session.run([1]),
+    () => session.run([undefined]),
+    () => session.run([], { targets: x }),
+    () => session.run([], { targets: [undefined] }),
+    () => session.gradients(x, [x]),
+    () => session.functionDefs("Twice"),
+    () => ops.neg({}, x),
+    () => ops.addN(root, x),
+    () => root.withName(1),
+    () => root.withControls(x.operation),
+    () => root.colocateWith(x),
+    () => define(() => undefined),
+    () => define(async (_, a) => a),
+    () => define(async () => { throw new Error("not caught"); }),
+    () => define(() => [1]),
+    () => define("body"),
+    () => callFunction(root, "Twice", x),
+    () => importGraphDef(root, undefined),
+    () => importGraphDef(root, "nodes"),
   ],
   training: [
     () => new Adam().minimize(session, root, x, weights),

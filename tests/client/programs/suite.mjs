@@ -238,6 +238,12 @@ async function values(target) {
         refused.includes("No gradients provided for any variable") && refused.includes(words), refused);
     }
   }
+  const counter = new Variable(root.withName("counter"), [], "float32", 0);
+  const added = ops.assignAdd(root.withName("added"), counter, 1);
+  for (const targets of [[counter.initializer], ["added"], ["added:0"], [added], [added.operation]]) {
+    await session.run([], { targets });
+  }
+  assert((await session.run(["counter"]))[0].item() === 4, "names as targets");
   const queue = ops.fifoQueueV2(root.withName("queue"), ["float32"]);
   const taken = ops.queueDequeueV2(root, queue, ["float32"]).components;
   const waiting = Promise.all([session.run(taken), session.run(taken)]);

@@ -2,6 +2,9 @@
 
 import { attribute, bytes, namesInGraphDef, number } from "./encoding.mjs";
 import { WeftError } from "./errors.mjs";
+import {
+  checkArray, checkBytes, checkFunction, checkString, checkStrings, describe, invalid,
+} from "./options.mjs";
 import { Tensor } from "./tensor.mjs";
 
 const GRAPH_DEF_VERSION = 134;
@@ -41,6 +44,11 @@ export function nameIn(graph, item) {
       `'${item.name}' belongs to another graph or function body; pass it as an argument`);
   }
   return item.name;
+}
+
+function checkOperation(owner, value) {
+  if (value instanceof Operation) return;
+  throw invalid(`${owner}: expected an Operation, got ${describe(value)}`);
 }
 
 const CASE = "names that differ only in case are equal";
@@ -133,22 +141,28 @@ export class Scope {
   }
 
   withName(opName) {
+    checkString("Scope.withName", "the name", opName);
     return this.#with({ opName });
   }
 
   subScope(name) {
+    checkString("Scope.subScope", "the name", name);
     return this.#with({ prefix: `${this.state.uniqueName(this.prefix + name)}/`, opName: "" });
   }
 
   withDevice(device) {
+    checkString("Scope.withDevice", "the device", device);
     return this.#with({ device });
   }
 
   colocateWith(operation) {
+    checkOperation("Scope.colocateWith", operation);
     return this.#with({ colocation: nameIn(this.state, operation) });
   }
 
   withControls(operations) {
+    checkArray("Scope.withControls", "operations", operations);
+    for (const operation of operations) checkOperation("Scope.withControls", operation);
     return this.#with({ controls: [...this.controls, ...operations] });
   }
 
@@ -161,8 +175,15 @@ export class Scope {
   }
 }
 
+/** Check that an argument is a scope. */
+export function checkScope(owner, value) {
+  if (value instanceof Scope) return;
+  throw invalid(`${owner}: scope must be a Scope, got ${describe(value)}`);
+}
+
 /** A constant of any size. The value is copied, as it is sent later and to each session. */
 export function constant(scope, value, dtype, shape) {
+  checkScope("constant", scope);
   const tensor = Tensor.from(value, dtype, shape).copy();
   const name = scope.state.uniqueName(scope.nameFor("Const"));
   scope.state.current().constants.push({ name, tensor, device: scope.device });
@@ -183,13 +204,15 @@ function inputName(scope, value, dtype) {
  * are [name, kind, value], and left out if the value is undefined.
  */
 export function addNode(scope, op, inputs, attrs) {
+  checkScope(op, scope);
   const fullName = scope.nameFor(op);
   const constants = scope.withoutPrefix().withName(`${fullName}/Const`);
   const parts = [bytes(2, op)];
   const counts = [];
   let hasLists = false;
   for (const [value, isList, dtype] of inputs) {
-    const values = isList ? value : [value];
+    if (isList) checkArray(op, "an input that is a list", value);
+    const values = isList ? Array.from(value) : [value];
     for (const item of values) parts.push(bytes(3, inputName(constants, item, dtype)));
     counts.push(values.length);
     hasLists ||= isList;
@@ -215,6 +238,12 @@ export function outputsOf(operation, first, count) {
 
 /** Define a function of the graph: `build` takes a scope and the arguments, and returns results. */
 export function defineFunction(scope, name, args, build, results = []) {
+  checkScope("defineFunction", scope);
+  checkString("defineFunction", "the name", name);
+  checkArray("defineFunction", "args", args);
+  checkFunction("defineFunction", "build", build);
+  checkStrings("defineFunction", "results", results);
+  for (const argument of args) checkString("defineFunction", "the name of an argument", argument?.name);
   const body = Scope.root();
   const placeholders = args.map((argument) =>
     addNode(body.withName(argument.name), "Placeholder", [], [
@@ -222,6 +251,15 @@ export function defineFunction(scope, name, args, build, results = []) {
       ["shape", "shape", argument.shape ?? null],
     ]).output(0));
   const built = [build(body, ...placeholders)].flat();
+  for (const item of built) {
+    if (item instanceof Output || item?.output instanceof Output) continue;
+    const isPromise = item instanceof Promise;
+    if (isPromise) item.catch(() => undefined); // this error is reported instead
+    const hint = isPromise ? "; it must not be async" : "";
+    throw invalid(
+      `the body of the function '${name}' must return an Output or an array of Outputs, got ` +
+        `${describe(item)}${hint}`);
+  }
   if (body.state.parts.some((part) => part.kind !== "nodes")) {
     throw new WeftError(
       "INVALID_ARGUMENT",
@@ -232,7 +270,7 @@ export function defineFunction(scope, name, args, build, results = []) {
   scope.state.parts.push({
     kind: "function", isSealed: true, name, results,
     inputs: placeholders.map((placeholder) => placeholder.operation.name),
-    outputs: built.map((output) => nameIn(body.state, output)),
+    outputs: built.map((item) => nameIn(body.state, item instanceof Output ? item : item.output)),
     nodes: body.state.parts.flatMap((part) => part.nodes), constants,
   });
   return name;
@@ -240,6 +278,8 @@ export function defineFunction(scope, name, args, build, results = []) {
 
 /** Call a function with a number of results. */
 export function callFunction(scope, name, args, numResults = 1) {
+  checkString("callFunction", "the name", name);
+  checkArray("callFunction", "args", args);
   const operation = addNode(scope, name, args.map((value) => [value, false]), []);
   return outputsOf(operation, 0, numResults);
 }
@@ -253,6 +293,7 @@ export function cond(scope, predicate, args, thenBranch, elseBranch, numResults 
 }
 
 export function whileLoop(scope, values, condition, body) {
+  checkArray("whileLoop", "values", values);
   const operation = addNode(scope, "While", [[values, true]], [
     ["cond", "func", condition],
     ["body", "func", body],
@@ -262,5 +303,7 @@ export function whileLoop(scope, values, condition, body) {
 
 /** Add the nodes and functions of a serialized GraphDef. */
 export function importGraphDef(scope, graphDef) {
+  checkScope("importGraphDef", scope);
+  checkBytes("importGraphDef", "graphDef", graphDef);
   scope.state.addGraphDef(Buffer.from(graphDef));
 }

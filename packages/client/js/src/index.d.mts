@@ -166,7 +166,7 @@ export class Session {
     fetches: readonly (Output | Variable | string)[],
     options?: CallOptions & {
       feeds?: Iterable<readonly [Output | string, TensorLike]>;
-      targets?: readonly (Operation | Output)[];
+      targets?: readonly (Operation | Output | Variable | string)[];
     },
   ): Promise<Tensor[]>;
   /** Add gradients of the sum of `ys`; null for an x that no y depends on. */

@@ -41,3 +41,33 @@ export function checkOptions(owner, options, accepted) {
   const unknown = Object.keys(options).find((name) => !accepted.includes(name));
   if (unknown !== undefined) throw invalid(`${owner}: unknown option '${unknown}'; ${names}`);
 }
+
+/** Check that an argument is an array. */
+export function checkArray(owner, name, value) {
+  if (Array.isArray(value)) return;
+  throw invalid(`${owner}: ${name} must be an array, got ${describe(value)}`);
+}
+
+/** Check that an argument is an array of strings. */
+export function checkStrings(owner, name, value) {
+  checkArray(owner, name, value);
+  for (const item of value) checkString(owner, `each of the ${name}`, item);
+}
+
+/** Check that an argument is a string. */
+export function checkString(owner, name, value) {
+  if (typeof value === "string") return;
+  throw invalid(`${owner}: ${name} must be a string, got ${describe(value)}`);
+}
+
+/** Check that an argument is a Buffer or another Uint8Array. */
+export function checkBytes(owner, name, value) {
+  if (value instanceof Uint8Array) return;
+  throw invalid(`${owner}: ${name} must be a Uint8Array, got ${describe(value)}`);
+}
+
+/** Check that an argument is a function. */
+export function checkFunction(owner, name, value) {
+  if (typeof value === "function") return;
+  throw invalid(`${owner}: ${name} must be a function, got ${describe(value)}`);
+}

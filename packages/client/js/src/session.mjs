@@ -7,8 +7,10 @@ import { loadCredentials } from "./credentials.mjs";
 import { callAt, deadlineAfter, millisecondsUntil, waitUntil } from "./deadline.mjs";
 import { readTable, writeTable } from "./encoding.mjs";
 import { WeftError } from "./errors.mjs";
-import { Output, nameIn } from "./graph.mjs";
-import { checkOptions, describe, invalid } from "./options.mjs";
+import { Operation, Output, checkScope, nameIn } from "./graph.mjs";
+import {
+  checkArray, checkBytes, checkOptions, checkStrings, describe, invalid,
+} from "./options.mjs";
 import { Tensor, nameOf } from "./tensor.mjs";
 
 const METHODS = {
@@ -77,8 +79,10 @@ export class Client {
 
   /** Open a session with the graph of a scope; `config` is a serialized ConfigProto. */
   async session(scope, options = {}) {
+    checkScope("Client.session", scope);
     checkOptions("Client.session", options, ["config", "timeout"]);
     const { config = Buffer.alloc(0), timeout } = options;
+    checkBytes("Client.session", "config", config);
     const deadline = deadlineAfter(timeout ?? this.timeout);
     const reply = await this.call(METHODS.createSession, [VERSION, config], [], deadline);
     const [number, devices] = readTable(reply.meta, (table) => [table.number(0), table.texts(1)]);
@@ -89,6 +93,7 @@ export class Client {
   async reset(containers = [], options = {}) {
     checkOptions("Client.reset", options, ["timeout"]);
     const { timeout = this.timeout } = options;
+    checkStrings("Client.reset", "containers", containers);
     const fields = [!containers.length, containers];
     await this.call(METHODS.reset, fields, [], deadlineAfter(timeout));
   }
@@ -150,9 +155,22 @@ function nameOfOutput(graph, value) {
   if (typeof value === "string") return new Output(value).name;
   const output = value?.output instanceof Output ? value.output : value;
   if (!(output instanceof Output)) {
-    throw new WeftError("INVALID_ARGUMENT", `${value} is not an output`);
+    throw invalid(
+      `${describe(value)} is not an output; give an Output, an op with one output, a Variable or ` +
+        "a name such as 'node:0'");
   }
   return nameIn(graph, output);
+}
+
+/** Return the name of an operation of a graph: an operation, one of its outputs, or a name. */
+function nameOfTarget(graph, value) {
+  if (typeof value === "string") return new Output(value).operation.name;
+  const operation = value?.operation ?? value;
+  if (!(operation instanceof Operation)) {
+    throw invalid(
+      `${describe(value)} is not an operation; give an Operation, an Output or a name such as 'node'`);
+  }
+  return nameIn(graph, operation);
 }
 
 /** Return feeds as an array of pairs. */
@@ -269,8 +287,10 @@ export class Session {
     const pairs = feedPairs(feeds);
     const fed = pairs.map(([output]) => this.#nameOf(output));
     const values = pairs.map(([, value]) => Tensor.from(value));
-    const names = fetches.map((fetch) => this.#nameOf(fetch));
-    const nodes = targets.map((target) => nameIn(this.#scope.state, target.operation ?? target));
+    checkArray("Session.run", "fetches", fetches);
+    checkArray("Session.run", "targets", targets);
+    const names = Array.from(fetches, (fetch) => this.#nameOf(fetch));
+    const nodes = Array.from(targets, (target) => nameOfTarget(this.#scope.state, target));
     await this.#extend(deadline);
     const signature = await this.#plan(fed, names, nodes, deadline);
     const meta = Buffer.alloc(33);
@@ -308,7 +328,10 @@ export class Session {
     checkOptions("Session.gradients", options, ["gradYs", "sparse", "timeout"]);
     const { gradYs = [], sparse = false, timeout } = options;
     const deadline = this.#deadline(timeout), { state } = this.#scope;
-    const namesOf = (outputs) => outputs.map((output) => this.#nameOf(output));
+    for (const [name, value] of Object.entries({ ys, xs, gradYs })) {
+      checkArray("Session.gradients", name, value);
+    }
+    const namesOf = (outputs) => Array.from(outputs, (output) => this.#nameOf(output));
     const part = { kind: "gradients", isSealed: true, ys: namesOf(ys), xs: namesOf(xs),
       gradYs: namesOf(gradYs), scope: state.uniqueName("gradients"), isDense: !sparse,
       origin: this.#id };
@@ -370,6 +393,7 @@ export class Session {
   async functionDefs(names, options = {}) {
     checkOptions("Session.functionDefs", options, ["timeout"]);
     const { timeout } = options;
+    checkStrings("Session.functionDefs", "names", names);
     const { values } = await this.#ask(METHODS.functions, names, timeout);
     if (values[0]?.dtype !== "uint8") throw unreadable();
     return values[0].bytes();
