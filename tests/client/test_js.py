@@ -57,6 +57,11 @@ REFUSALS = {
         "callFunction: args must be an array",
         "importGraphDef: graphDef must be a Uint8Array, got undefined",
         "importGraphDef: graphDef must be a Uint8Array, got 'nodes'",
+        "Variable: shape must be an array, got undefined",
+        "unknown element type 'float31'; accepted are float32",
+        "Variable: the initial value is missing, got undefined",
+        "initializeVariables: scope must be a Scope, got undefined",
+        "Output: the name must be a string, got undefined",
     ),
     "training": (
         'minimize: variables must be an array of Variables, got {"shape":[2],"dtype":"float32"',

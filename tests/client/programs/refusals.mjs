@@ -1,7 +1,7 @@
 // Misuse that the client refuses before it calls a server; prints an error for each use.
 import {
-  Adam, Client, Saver, Scope, Session, Tensor, Variable, callFunction, defineFunction,
-  importGraphDef, ops,
+  Adam, Client, Output, Saver, Scope, Session, Tensor, Variable, callFunction, defineFunction,
+  importGraphDef, initializeVariables, ops,
 } from "../../../packages/client/js/src/index.mjs";
 
 const root = Scope.root();
@@ -54,6 +54,11 @@ const GROUPS = {
     () => callFunction(root, "Twice", x),
     () => importGraphDef(root, undefined),
     () => importGraphDef(root, "nodes"),
+    () => new Variable(root),
+    () => new Variable(root, [2], "float31", 0),
+    () => new Variable(root, [2], "float32"),
+    () => initializeVariables(),
+    () => new Output(),
   ],
   training: [
     () => new Adam().minimize(session, root, x, weights),

@@ -12,6 +12,7 @@ const GRAPH_DEF_VERSION = 134;
 /** A node of `graph`, or of any graph without it. */
 export class Operation {
   constructor(name, graph = null) {
+    checkString("Operation", "the name", name);
     this.name = name;
     Object.defineProperty(this, "graph", { value: graph });
   }
@@ -24,6 +25,7 @@ export class Operation {
 /** A result of a node, "node:0", of `graph`, or of any graph without it. */
 export class Output {
   constructor(name, graph = null) {
+    checkString("Output", "the name", name);
     this.name = name.includes(":") ? name : `${name}:0`;
     Object.defineProperty(this, "graph", { value: graph });
   }

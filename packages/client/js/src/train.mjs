@@ -1,7 +1,8 @@
 // Variables, optimizers and checkpoints.
 
-import { addNode, outputsOf } from "./graph.mjs";
-import { describe, invalid } from "./options.mjs";
+import { addNode, checkScope, outputsOf } from "./graph.mjs";
+import { checkArray, describe, invalid } from "./options.mjs";
+import { numberOf } from "./tensor.mjs";
 
 const scalar = (scope, value, dtype) =>
   addNode(scope, "Cast", [[value, false, "float64"]], [["DstT", "type", dtype]]).output(0);
@@ -9,6 +10,12 @@ const scalar = (scope, value, dtype) =>
 /** A variable; `initial` has its shape, or one that broadcasts to it. */
 export class Variable {
   constructor(scope, shape, dtype, initial) {
+    checkScope("Variable", scope); // before a node is added
+    checkArray("Variable", "shape", shape);
+    numberOf(dtype);
+    if (initial === undefined || initial === null) {
+      throw invalid(`Variable: the initial value is missing, got ${initial}`);
+    }
     this.shape = shape;
     this.dtype = dtype;
     const named = scope.opName ? scope : scope.withName("Variable");
@@ -41,11 +48,13 @@ export class Variable {
 }
 
 export function group(scope, operations) {
+  checkScope("group", scope);
   return addNode(scope.withControls(operations), "NoOp", [], []);
 }
 
 /** An operation that gives all variables so far their initial values. */
 export function initializeVariables(scope) {
+  checkScope("initializeVariables", scope);
   return group(scope.withName("init"), scope.state.initializers);
 }
 
