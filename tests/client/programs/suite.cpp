@@ -268,8 +268,8 @@ int optimize(const std::string& target, const std::string& name, const std::stri
   const Client client = Client::Connect(target);
   const Session session(client, model.root);
   const auto optimizer = optimizer_named(name);
+  const Saver saver(model.root, variables, {optimizer.get()});  // before the slots are added
   const Operation step = optimizer->Minimize(session, model.root, model.loss, variables);
-  const Saver saver(model.root, variables, {optimizer.get()});
   const Operation initialize = InitializeVariables(model.root);
   session.Run(initialize);
   for (int i = 0; i < 3; i++) session.Run(step);

@@ -322,18 +322,52 @@ class Adam : public Optimizer {
 };
 
 /// Saves variables to checkpoints, which Python's `Saver` reads and writes too. The paths are those
-/// of the server, below its file roots. The state of optimizers is saved if it is named:
+/// of the server, below its file roots. The state of optimizers is saved if they are named:
 ///
 ///     Saver saver(root, {weights, bias}, {&adam});
+///
+/// The optimizers must outlive the saver: it saves the variables that they have when it is used, also
+/// those that a later `Minimize` adds. One thread at a time may use a saver.
 class Saver {
  public:
   Saver(const Scope& scope, std::vector<Variable> variables,
-        const std::vector<const Optimizer*>& optimizers = {}) {
-    for (const Optimizer* optimizer : optimizers)
+        std::vector<const Optimizer*> optimizers = {})
+      : scope_(scope.NewSubScope("save")),
+        variables_(std::move(variables)),
+        optimizers_(std::move(optimizers)),
+        path_(placeholder(scope_)) {}
+
+  void Save(const Session& session, const std::string& path) const {
+    session.Run(current().save, {{path_, Tensor(path)}});
+  }
+  void Restore(const Session& session, const std::string& path) const {
+    session.Run(current().restore, {{path_, Tensor(path)}});
+  }
+
+ private:
+  /// The operations for a number of variables.
+  struct Operations {
+    std::size_t num_variables;
+    Operation save, restore;
+  };
+
+  static Output placeholder(const Scope& scope) {
+    NodeBuilder builder(scope.WithOpName("path"), "Placeholder");
+    return Output(builder.Attr("dtype", WEFT_STRING).Attr("shape", PartialShape{}).Finish(), 0);
+  }
+
+  /// The operations for all variables; others are added if the optimizers have new variables.
+  const Operations& current() const {
+    std::vector<Variable> variables = variables_;
+    for (const Optimizer* optimizer : optimizers_)
       variables.insert(variables.end(), optimizer->variables().begin(),
                        optimizer->variables().end());
-    const Scope inner = scope.NewSubScope("save");
-    path_ = placeholder(inner);
+    if (operations_.empty() || operations_.back().num_variables != variables.size())
+      operations_.push_back(add(variables));
+    return operations_.back();
+  }
+
+  Operations add(const std::vector<Variable>& variables) const {
     std::vector<std::string> names, slices(variables.size());
     std::vector<DataType> dtypes;
     InputList values;
@@ -342,34 +376,24 @@ class Saver {
       dtypes.push_back(variable.dtype());
       values.push_back(variable);
     }
-    NodeBuilder save(inner, "SaveV2"), restore(inner, "RestoreV2");
-    save_ = save.Add(path_).Add(Input(names)).Add(Input(slices)).Add(values).Finish();
+    NodeBuilder save(scope_, "SaveV2"), restore(scope_, "RestoreV2");
+    save.Add(path_).Add(Input(names)).Add(Input(slices)).Add(values);
     restore.Add(path_).Add(Input(names)).Add(Input(slices)).Attr("dtypes", dtypes);
-    const Operation restored = restore.Finish();
+    const Operation saved = save.Finish(), restored = restore.Finish();
     std::vector<Operation> assigned;
     for (std::size_t i = 0; i < variables.size(); i++) {
-      NodeBuilder assign(inner.ColocateWith(variables[i].ref().operation()), "Assign");
+      NodeBuilder assign(scope_.ColocateWith(variables[i].ref().operation()), "Assign");
       assign.Add(variables[i]).Add(Output(restored, static_cast<int>(i)));
       assigned.push_back(assign.Finish());
     }
-    restore_ = Group(inner.WithOpName("restore_all"), assigned);
+    return {variables.size(), saved, Group(scope_.WithOpName("restore_all"), assigned)};
   }
 
-  void Save(const Session& session, const std::string& path) const {
-    session.Run(save_, {{path_, Tensor(path)}});
-  }
-  void Restore(const Session& session, const std::string& path) const {
-    session.Run(restore_, {{path_, Tensor(path)}});
-  }
-
- private:
-  static Output placeholder(const Scope& scope) {
-    NodeBuilder builder(scope.WithOpName("path"), "Placeholder");
-    return Output(builder.Attr("dtype", WEFT_STRING).Attr("shape", PartialShape{}).Finish(), 0);
-  }
-
+  Scope scope_;
+  std::vector<Variable> variables_;
+  std::vector<const Optimizer*> optimizers_;
   Output path_;
-  Operation save_, restore_;
+  mutable std::vector<Operations> operations_;
 };
 
 }  // namespace weft
