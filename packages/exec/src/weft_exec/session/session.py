@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -245,15 +245,7 @@ class BaseSession:
 
         Returns: nothing for a session of which no step has been recorded.
         """
-        result: dict[str, tuple[int, int]] = {}
-        if not self._is_recorded:
-            return result
-        for device in self._backend.devices:
-            with suppress(errors.UnimplementedError):  # of another process
-                statistics = device.statistics
-                used = statistics.bytes_in_use
-                result[device.name] = used, max(statistics.bytes_reserved - used, 0)
-        return result
+        return self._backend.memory_in_use() if self._is_recorded else {}
 
     def _explain_failure(self, error: errors.OpError, targets: Sequence[Node]) -> None:
         """Add the graph operation and, for missing values, advice to an error."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft_exec.config import SessionConfig
@@ -125,6 +126,16 @@ class Backend(ABC):
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> StepReport:
         """Explain the plan of a step, stage by stage; arguments as for `plan`."""
+
+    def memory_in_use(self) -> dict[str, tuple[int, int]]:
+        """Return the bytes in use and the free bytes in the pool of each device of this process."""
+        result = {}
+        for device in self.devices:
+            with suppress(errors.UnimplementedError):  # of another process
+                statistics = device.statistics
+                used = statistics.bytes_in_use
+                result[device.name] = used, max(statistics.bytes_reserved - used, 0)
+        return result
 
     @abstractmethod
     def observe(self, records: Sequence[NodeRecord], run_metadata: Any) -> None:
