@@ -20,7 +20,7 @@ from weft_distrib.master.recording import Clock, TaskRecords, repaired_clocks
 from weft_distrib.worker.tracing import Passage
 from weft_tensor import errors
 from weft_trace import Kind
-from weft_trace.reader import Trace
+from weft_trace.trace import Trace
 
 PS, W0 = "/job:ps/task:0", "/job:worker/task:0"
 

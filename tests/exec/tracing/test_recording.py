@@ -16,7 +16,7 @@ from weft_exec.tracing import consumers
 from weft_graph import proto
 from weft_graph.functions.defun import Defun
 from weft_trace import SERIES, Flag, Kind
-from weft_trace.reader import Trace
+from weft_trace.trace import Trace
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 import weft as wf
 from weft_graph import proto
 from weft_trace import Flag, Kind
-from weft_trace.reader import Trace
+from weft_trace.trace import Trace
 
 
 @pytest.fixture(autouse=True)

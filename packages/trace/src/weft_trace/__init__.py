@@ -1,7 +1,7 @@
 """Trace files: what every thread, link and kernel of a program did, and when."""
 
 from weft_trace.errors import TraceError
-from weft_trace.reader import Trace, load
+from weft_trace.reader import load
 from weft_trace.schema import (
     EVENT,
     NO_STEP,
@@ -17,6 +17,7 @@ from weft_trace.schema import (
     Process,
     Step,
 )
+from weft_trace.trace import Trace
 from weft_trace.writer import Writer
 
 __all__ = [

@@ -6,7 +6,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +30,9 @@ from weft_trace.schema import (
     LEVEL,
     NO_STEP,
     SAMPLE,
-    Iteration,
     Kind,
-    Lane,
-    Node,
-    Process,
-    Step,
 )
-
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow
+from weft_trace.trace import Trace
 
 _THREADS: Final = min(4, os.cpu_count() or 1)
 _BLOCK: Final = 1 << 14
@@ -50,44 +42,6 @@ _DTYPES: Final = {
     ChunkType.LEVELS: LEVEL,
     ChunkType.STEPS: EVENT,
 }
-
-
-class Trace(NamedTuple):
-    """A trace in memory. The fields of records are described in `weft_trace.schema`.
-
-    Attributes:
-      processes, lanes, nodes, iterations, steps: the records; indices are ids.
-      events: array [number of events] of the dtype `EVENT`, sorted by start.
-      samples: array [number of samples] of the dtype `SAMPLE`, sorted by time.
-      warnings: where and why parts of a damaged file could not be read; empty for a whole file.
-    """
-
-    processes: Sequence[Process]
-    lanes: Sequence[Lane]
-    nodes: Sequence[Node]
-    iterations: Sequence[Iteration]
-    steps: Sequence[Step]
-    events: NDArray[Any]
-    samples: NDArray[Any]
-    warnings: Sequence[str]
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the events as a table of pandas, with names instead of ids.
-
-        Raises: ImportError: pandas is not installed.
-        """
-        from weft_trace.tables import to_pandas
-
-        return to_pandas(self)
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Return the events as a table of Arrow, with names instead of ids.
-
-        Raises: ImportError: pyarrow is not installed.
-        """
-        from weft_trace.tables import to_arrow
-
-        return to_arrow(self)
 
 
 class Overview(NamedTuple):

@@ -17,7 +17,7 @@ from weft_exec.resources.rendezvous import ends_of
 from weft_exec.tracing.step_trace import trace_time
 from weft_tensor import errors
 from weft_trace.errors import TraceError
-from weft_trace.reader import Trace, load
+from weft_trace.reader import load
 from weft_trace.schema import (
     EVENT,
     NO_STEP,
@@ -30,6 +30,7 @@ from weft_trace.schema import (
     Process,
     Step,
 )
+from weft_trace.trace import Trace
 from weft_trace.writer import Writer
 
 MAX_MILLISECONDS: Final = 600_000

@@ -13,7 +13,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.tracing.recording import Recording
     from weft_graph.ir.node import Output
-    from weft_trace.reader import Trace
+    from weft_trace.trace import Trace
 
 
 class trace:  # noqa: N801 - a context manager used as a function

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from weft_trace.analysis.categories import Category, category_of
 from weft_trace.analysis.steps import StepIndex, StepSpan
-from weft_trace.reader import Trace
 from weft_trace.schema import NO_STEP, Kind, Node
+from weft_trace.trace import Trace
 
 _PRIORITY: Final = (
     Category.COMPUTE, Category.COMPILE, Category.CHECKPOINT, Category.PYTHON, Category.WIRE,

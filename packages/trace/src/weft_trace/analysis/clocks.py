@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from weft_trace.analysis.dependencies import Dependencies, resolve_dependencies
 from weft_trace.errors import TraceError
-from weft_trace.reader import Trace
 from weft_trace.schema import Kind
+from weft_trace.trace import Trace
 
 
 class ClockOffset(NamedTuple):

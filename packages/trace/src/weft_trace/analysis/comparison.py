@@ -11,8 +11,8 @@ from weft_trace.analysis.critical_path import find_critical_path
 from weft_trace.analysis.steps import StepIndex, StepSpan, representative_steps
 from weft_trace.analysis.stragglers import compare_tasks, measure_variation
 from weft_trace.analysis.summary import path_by_node, steps_of
-from weft_trace.reader import Trace
 from weft_trace.schema import Node
+from weft_trace.trace import Trace
 
 _ALL_LABELS: Final = 1000
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft_trace.errors import TraceError
-from weft_trace.reader import Trace
 from weft_trace.schema import NO_STEP, Crossing, Iteration, Kind, Node
+from weft_trace.trace import Trace
 
 _EXECUTIONS: Final = (
     Kind.KERNEL, Kind.REGION, Kind.RECEIVE, Kind.TRANSFER, Kind.WAIT, Kind.CHECKPOINT, Kind.COPY,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft_trace.reader import Trace
 from weft_trace.schema import Kind
+from weft_trace.trace import Trace
 
 
 class Holder(NamedTuple):

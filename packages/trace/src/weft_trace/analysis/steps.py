@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft_trace.analysis.dependencies import Dependencies
-from weft_trace.reader import Trace
 from weft_trace.schema import NO_STEP, Flag, Kind
+from weft_trace.trace import Trace
 
 OCCUPYING: Final = frozenset({
     Kind.PHASE, Kind.KERNEL, Kind.REGION, Kind.COPY, Kind.PYTHON, Kind.CHECKPOINT

@@ -15,8 +15,8 @@ from weft_trace.analysis.memory import view_memory
 from weft_trace.analysis.replay import Replay
 from weft_trace.analysis.steps import StepIndex, StepSpan, representative_steps
 from weft_trace.analysis.stragglers import TaskSpeed, compare_tasks, measure_variation
-from weft_trace.reader import Trace
 from weft_trace.schema import Node
+from weft_trace.trace import Trace
 
 _ROWS: Final = 10
 _LABELS: Final = 3

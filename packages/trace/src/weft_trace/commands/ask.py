@@ -23,7 +23,7 @@ from weft_trace.commands.output import (
     write_table,
 )
 from weft_trace.errors import TraceError
-from weft_trace.reader import Trace
+from weft_trace.trace import Trace
 
 
 def add_summary(parser: argparse.ArgumentParser) -> None:

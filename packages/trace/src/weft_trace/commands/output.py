@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from weft_trace.reader import Trace, load
+from weft_trace.reader import load
+from weft_trace.trace import Trace
 
 _UNITS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 _SIZES: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 from weft_trace.export.chrome import write_chrome
 from weft_trace.export.perfetto import write_perfetto
 from weft_trace.export.speedscope import write_speedscope
-from weft_trace.reader import Trace
+from weft_trace.trace import Trace
 
 FORMATS: Final[dict[str, Callable[[Trace, BinaryIO], None]]] = {
     "chrome": write_chrome,

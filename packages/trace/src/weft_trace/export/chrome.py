@@ -17,8 +17,8 @@ from weft_trace.export.tracks import (
     lane_name,
     make_tracks,
 )
-from weft_trace.reader import Trace
 from weft_trace.schema import SERIES, Flag
+from weft_trace.trace import Trace
 
 
 def write_chrome(trace: Trace, file: BinaryIO) -> None:

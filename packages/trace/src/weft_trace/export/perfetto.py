@@ -19,8 +19,8 @@ from weft_trace.export.tracks import (
     lane_name,
     make_tracks,
 )
-from weft_trace.reader import Trace
 from weft_trace.schema import SERIES, Flag
+from weft_trace.trace import Trace
 
 _SEQUENCE: Final = 1
 _BEGIN, _END, _COUNTER = 1, 2, 4  # TrackEvent.Type

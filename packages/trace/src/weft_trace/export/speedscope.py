@@ -6,8 +6,8 @@ import json
 from typing import Any, BinaryIO
 
 from weft_trace.export.tracks import boundaries, lane_name, make_tracks
-from weft_trace.reader import Trace
 from weft_trace.schema import Flag
+from weft_trace.trace import Trace
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft_trace.analysis.dependencies import resolve_dependencies
-from weft_trace.reader import Trace
 from weft_trace.schema import NO_STEP, Flag, Kind
+from weft_trace.trace import Trace
 
 _CONCURRENT: Final = (Kind.RECEIVE, Kind.TRANSFER, Kind.WAIT)
 """Kinds of events that overlap on a lane; each needs a row of its own meanwhile."""

@@ -1,4 +1,4 @@
-"""Events as tables of pandas and Arrow, with names instead of ids."""
+"""A trace in memory: records and NumPy columns, and tables with names instead of ids."""
 
 from __future__ import annotations
 
@@ -8,13 +8,61 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft_trace.schema import NO_STEP, Flag, Kind
+from weft_trace.schema import NO_STEP, Flag, Iteration, Kind, Lane, Node, Process, Step
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-    from weft_trace.reader import Trace
+
+class Trace(NamedTuple):
+    """A trace in memory. The fields of records are described in `weft_trace.schema`.
+
+    Attributes:
+      processes, lanes, nodes, iterations, steps: the records; indices are ids.
+      events: array [number of events] of the dtype `EVENT`, sorted by start.
+      samples: array [number of samples] of the dtype `SAMPLE`, sorted by time.
+      warnings: where and why parts of a damaged file could not be read; empty for a whole file.
+    """
+
+    processes: Sequence[Process]
+    lanes: Sequence[Lane]
+    nodes: Sequence[Node]
+    iterations: Sequence[Iteration]
+    steps: Sequence[Step]
+    events: NDArray[Any]
+    samples: NDArray[Any]
+    warnings: Sequence[str]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the events as a table of pandas; columns of names are categories.
+
+        Raises: ImportError: pandas is not installed.
+        """
+        import pandas
+
+        columns = {
+            name: pandas.Categorical.from_codes(column.codes, categories=list(column.names))
+            if isinstance(column, _Names)
+            else column
+            for name, column in _columns(self).items()
+        }
+        return pandas.DataFrame(columns)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the events as a table of Arrow; columns of names are dictionaries.
+
+        Raises: ImportError: pyarrow is not installed.
+        """
+        import pyarrow
+
+        columns = {
+            name: pyarrow.DictionaryArray.from_arrays(column.codes, list(column.names))
+            if isinstance(column, _Names)
+            else pyarrow.array(column)
+            for name, column in _columns(self).items()
+        }
+        return pyarrow.table(columns)
 
 
 class _Names(NamedTuple):
@@ -22,32 +70,6 @@ class _Names(NamedTuple):
 
     codes: NDArray[Any]
     names: Sequence[str]
-
-
-def to_pandas(trace: Trace) -> pandas.DataFrame:
-    """Return the events as a table; columns of names are categories. Raises: ImportError."""
-    import pandas
-
-    columns = {
-        name: pandas.Categorical.from_codes(column.codes, categories=list(column.names))
-        if isinstance(column, _Names)
-        else column
-        for name, column in _columns(trace).items()
-    }
-    return pandas.DataFrame(columns)
-
-
-def to_arrow(trace: Trace) -> pyarrow.Table:
-    """Return the events as a table; columns of names are dictionaries. Raises: ImportError."""
-    import pyarrow
-
-    columns = {
-        name: pyarrow.DictionaryArray.from_arrays(column.codes, list(column.names))
-        if isinstance(column, _Names)
-        else pyarrow.array(column)
-        for name, column in _columns(trace).items()
-    }
-    return pyarrow.table(columns)
 
 
 def _columns(trace: Trace) -> dict[str, _Names | NDArray[Any]]:
