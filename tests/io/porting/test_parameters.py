@@ -150,3 +150,12 @@ def test_files_that_are_missing_or_damaged_are_named(tmp_path, name):
 def test_other_sources_are_refused():
     with pytest.raises(wf.errors.InvalidArgumentError, match="got int"):
         read_parameters(3)
+
+
+def test_many_parameters_without_common_names_are_matched_by_value():
+    ours = {f"ours_{i}": RNG.normal(size=(32, 48)) for i in range(60)}
+    order = RNG.permutation(60)
+    theirs = {f"theirs_{i}": ours[f"ours_{i}"].T.copy() for i in order}
+    matches = compare_parameters(ours, theirs).matches
+    assert all(match.status is Status.TRANSPOSED for match in matches)
+    assert [m.theirs.name for m in matches] == [f"theirs_{i}" for i in range(60)]

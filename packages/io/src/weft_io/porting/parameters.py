@@ -63,6 +63,9 @@ class Status(Enum):
     """This implementation has it, the other one does not."""
 
 
+_SAME: Final = (Status.EQUAL, Status.TRANSPOSED)
+
+
 class ParameterMatch(NamedTuple):
     """A row of a comparison.
 
@@ -92,8 +95,7 @@ class ParameterComparison(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Return True if all parameters are equal, up to transpositions."""
-        good = Status.EQUAL, Status.TRANSPOSED
-        return all(match.status in good for match in self.matches)
+        return all(match.status in _SAME for match in self.matches)
 
     def of(self, status: Status) -> list[ParameterMatch]:
         """Return the rows with a status."""
@@ -197,12 +199,7 @@ def _match(
             candidates = index.get(key(name), [])
             if len(candidates) == 1 and _axes(ours[name], theirs[candidates[0]]):
                 pairs[name] = candidates.pop()
-    for name in _unmatched(ours, pairs):
-        for other in _unmatched(theirs, pairs.values()):
-            row = _compare(ours[name], theirs[other], rtol)
-            if row.error is not None and row.status in (Status.EQUAL, Status.TRANSPOSED):
-                pairs[name] = other
-                break
+    pairs.update(_match_values(ours, theirs, pairs, rtol))
     shapes: dict[tuple[int, ...], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, parameters, done in ((0, ours, [*pairs]), (1, theirs, [*pairs.values()])):
         for name in _unmatched(parameters, done):
@@ -211,6 +208,40 @@ def _match(
         if len(left) == len(right):
             pairs.update(zip(left, right, strict=True))
     return pairs
+
+
+def _match_values(
+    ours: Parameters, theirs: Parameters, pairs: Mapping[str, str], rtol: float
+) -> dict[str, str]:
+    """Return further pairs of parameters whose values are equal in some order of axes.
+
+    Only parameters with similar sums are compared: a sum does not depend on the order of axes.
+    """
+    sums = {
+        name: _sums(parameter)
+        for name in _unmatched(theirs, pairs.values())
+        if (parameter := theirs[name]).read is not None
+    }
+    result: dict[str, str] = {}
+    for name in _unmatched(ours, pairs):
+        if ours[name].read is None:
+            continue
+        own = _sums(ours[name])
+        for other, values in sums.items():
+            if not np.allclose(own, values, rtol=10 * rtol, atol=0.0):
+                continue
+            if _compare(ours[name], theirs[other], rtol).status in _SAME:
+                result[name] = other
+                del sums[other]
+                break
+    return result
+
+
+def _sums(parameter: Parameter) -> tuple[float, float, float]:
+    """Return the number of elements, and the sums of their magnitudes and squares."""
+    assert parameter.read is not None
+    value = np.abs(_as_floats(parameter.read()))
+    return float(value.size), float(value.sum()), float((value * value).sum())
 
 
 def _check_names(ours: Parameters, theirs: Parameters, names: Mapping[str, str]) -> None:
