@@ -10,7 +10,7 @@ from weft_testing.synthetic_trace import Cluster, random_settings, write_cluster
 
 from weft_trace import Lane, LaneKind, Node, Process, Writer, commands
 from weft_trace.commands import add
-from weft_trace.commands.output import format_time
+from weft_trace.commands.output import count, format_time
 
 
 def weft_trace(*arguments):
@@ -196,3 +196,11 @@ def test_action_that_cannot_be_loaded_hides_no_other(monkeypatch, capsys):
     assert options.run(options) == 2
     assert "broken = weft_trace.nothing:add cannot be loaded" in capsys.readouterr().err
     assert parser.parse_args(["summary", "run.weft-trace"]).run is not None
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [(1, "process", "1 process"), (2, "process", "2 processes"), (1680, "event", "1,680 events")],
+)
+def test_numbers_have_their_nouns(number, noun, text):
+    assert count(number, noun) == text

@@ -135,3 +135,11 @@ def test_timelines_and_datasets_of_old_programs(
     assert "from weft.data import Dataset as Elements\n" in text
     assert "from weft.train import AdamOptimizer\n" in text
     assert "tensorflow" not in text
+
+
+def test_one_use_of_one_name_is_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "program.py").write_text("import tensorflow as tf\ntf.keras\n")
+    assert port("--quiet", tmp_path / "program.py") == 1
+    assert capsys.readouterr().out.startswith("1 use of 1 name\n")

@@ -13,6 +13,7 @@ from weft_trace.analysis.replay import Replay
 from weft_trace.analysis.steps import StepIndex, representative_steps
 from weft_trace.analysis.summary import summarize
 from weft_trace.commands.output import (
+    count,
     format_difference,
     format_share,
     format_size,
@@ -144,8 +145,8 @@ def _rows(arguments: argparse.Namespace) -> int:
 
 def _write_summary(trace: Trace, summary: dict[str, Any]) -> None:
     write_line(
-        f"{summary['num_events']:,} events of {len(trace.processes)} processes, "
-        f"{len(trace.steps):,} steps"
+        f"{count(summary['num_events'], 'event')} of {count(len(trace.processes), 'process')}, "
+        f"{count(len(trace.steps), 'step')}"
     )
     remote = [process for process in trace.processes if process.clock_error]
     if remote:

@@ -96,3 +96,9 @@ def load_trace(path: str) -> Trace:
     for warning in trace.warnings:
         sys.stderr.write(f"warning: {printable(warning)}\n")
     return trace
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 process", "1,680 events"."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"

@@ -127,7 +127,7 @@ def _summary(uses: Sequence[Use], trouble: int, changed: int, write: bool) -> st
     others = [use for use in uses if use.words and use.name not in missing]
     private = sorted({use.name for use in others if use.private})
     different = sorted({use.name for use in others if not use.private})
-    lines = [f"{len(uses)} uses of {len(names)} names"]
+    lines = [f"{_count(len(uses), 'use')} of {_count(len(names), 'name')}"]
     if missing:
         lines.append(f"  missing: {', '.join(missing)}")
     if private:
@@ -142,3 +142,7 @@ def _summary(uses: Sequence[Use], trouble: int, changed: int, write: bool) -> st
     if write:
         lines.append(f"  files changed: {changed}")
     return "\n".join(lines) + "\n"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
