@@ -19,7 +19,8 @@ from weft_graph.ops.resource_state import checked_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
-_GRADS: Final = frozenset(("grad", "delta"))
+GRADIENTS: Final = frozenset(("grad", "delta"))
+"""Names of the inputs that have the shape of the variables; the other inputs are scalars."""
 
 
 class UpdateRule:
@@ -206,7 +207,7 @@ def _shape_rule(rule: UpdateRule, sparse: bool, resource: bool) -> ShapeRule:
             actual = checked_dims(state, node.attrs["T"]) if resource else state.dims
             dims = _merge(f"{name} (as {states[0]})", dims, actual)
         for name, value in zip(arguments, node.inputs[count:], strict=True):
-            if name in _GRADS:
+            if name in GRADIENTS:
                 if not sparse:
                     dims = _merge(f"{name} (as {states[0]})", dims, value.dims)
             elif name != "indices" and value.dims:
@@ -239,7 +240,7 @@ def _traits(rule: UpdateRule, sparse: bool) -> Traits:
         cost=cost_rules.update(
             rule.flops,
             len(rule.states),
-            next(i for i, name in enumerate(names) if name in _GRADS),
+            next(i for i, name in enumerate(names) if name in GRADIENTS),
             names.index("indices") if sparse else None,
         ),
     )

@@ -14,11 +14,11 @@ from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.registry import changes_rows, require
 from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.rules.training import FORMULAS
 from weft_compiler.lower.values import Change, ScatterUpdate, Value
 from weft_graph.ir.node import Node
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ops.training import RULES, UpdateRule, op_type
+from weft_graph.ops.update_formulas import FORMULAS
 
 
 def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Scalar]:

@@ -1,32 +1,18 @@
-"""Elementwise updates of variables: new elements by scalar functions.
-
-The formulas are those of `weft_graph.ops.training.RULES`, with the kernels' order of operations.
-A function receives the node's attributes and an element of each input, and returns the new element
-of each variable that the node changes.
-"""
+"""Elementwise updates of variables: assignments, and the update rules of optimizers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from weft_compiler.lower.registry import Operation, changes, lowers
 from weft_compiler.lower.values import Value
-from weft_graph.ir.scalar import (
-    Scalar,
-    absolute,
-    cast,
-    greater,
-    maximum,
-    power,
-    sign,
-    sqrt,
-    where,
-)
+from weft_graph.ir.scalar import Scalar
+from weft_graph.ops.training import GRADIENTS, RULES, op_type
+from weft_graph.ops.update_formulas import FORMULAS
 
 Attrs = Mapping[str, Any]
 New = Sequence[Scalar]
-Formula = Callable[..., New]
 
 
 @lowers("ReadVariableOp")
@@ -50,144 +36,8 @@ def _assign_sub(attrs: Attrs, var: Scalar, value: Scalar) -> New:
     return [var - value]
 
 
-@changes("ApplyGradientDescent", "ResourceApplyGradientDescent", scalars=(1,))
-def _gradient_descent(attrs: Attrs, var: Scalar, alpha: Scalar, delta: Scalar) -> New:
-    return [var - delta * alpha]
-
-
-@changes("ApplyMomentum", "ResourceApplyMomentum", states=2, scalars=(2, 4))
-def _momentum(
-    attrs: Attrs, var: Scalar, accum: Scalar, lr: Scalar, grad: Scalar, momentum: Scalar
-) -> New:
-    accum = accum * momentum + grad
-    step = accum * momentum + grad if attrs["use_nesterov"] else accum
-    return [var - step * lr, accum]
-
-
-@changes("ApplyAdagrad", "ResourceApplyAdagrad", states=2, scalars=(2,))
-def _adagrad(attrs: Attrs, var: Scalar, accum: Scalar, lr: Scalar, grad: Scalar) -> New:
-    accum = accum + grad * grad if attrs["update_slots"] else accum
-    return [var - grad * lr / sqrt(accum), accum]
-
-
-@changes("ApplyAdagradV2", "ResourceApplyAdagradV2", states=2, scalars=(2, 3))
-def _adagrad_v2(
-    attrs: Attrs, var: Scalar, accum: Scalar, lr: Scalar, epsilon: Scalar, grad: Scalar
-) -> New:
-    accum = accum + grad * grad if attrs["update_slots"] else accum
-    return [var - grad * lr / (sqrt(accum) + epsilon), accum]
-
-
-@changes("ApplyAdadelta", "ResourceApplyAdadelta", states=3, scalars=(3, 4, 5))
-def _adadelta(attrs: Attrs, *elements: Scalar) -> New:
-    var, accum, updates, lr, rho, epsilon, grad = elements
-    accum = accum * rho + grad * grad * (1 - rho)
-    update = sqrt(updates + epsilon) / sqrt(accum + epsilon) * grad
-    return [var - update * lr, accum, updates * rho + update * update * (1 - rho)]
-
-
-@changes("ApplyAdam", "ResourceApplyAdam", states=3, scalars=(3, 4, 5, 6, 7, 8))
-def _adam(attrs: Attrs, *elements: Scalar) -> New:
-    var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad = elements
-    rate = lr * sqrt(1 - beta2_power) / (1 - beta1_power)
-    m = m + (grad - m) * (1 - beta1)
-    v = v + (grad * grad - v) * (1 - beta2)
-    root = sqrt(v) + epsilon
-    if attrs["use_nesterov"]:
-        var = var - m * beta1 / root * rate - grad * ((1 - beta1) * rate) / root
-    else:
-        var = var - m * rate / root
-    return [var, m, v]
-
-
-@changes("ApplyRMSProp", "ResourceApplyRMSProp", states=3, scalars=(3, 4, 5, 6))
-def _rmsprop(attrs: Attrs, *elements: Scalar) -> New:
-    var, ms, mom, lr, rho, momentum, epsilon, grad = elements
-    ms = ms + (grad * grad - ms) * (1 - rho)
-    mom = mom * momentum + grad * lr / sqrt(ms + epsilon)
-    return [var - mom, ms, mom]
-
-
-@changes("ApplyCenteredRMSProp", "ResourceApplyCenteredRMSProp", states=4, scalars=(4, 5, 6, 7))
-def _centered_rmsprop(attrs: Attrs, *elements: Scalar) -> New:
-    var, mg, ms, mom, lr, rho, momentum, epsilon, grad = elements
-    ms = ms + (grad * grad - ms) * (1 - rho)
-    mg = mg + (grad - mg) * (1 - rho)
-    mom = mom * momentum + grad * lr / sqrt(ms - mg * mg + epsilon)
-    return [var - mom, mg, ms, mom]
-
-
-def _shrunk(value: Scalar, by: Scalar, l1: Scalar) -> Scalar:
-    """Return sign(value) * max(|value| - by, 0), or the value itself if `l1` is 0."""
-    return where(greater(l1, 0), sign(value) * maximum(absolute(value) - by, 0), value)
-
-
-@changes("ApplyProximalGradientDescent", "ResourceApplyProximalGradientDescent", scalars=(1, 2, 3))
-def _proximal_gradient_descent(
-    attrs: Attrs, var: Scalar, alpha: Scalar, l1: Scalar, l2: Scalar, delta: Scalar
-) -> New:
-    return [_shrunk(var - delta * alpha, alpha * l1, l1) / (1 + alpha * l2)]
-
-
-@changes("ApplyProximalAdagrad", "ResourceApplyProximalAdagrad", states=2, scalars=(2, 3, 4))
-def _proximal_adagrad(attrs: Attrs, *elements: Scalar) -> New:
-    var, accum, lr, l1, l2, grad = elements
-    accum = accum + grad * grad
-    rate = lr / sqrt(accum)
-    return [_shrunk(var - grad * rate, rate * l1, l1) / (rate * l2 + 1), accum]
-
-
-@changes("ApplyAdagradDA", "ResourceApplyAdagradDA", states=3, scalars=(4, 5, 6, 7))
-def _adagrad_da(attrs: Attrs, *elements: Scalar) -> New:
-    var, total, squares, grad, lr, l1, l2, global_step = elements
-    count = cast(global_step, var.dtype)
-    total, squares = total + grad, squares + grad * grad
-    shrunk = _shrunk(total, l1 * count, l1)
-    return [shrunk * -lr / (sqrt(squares) + l2 * count * lr), total, squares]
-
-
-@changes("ApplyFtrl", "ResourceApplyFtrl", states=3, scalars=(4, 5, 6, 7))
-def _ftrl(attrs: Attrs, *elements: Scalar) -> New:
-    *_, l1, l2, lr_power = elements
-    return _ftrl_with(elements[:5], l1, l2, lr_power)
-
-
-@changes("ApplyFtrlV2", "ResourceApplyFtrlV2", states=3, scalars=(4, 5, 6, 7, 8))
-def _ftrl_v2(attrs: Attrs, *elements: Scalar) -> New:
-    *_, l1, l2, l2_shrinkage, lr_power = elements
-    return _ftrl_with(elements[:5], l1, l2, lr_power, l2_shrinkage)
-
-
-def _ftrl_with(
-    elements: Sequence[Scalar],
-    l1: Scalar,
-    l2: Scalar,
-    lr_power: Scalar,
-    l2_shrinkage: Scalar | None = None,
-) -> New:
-    var, accum, linear, grad, lr = elements
-    new = accum + grad * grad
-    root = power(new, -lr_power)
-    linear = linear + grad - (root - power(accum, -lr_power)) / lr * var
-    if l2_shrinkage is not None:
-        linear = linear + var * (l2_shrinkage + l2_shrinkage)
-    result = (sign(linear) * l1 - linear) / (root / lr + (l2 + l2))
-    return [where(greater(absolute(linear), l1), result, 0), new, linear]
-
-
-FORMULAS: Final[Mapping[str, Formula]] = {
-    "GradientDescent": _gradient_descent,
-    "Momentum": _momentum,
-    "Adagrad": _adagrad,
-    "AdagradV2": _adagrad_v2,
-    "Adadelta": _adadelta,
-    "Adam": _adam,
-    "RMSProp": _rmsprop,
-    "CenteredRMSProp": _centered_rmsprop,
-    "ProximalGradientDescent": _proximal_gradient_descent,
-    "ProximalAdagrad": _proximal_adagrad,
-    "AdagradDA": _adagrad_da,
-    "Ftrl": _ftrl,
-    "FtrlV2": _ftrl_v2,
-}
-"""Update formulas by the names of `weft_graph.ops.training.RULES`."""
+for _rule in RULES.values():
+    _states = len(_rule.states)
+    _scalars = [i for i, name in enumerate(_rule.dense, _states) if name not in GRADIENTS]
+    _ops = (op_type(_rule.name, False, resource) for resource in (False, True))
+    changes(*_ops, states=_states, scalars=tuple(_scalars))(FORMULAS[_rule.name])
