@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from ctypes import byref, c_int, c_uint32
 from pathlib import Path
 
+from weft_graph.ir.op_def import declared_in, registered_ops
 from weft_lite.convert.registry import rules
+from weft_lite.convert.scalars import find_rule
 from weft_lite.library import load
 from weft_lite.schema import enums
 
@@ -53,8 +55,13 @@ def text() -> str:
         parts.append(f"\n## {family}\n\n| Operation | Operands | Types | Layout | In place |\n")
         parts.append("|---|---|---|---|---|\n")
         parts += [f"| {name} | {operands} | {about(name)} |\n" for name, operands in kinds]
-    names = ", ".join(f"`{name}`" for name in rules)
+    names = ", ".join(f"`{name}`" for name in registered_ops() if is_listed(name))
     return "".join([*parts, f"\n{RULES}\n{names}\n"])
+
+
+def is_listed(op: str) -> bool:
+    """Return True if an op of weft converts, by a rule or by its scalar definition."""
+    return op in rules or (declared_in(op).startswith("weft_graph.") and find_rule(op) is not None)
 
 
 def families() -> Iterator[tuple[str, list[tuple[str, str]]]]:

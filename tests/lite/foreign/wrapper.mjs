@@ -27,6 +27,11 @@ assert.throws(() => interpreter.resize("x", [99, 12, 12, 3]), (e) => e instanceo
 assert.throws(() => interpreter.get(99), LiteError);
 assert.equal(interpreter.run({ x: value }).y.length, 10);
 
+const checkpoint = interpreter.saveVariables();
+interpreter.restoreVariables(checkpoint);
+checkpoint[8] ^= 1;
+assert.throws(() => interpreter.restoreVariables(checkpoint), (e) => e.status === 15 && /checksum/.test(e.message));
+
 const broken = Uint8Array.from(model);
 broken[100] ^= 1;
 await assert.rejects(Interpreter.create(runtime, broken), (e) => e.status === 15 && /checksum/.test(e.message));

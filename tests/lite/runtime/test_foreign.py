@@ -91,13 +91,15 @@ def compare(got: list[Any], wanted: list[Any]) -> None:
 
 
 def built(target: str, folder: Path, name: str) -> Path:
-    """The runner for a target, whole in one file."""
+    """The runner, or another program, for a target, whole in one file."""
     out = folder / target
-    targets.build(target, out)
+    if not (out / "libweft_lite.a").exists():
+        targets.build(target, out)
     program = out / name
     flags = targets.flags_of(target, "runner")
     command = [*targets.zig(), "cc", "-target", target, *flags, "-static", "-I", str(out)]
-    command += [str(HERE / "runner.c"), str(out / "libweft_lite.a"), "-o", str(program)]
+    source = HERE / Path(name).with_suffix(".c")
+    command += [str(source), str(out / "libweft_lite.a"), "-o", str(program)]
     subprocess.run(command, check=True)
     return program
 
@@ -117,6 +119,52 @@ def test_webassembly(folder: Path, native: list[Any]) -> None:
     (folder / "wasi.cjs").write_text(WASI)
     subprocess.run(["node", "--no-warnings", folder / "wasi.cjs", folder, program], check=True)
     compare(results(folder / "out"), native)
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+    """A folder with a train step and its inputs, and the session's losses."""
+    folder = tmp_path_factory.mktemp("training")
+    small: Any = load(ROOT / "tests/lite/convert/test_training.py")
+    batches = small.data(batches=40)
+    with wf.Graph().as_default(), wf.Session() as session:
+        model = small.Model(wf.train.AdamOptimizer(0.01), "pooled")
+        session.run(wf.global_variables_initializer())
+        inputs = [model.images, model.labels]
+        content = wf.lite.Converter.from_session(
+            session, inputs, [model.loss], variables=wf.global_variables()
+        ).convert()
+        losses = small.losses(session, model, batches)
+    parts = [struct.pack("<Q", len(content)), content]
+    parts += [array.tobytes() for batch in batches for array in batch]
+    (folder / "bundle").write_bytes(b"".join(parts))
+    return folder, losses
+
+
+def check_training(out: Path, losses: list[float]) -> None:
+    """Compare the losses on a device with the session's; the checkpoint restores here."""
+    data = out.read_bytes()
+    actual = np.frombuffer(data[: 4 * len(losses)], "float32")
+    np.testing.assert_allclose(actual, losses, rtol=1e-2, atol=1e-3)
+    assert actual[-1] < 0.5 * actual[0]
+    assert data[4 * len(losses) :].startswith(b"WLCHECK1")
+
+
+@pytest.mark.skipif(not shutil.which("qemu-aarch64"), reason="no qemu-aarch64")
+def test_training_on_aarch64(training: tuple[Path, list[float]]) -> None:
+    folder, losses = training
+    program = built("aarch64-linux-musl", folder, "trainer")
+    subprocess.run(["qemu-aarch64", program, folder / "bundle", folder / "aarch64"], check=True)
+    check_training(folder / "aarch64", losses)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_training_in_webassembly(training: tuple[Path, list[float]]) -> None:
+    folder, losses = training
+    program = built("wasm32-wasi", folder, "trainer.wasm")
+    (folder / "wasi.cjs").write_text(WASI)
+    subprocess.run(["node", "--no-warnings", folder / "wasi.cjs", folder, program], check=True)
+    check_training(folder / "out", losses)
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")

@@ -582,6 +582,46 @@ class Interpreter:
             self._require_idle()
             self._library.wl_reset_variables(self._handle)
 
+    def save_variables(self) -> bytes:
+        """Return a checkpoint of the variables, which `restore_variables` and the C library read.
+
+        Examples:
+          >>> step = wf.placeholder(wf.float32, [], name="step")
+          >>> seen = wf.Variable(0.0, name="seen")
+          >>> total = wf.identity(wf.assign_add(seen, step), name="total")
+          >>> with wf.Session() as session:
+          ...     session.run(wf.global_variables_initializer())
+          ...     ends = [step], [total]
+          ...     converter = wf.lite.Converter.from_session(session, *ends, variables=[seen])
+          >>> content = converter.convert()
+          >>> interpreter, other = (wf.lite.Interpreter(model_content=content) for _ in range(2))
+          >>> _ = interpreter.get_signature_runner()(step=2.0)
+          >>> other.restore_variables(interpreter.save_variables())
+          >>> float(other.get_signature_runner()(step=3.0)["total"])
+          5.0
+        """
+        with self._exclusive:
+            self._require_idle()
+            buffer = (ctypes.c_uint8 * self._library.wl_checkpoint_bytes(self._handle))()
+            save = self._library.wl_save_checkpoint
+            self._check(save(self._handle, buffer, len(buffer), self._error_at))
+            return bytes(buffer)
+
+    def restore_variables(self, checkpoint: bytes) -> None:
+        """Set all variables to the values in a checkpoint.
+
+        The checkpoint may come from another file, and may have more variables than this one.
+
+        Raises:
+          DataLossError: the checkpoint is damaged; the variables are unchanged.
+          FailedPreconditionError: it lacks a variable, or a shape differs; the variables are
+            unchanged.
+        """
+        with self._exclusive:
+            self._require_idle()
+            restore = self._library.wl_restore_checkpoint
+            self._check(restore(self._handle, checkpoint, len(checkpoint), self._error_at))
+
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
         """Return the names of inputs and outputs of each signature, by signature key.
 

@@ -159,6 +159,18 @@ WL_API void wl_watch(wl_interpreter *r, void (*watch)(void *context, uint32_t op
 
 WL_API void wl_reset_variables(wl_interpreter *r) { (void)r; /* which has none */ }
 
+WL_API size_t wl_checkpoint_bytes(const wl_interpreter *r) { return (void)r, 0; }
+
+WL_API wl_status wl_save_checkpoint(wl_interpreter *r, void *buffer, size_t bytes, wl_error *error) {
+  (void)r, (void)buffer, (void)bytes, (void)error;
+  return WL_OK;
+}
+
+WL_API wl_status wl_restore_checkpoint(wl_interpreter *r, const void *buffer, size_t bytes, wl_error *error) {
+  (void)r, (void)buffer, (void)bytes, (void)error;
+  return WL_OK;
+}
+
 WL_API uint32_t wl_signature_count(const wl_interpreter *r) {
   (void)r;
   return 1;

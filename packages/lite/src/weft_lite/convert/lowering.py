@@ -20,7 +20,8 @@ from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.flow import FlowLowering
 from weft_lite.convert.fuse import fuse
 from weft_lite.convert.lowered import TYPES, Array, Lowered, Value, constant
-from weft_lite.convert.registry import Builder, OpKind, describe_location, rules
+from weft_lite.convert.registry import Builder, OpKind, describe_location
+from weft_lite.convert.scalars import find_rule
 from weft_lite.convert.shapes import Shapes
 from weft_lite.convert.sources import Source
 from weft_lite.schema.enums import Storage
@@ -187,7 +188,7 @@ class _Lowering:
         try:
             if self._fold(node):
                 return
-            rule = rules.get(node.type)
+            rule = find_rule(node.type)
             if rule is None:
                 raise NotInLiteError(_missing_reason(node))
             _require_dtypes(node)

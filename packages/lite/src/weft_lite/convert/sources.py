@@ -28,7 +28,7 @@ from weft_graph.messages.attr_value import shape_to_proto
 from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
 from weft_lite.convert.lowered import Array
-from weft_lite.convert.registry import rules
+from weft_lite.convert.scalars import find_rule
 from weft_tensor import errors
 from weft_tensor.shape import as_dims, format_dims, merge_dims
 
@@ -126,7 +126,10 @@ def specialize(
     bound = arrays_by_tensor(values or {}, graph, inputs)
     open_inputs = {name: tensor for name, tensor in inputs.items() if tensor not in bound}
     fed, fetched = specialize_graph(
-        list(open_inputs.values()), list(outputs.values()), bound, lambda op: op in rules
+        list(open_inputs.values()),
+        list(outputs.values()),
+        bound,
+        lambda op: find_rule(op) is not None,
     )
     (part,) = {tensor.graph for tensor in fetched}
     source = Source(

@@ -47,4 +47,8 @@ export class Interpreter {
   run(values: Record<string, Elements>): Record<string, Elements>;
   /** Give the variables of the graph the values that they had at first. */
   resetAllVariables(): void;
+  /** A checkpoint of the variables: bytes that `restoreVariables` and the C library read. */
+  saveVariables(): Uint8Array;
+  /** Set all variables to the values in a checkpoint, or none if it does not match. */
+  restoreVariables(checkpoint: Uint8Array): void;
 }

@@ -180,4 +180,20 @@ export class Interpreter {
   resetAllVariables() {
     this.#wasm.wl_reset_variables(this.#handle);
   }
+
+  /** A checkpoint of the variables: bytes that `restoreVariables` and the C library read. */
+  saveVariables() {
+    const bytes = this.#wasm.wl_checkpoint_bytes(this.#handle), at = this.#take(bytes);
+    this.#end = at;
+    this.#check(this.#wasm.wl_save_checkpoint(this.#handle, at, bytes, this.#error));
+    return new Uint8Array(this.#buffer, at, bytes).slice();
+  }
+
+  /** Set all variables to the values in a checkpoint, or none if it does not match. */
+  restoreVariables(checkpoint) {
+    const at = this.#take(checkpoint.byteLength);
+    this.#end = at;
+    new Uint8Array(this.#buffer).set(checkpoint, at);
+    this.#check(this.#wasm.wl_restore_checkpoint(this.#handle, at, checkpoint.byteLength, this.#error));
+  }
 }

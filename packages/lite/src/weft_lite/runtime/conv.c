@@ -1,7 +1,7 @@
 /* Convolutions: tiles of a product whose rows are found through pointers, one for each tap.
  * Conv2D takes packed filters (Layout PANELS); DepthwiseConv2D plain ones. */
 #include "quantised.h"
-#include "runtime.h"
+#include "windows.h"
 
 enum { GROUP = 4, BLOCK_BYTES = 192 << 10 };
 
@@ -9,9 +9,8 @@ enum { OUT_H, OUT_W, PAD_TOP, PAD_LEFT }; /* memo */
 
 static int32_t positive(int32_t value) { return value < 1 ? 1 : value; }
 
-/* One axis of windows: how many results, and what is missing before the first element. */
-static wl_status place(wl_interpreter *r, const wl_op *op, int64_t size, int64_t window,
-                       int64_t stride, int axis, int64_t *out, int64_t *before) {
+wl_status wl_place_windows(wl_interpreter *r, const wl_op *op, int64_t size, int64_t window, int64_t stride,
+                           int axis, int64_t *out, int64_t *before) {
   unsigned padding = wl_byte(r, op, WL_CONV_PADDING);
   *before = 0;
   if (padding == WL_PADDING_SAME) {
@@ -35,7 +34,7 @@ static wl_status place(wl_interpreter *r, const wl_op *op, int64_t size, int64_t
   return WL_OK;
 }
 
-static wl_status check_sizes(wl_interpreter *r, wl_op *op) {
+wl_status wl_check_windows(wl_interpreter *r, wl_op *op) {
   for (unsigned slot = WL_CONV_STRIDE_H; slot <= WL_CONV_DILATION_W; slot++)
     if (wl_int(r, op, slot) < 0 || wl_int(r, op, slot) > 1 << 16)
       return wl_fail(r, WL_DATA_LOSS, "a stride or dilation is not possible");
@@ -76,7 +75,7 @@ static wl_status check_scales(wl_interpreter *r, const wl_op *op, int64_t channe
 static wl_status check_conv(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1);
   bool floats = x->dtype == WL_TYPE_FLOAT32, fours = x->dtype == WL_TYPE_INT8;
-  WL_TRY(check_sizes(r, op));
+  WL_TRY(wl_check_windows(r, op));
   WL_TRY(wl_expect_type(r, filter, "the filter", floats ? WL_TYPE(FLOAT32) : WL_TYPE(INT8)));
   WL_TRY(check_types(r, op));
   int64_t taps = (int64_t)wl_int(r, op, WL_CONV_KERNEL_H) * wl_int(r, op, WL_CONV_KERNEL_W);
@@ -98,9 +97,9 @@ static wl_status shape_windows(wl_interpreter *r, wl_op *op, int64_t channels) {
   int64_t dims[4] = {x->dims[0], 0, 0, channels};
   if (scales && scales->dims[0] != x->dims[0])
     return wl_fail(r, WL_INVALID_ARGUMENT, "operand 0 has shape %S, and the scales of its images %S", x, scales);
-  WL_TRY(place(r, op, x->dims[1], (kernel_h - 1) * positive(wl_int(r, op, WL_CONV_DILATION_H)) + 1,
+  WL_TRY(wl_place_windows(r, op, x->dims[1], (kernel_h - 1) * positive(wl_int(r, op, WL_CONV_DILATION_H)) + 1,
                positive(wl_int(r, op, WL_CONV_STRIDE_H)), 0, &dims[1], &op->memo[PAD_TOP]));
-  WL_TRY(place(r, op, x->dims[2], (kernel_w - 1) * positive(wl_int(r, op, WL_CONV_DILATION_W)) + 1,
+  WL_TRY(wl_place_windows(r, op, x->dims[2], (kernel_w - 1) * positive(wl_int(r, op, WL_CONV_DILATION_W)) + 1,
                positive(wl_int(r, op, WL_CONV_STRIDE_W)), 1, &dims[2], &op->memo[PAD_LEFT]));
   op->memo[OUT_H] = dims[1];
   op->memo[OUT_W] = dims[2];
@@ -269,7 +268,7 @@ const wl_kernel wl_op_Conv2D = {"Conv2D", check_conv, shape_conv, compute_conv,
 
 static wl_status check_depthwise(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1);
-  WL_TRY(check_sizes(r, op));
+  WL_TRY(wl_check_windows(r, op));
   WL_TRY(wl_expect_type(r, filter, "the filter", x->dtype == WL_TYPE_FLOAT32 ? WL_FLOATS : WL_TYPE(INT8)));
   WL_TRY(check_types(r, op));
   WL_TRY(wl_expect_plain(r, filter, "the filter"));
@@ -356,7 +355,7 @@ const wl_kernel wl_op_DepthwiseConv2D = {
 enum { TRANSPOSED_H = 4, TRANSPOSED_W }; /* memo: sizes of the result */
 
 static wl_status check_transposed(wl_interpreter *r, wl_op *op) {
-  WL_TRY(check_sizes(r, op));
+  WL_TRY(wl_check_windows(r, op));
   const wl_tensor *filter = wl_in(r, op, 1), *x = wl_in(r, op, 2), *bias = wl_in(r, op, 3);
   WL_TRY(wl_expect_type(r, filter, "the filter", WL_FLOATS));
   WL_TRY(wl_expect_type(r, x, "operand 2", WL_FLOATS));
@@ -381,9 +380,9 @@ static wl_status shape_transposed(wl_interpreter *r, wl_op *op) {
       dims[0] != x->dims[0])
     return wl_fail(r, WL_INVALID_ARGUMENT, "shape %S does not fit its filter and its result", x);
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), 4, dims));
-  WL_TRY(place(r, op, dims[1], (filter->dims[0] - 1) * (int64_t)positive(wl_int(r, op, WL_CONV_DILATION_H)) + 1,
+  WL_TRY(wl_place_windows(r, op, dims[1], (filter->dims[0] - 1) * (int64_t)positive(wl_int(r, op, WL_CONV_DILATION_H)) + 1,
                positive(wl_int(r, op, WL_CONV_STRIDE_H)), 0, &out_h, &op->memo[PAD_TOP]));
-  WL_TRY(place(r, op, dims[2], (filter->dims[1] - 1) * (int64_t)positive(wl_int(r, op, WL_CONV_DILATION_W)) + 1,
+  WL_TRY(wl_place_windows(r, op, dims[2], (filter->dims[1] - 1) * (int64_t)positive(wl_int(r, op, WL_CONV_DILATION_W)) + 1,
                positive(wl_int(r, op, WL_CONV_STRIDE_W)), 1, &out_w, &op->memo[PAD_LEFT]));
   if (out_h != x->dims[1] || out_w != x->dims[2])
     return wl_fail(r, WL_INVALID_ARGUMENT, "a result of that size does not come from shape %S", x);

@@ -26,8 +26,7 @@ static void crc_table(uint32_t table[4][256]) {
       table[k][i] = table[0][table[k - 1][i] & 255] ^ table[k - 1][i] >> 8;
 }
 
-/* CRC-32, four bytes at a time. */
-static uint32_t crc32(const uint8_t *p, size_t n) {
+uint32_t wl_crc32(const uint8_t *p, size_t n) {
   uint32_t table[4][256], c = ~0u;
   crc_table(table);
   for (; n >= 4; n -= 4, p += 4) {
@@ -43,7 +42,7 @@ static wl_status read_header(const uint8_t *file, size_t size, parts *found, wl_
     return wl_refuse(error, WL_INVALID_ARGUMENT, "the file must lie at a multiple of 64 bytes");
   if (size < HEADER || memcmp(file, "weftlite", 8) != 0)
     return wl_refuse(error, WL_DATA_LOSS, "this is no weftlite file: it does not begin as one");
-  if (number(file + 60, 4) != crc32(file, 60))
+  if (number(file + 60, 4) != wl_crc32(file, 60))
     return wl_refuse(error, WL_DATA_LOSS, "header: the checksum does not fit");
   if (number(file + 8, 4) != 1 || number(file + 12, 4) != HEADER)
     return wl_refuse(error, WL_UNIMPLEMENTED, "header: layout %d is unknown",
@@ -55,7 +54,7 @@ static wl_status read_header(const uint8_t *file, size_t size, parts *found, wl_
     return wl_refuse(error, WL_DATA_LOSS, "header: sections do not fit into %d bytes", (int64_t)size);
   *found = (parts){file + HEADER, file + start, (size_t)metadata, (size_t)weights,
                    (uint32_t)number(file + 44, 4)};
-  if (number(file + 40, 4) != crc32(found->metadata, found->metadata_bytes))
+  if (number(file + 40, 4) != wl_crc32(found->metadata, found->metadata_bytes))
     return wl_refuse(error, WL_DATA_LOSS, "metadata: the checksum does not fit");
   return wl_check_tables(found->metadata, found->metadata_bytes, error);
 }
@@ -63,7 +62,7 @@ static wl_status read_header(const uint8_t *file, size_t size, parts *found, wl_
 wl_status wl_verify_weights(const void *file, size_t size, wl_error *error) {
   parts found;
   WL_TRY(read_header(file, size, &found, error));
-  if (crc32(found.weights, found.weights_bytes) != found.weights_crc)
+  if (wl_crc32(found.weights, found.weights_bytes) != found.weights_crc)
     return wl_refuse(error, WL_DATA_LOSS, "weights: the checksum does not fit");
   return WL_OK;
 }

@@ -1,15 +1,19 @@
-/* Windows over images: MaxPool, and AvgPool, which counts only elements inside of the image. */
+/* Windows over images: MaxPool, AvgPool, which counts only elements inside of the image, and the gradients. */
 #include "quantised.h"
 #include "runtime.h"
 
 enum { OUT_H, OUT_W, PAD_TOP, PAD_LEFT }; /* memo */
 enum { CHANNELS = 64 };
 
-static wl_status check(wl_interpreter *r, wl_op *op) {
+static wl_status check_options(wl_interpreter *r, const wl_op *op) {
   for (unsigned slot = WL_POOL_WINDOW_H; slot <= WL_POOL_STRIDE_W; slot++)
     if (wl_int(r, op, slot) < 1 || wl_int(r, op, slot) > 1 << 16)
       return wl_fail(r, WL_DATA_LOSS, "a window or stride is not possible");
-  WL_TRY(wl_check_activation(r, wl_byte(r, op, WL_POOL_ACTIVATION)));
+  return wl_check_activation(r, wl_byte(r, op, WL_POOL_ACTIVATION));
+}
+
+static wl_status check(wl_interpreter *r, wl_op *op) {
+  WL_TRY(check_options(r, op));
   const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
   if (x->dtype != WL_TYPE_FLOAT32) {
     if (x->scale_count != 1 || out->scale_count != 1)
@@ -176,3 +180,102 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
                                   1 + WL_TABLE_POOL_OPTIONS, 0};
 KERNEL(MaxPool)
 KERNEL(AvgPool)
+
+/* ---------------------------------------------------------------- gradients */
+
+/* Operands: x, y and the gradient of y for MaxPoolGrad; sizes and the gradient for AvgPoolGrad. */
+static wl_status check_grad(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *grad = wl_in(r, op, op->input_count - 1);
+  WL_TRY(check_options(r, op));
+  WL_TRY(wl_expect_type(r, grad, "the gradient", WL_FLOATS));
+  return wl_expect_same_type(r, grad, wl_out(r, op, 0), "the result");
+}
+
+/* Derive the windows of images of shape `dims`, and compare them with the gradient. */
+static wl_status shape_grad(wl_interpreter *r, wl_op *op, const int64_t *dims) {
+  const wl_tensor *grad = wl_in(r, op, op->input_count - 1);
+  WL_TRY(wl_expect_rank(r, grad, "the gradient", 4, 4));
+  WL_TRY(place(r, op, 0, dims[1], &op->memo[OUT_H], &op->memo[PAD_TOP]));
+  WL_TRY(place(r, op, 1, dims[2], &op->memo[OUT_W], &op->memo[PAD_LEFT]));
+  WL_TRY(wl_set_shape(r, wl_out(r, op, 0), 4, dims));
+  if (grad->dims[0] != dims[0] || grad->dims[1] != op->memo[OUT_H] || grad->dims[2] != op->memo[OUT_W] ||
+      grad->dims[3] != dims[3])
+    return wl_fail(r, WL_INVALID_ARGUMENT, "a gradient of shape %S does not come from images of shape %S", grad,
+                   wl_out(r, op, 0));
+  uint64_t window = wl_work((uint64_t)wl_int(r, op, WL_POOL_WINDOW_H), (uint64_t)wl_int(r, op, WL_POOL_WINDOW_W));
+  op->cost = wl_work((uint64_t)wl_elements(grad), window) / 4096;
+  return WL_OK;
+}
+
+static wl_status shape_max_grad(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0), *y = wl_in(r, op, 1), *grad = wl_in(r, op, 2);
+  WL_TRY(wl_expect_rank(r, x, "operand 0", 4, 4));
+  WL_TRY(wl_expect_same_type(r, x, y, "operand 1"));
+  int64_t dims[4] = {x->dims[0], x->dims[1], x->dims[2], x->dims[3]};
+  WL_TRY(shape_grad(r, op, dims));
+  if (y->rank != 4 || memcmp(y->dims, grad->dims, sizeof(int32_t) * 4))
+    return wl_fail(r, WL_INVALID_ARGUMENT, "operand 1 has shape %S, and its gradient %S", y, grad);
+  return WL_OK;
+}
+
+static wl_status shape_average_grad(wl_interpreter *r, wl_op *op) {
+  int64_t dims[4];
+  int count;
+  WL_TRY(wl_read_ints(r, wl_in(r, op, 0), "operand 0", 4, dims, &count));
+  if (count != 4) return wl_fail(r, WL_INVALID_ARGUMENT, "operand 0 has %d sizes, not 4", (int64_t)count);
+  return shape_grad(r, op, dims);
+}
+
+/* Add the gradient of one result to the first element of its window that is equal to it. */
+static void add_to_largest(const windows *w, area a, const float *y, const float *grad) {
+  size_t channels = (size_t)w->out->dims[3];
+  for (size_t c = 0; c < channels; c++)
+    for (int64_t i = a.top, found = 0; i < a.bottom && !found; i++)
+      for (int64_t j = a.left; j < a.right && !found; j++) {
+        size_t at = (size_t)((a.n * w->out->dims[1] + i) * w->out->dims[2] + j) * channels + c;
+        float x = ((const float *)(const void *)w->x->data)[at];
+        found = x == y[c] || (x != x && y[c] != y[c]);
+        if (found) ((float *)(void *)w->out->data)[at] += grad[c];
+      }
+}
+
+/* Add an equal share of the gradient of one result to all elements of its window. */
+static void add_shares(const windows *w, area a, const float *grad) {
+  size_t channels = (size_t)w->out->dims[3];
+  float inside = (float)((a.bottom - a.top) * (a.right - a.left));
+  for (int64_t i = a.top; i < a.bottom; i++)
+    for (int64_t j = a.left; j < a.right; j++) {
+      float *to = (float *)(void *)w->out->data;
+      to += (size_t)((a.n * w->out->dims[1] + i) * w->out->dims[2] + j) * channels;
+      for (size_t c = 0; c < channels; c++) to[c] += grad[c] / inside;
+    }
+}
+
+/* Windows overlap, so that a task has whole images. */
+static void grad_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const windows *w = argument;
+  const wl_tensor *y = w->average ? NULL : wl_in(w->r, w->op, 1);
+  const wl_tensor *grad = wl_in(w->r, w->op, w->op->input_count - 1);
+  size_t image = w->out->bytes / (size_t)w->out->dims[0], channels = (size_t)w->out->dims[3];
+  size_t results = (size_t)(w->op->memo[OUT_H] * w->op->memo[OUT_W]);
+  (void)task;
+  memset(w->out->data + begin * image, 0, (end - begin) * image);
+  for (size_t m = begin * results; m < end * results; m++) {
+    const float *g = (const float *)(const void *)grad->data + m * channels;
+    if (w->average) add_shares(w, area_of(w, m), g);
+    else add_to_largest(w, area_of(w, m), (const float *)(const void *)y->data + m * channels, g);
+  }
+}
+
+static wl_status compute_grad(wl_interpreter *r, wl_op *op) {
+  windows w = {.r = r, .op = op, .x = wl_out(r, op, 0), .out = wl_out(r, op, 0)};
+  w.average = op->kind == WL_OP_AvgPoolGrad;
+  if (!w.average) w.x = wl_in(r, op, 0);
+  if (wl_elements(w.out)) wl_split(r, (size_t)w.out->dims[0], 1, grad_piece, &w);
+  return WL_OK;
+}
+
+const wl_kernel wl_op_MaxPoolGrad = {"MaxPoolGrad", check_grad, shape_max_grad, compute_grad, WL_FLOATS, 3, 3, 1,
+                                     1 + WL_TABLE_POOL_OPTIONS, 0};
+const wl_kernel wl_op_AvgPoolGrad = {"AvgPoolGrad", check_grad, shape_average_grad, compute_grad,
+                                     WL_TYPE(INT32) | WL_TYPE(INT64), 2, 2, 1, 1 + WL_TABLE_POOL_OPTIONS, 0};

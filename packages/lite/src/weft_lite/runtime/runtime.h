@@ -118,6 +118,9 @@ uint32_t wl_item(const uint8_t *metadata, uint32_t vector, uint32_t i); /* a tab
 const int32_t *wl_ints(const uint8_t *metadata, uint32_t vector);
 const char *wl_text(const uint8_t *metadata, uint32_t table, unsigned slot);
 
+/* open.c */
+uint32_t wl_crc32(const uint8_t *p, size_t n); /* four bytes at a time */
+
 /* error.c */
 wl_status wl_refuse(wl_error *, wl_status, const char *format, ...);
 wl_status wl_fail(wl_interpreter *, wl_status, const char *format, ...); /* names the current op */

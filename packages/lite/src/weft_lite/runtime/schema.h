@@ -53,8 +53,12 @@ enum {
   WL_OP_FullyConnected = 3,
   WL_OP_BatchMatMul = 4,
   WL_OP_Conv2DTranspose = 5,
+  WL_OP_Patches = 6,
+  WL_OP_PatchesGrad = 7,
   WL_OP_MaxPool = 10,
   WL_OP_AvgPool = 11,
+  WL_OP_MaxPoolGrad = 12,
+  WL_OP_AvgPoolGrad = 13,
   WL_OP_Abs = 20,
   WL_OP_Neg = 21,
   WL_OP_Sign = 22,
@@ -183,8 +187,12 @@ enum {
   OP(FullyConnected) \
   OP(BatchMatMul) \
   OP(Conv2DTranspose) \
+  OP(Patches) \
+  OP(PatchesGrad) \
   OP(MaxPool) \
   OP(AvgPool) \
+  OP(MaxPoolGrad) \
+  OP(AvgPoolGrad) \
   OP(Abs) \
   OP(Neg) \
   OP(Sign) \

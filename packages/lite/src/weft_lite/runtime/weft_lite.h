@@ -119,6 +119,13 @@ WL_API void wl_watch(wl_interpreter *, void (*watch)(void *context, uint32_t op,
 /* Give all variables the values that they had at first. */
 WL_API void wl_reset_variables(wl_interpreter *);
 
+/* Save all variables to a buffer of at least `wl_checkpoint_bytes`, and restore them from one. A checkpoint has a
+ * checksum, so that one which was written in part is refused; nothing is changed then. It may come from another
+ * file, and have more variables than this one. */
+WL_API size_t wl_checkpoint_bytes(const wl_interpreter *);
+WL_API wl_status wl_save_checkpoint(wl_interpreter *, void *buffer, size_t bytes, wl_error *error);
+WL_API wl_status wl_restore_checkpoint(wl_interpreter *, const void *buffer, size_t bytes, wl_error *error);
+
 /* Signatures: how many, their keys, and their inputs (`outputs` 0) or outputs (1) by name. */
 WL_API uint32_t wl_signature_count(const wl_interpreter *);
 WL_API const char *wl_signature_key(const wl_interpreter *, uint32_t signature);

@@ -79,9 +79,15 @@ class OpKind(IntEnum):
     BatchMatMul = 4  # a, b
     Conv2DTranspose = 5  # sizes, filter (Kh, Kw, O, C), x, bias?
 
+    # Windows of a convolution as rows, for products with filters that change
+    Patches = 6  # x (N, H, W, C); the result is (N, Oh, Ow, Kh * Kw * C)
+    PatchesGrad = 7  # sizes, patches (N, Oh, Ow, Kh * Kw * C); the result is (N, H, W, C)
+
     # Windows
     MaxPool = 10
     AvgPool = 11
+    MaxPoolGrad = 12  # x, y, gradient of y: all of it belongs to the first largest element
+    AvgPoolGrad = 13  # sizes, gradient
 
     # One operand
     Abs = 20

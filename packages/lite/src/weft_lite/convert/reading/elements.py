@@ -134,7 +134,7 @@ def _arg(r: Reader, op: t.Op) -> Output:
     )
 
 
-@reads(OpKind.MaxPool, OpKind.AvgPool)
+@reads(OpKind.MaxPool, OpKind.AvgPool, OpKind.MaxPoolGrad, OpKind.AvgPoolGrad)
 def _pool(r: Reader, op: t.Op) -> Output:
     options = op.options
     assert isinstance(options, t.PoolOptions)
@@ -145,4 +145,5 @@ def _pool(r: Reader, op: t.Op) -> Output:
     }
     if options.padding == Padding.EXPLICIT:
         attrs["explicit_paddings"] = [0, 0, *options.pads, 0, 0]
-    return r.result(op, node(OpKind(op.kind).name, r.real(op.inputs[0]), **attrs))
+    operands = map(r.real, op.inputs)
+    return r.result(op, node(OpKind(op.kind).name, *operands, **attrs))

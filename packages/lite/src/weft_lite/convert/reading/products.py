@@ -51,6 +51,31 @@ def _transpose(r: Reader, op: t.Op) -> Output:
     return r.result(op, node("BiasAdd", result, r.real(op.inputs[3])) if r.has(op, 3) else result)
 
 
+@reads(OpKind.Patches)
+def _patches(r: Reader, op: t.Op) -> Output:
+    options, x = op.options, r.real(op.inputs[0])
+    assert isinstance(options, t.ConvOptions)
+    attrs = _windows(options)
+    if pads := attrs.pop("explicit_paddings", None):
+        x = node("Pad", x, np.reshape(pads, (4, 2)).astype(np.int32))
+        attrs["padding"] = "VALID"
+    attrs["rates"] = attrs.pop("dilations")
+    attrs["ksizes"] = [1, options.kernel_h, options.kernel_w, 1]
+    return r.result(op, node("ExtractImagePatches", x, **attrs))
+
+
+@reads(OpKind.PatchesGrad)
+def _patches_grad(r: Reader, op: t.Op) -> Output:
+    """Read as the transposed convolution with filters that have a single one."""
+    options, patches = op.options, r.real(op.inputs[1])
+    assert isinstance(options, t.ConvOptions)
+    depth = r.tensor(op.inputs[1]).shape[3]
+    shape = options.kernel_h, options.kernel_w, -1, depth
+    filters = np.eye(depth, dtype=np.float32).reshape(shape)
+    operands = [r.stored(op.inputs[0]), filters, patches]
+    return r.result(op, node("Conv2DBackpropInput", *operands, **_windows(options)))
+
+
 def _windows(options: t.ConvOptions) -> dict[str, Any]:
     """Return the attributes of a convolution."""
     attrs: dict[str, Any] = {
