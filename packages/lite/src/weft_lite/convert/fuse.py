@@ -11,6 +11,10 @@ from weft_lite.convert.prune import drop_unread
 from weft_lite.schema.enums import Activation, DataType, Layout, OpKind
 
 PRODUCTS = (OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected)
+MOVES = (OpKind.DepthToSpace, OpKind.Slice)
+UNARY = frozenset(
+    kind for kind in OpKind if OpKind.Abs <= kind <= OpKind.Silu and kind is not OpKind.Cast
+)
 ACTIVATIONS = {OpKind.Relu: Activation.RELU, OpKind.Relu6: Activation.RELU6}
 CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKind.AvgPool)
 
@@ -20,6 +24,7 @@ def fuse(lowered: Lowered) -> int:
     drop_unread(lowered)  # an unread op must not count as a further reader
     joined = join(lowered)
     for graph in lowered.graphs():
+        joined += hoist_over_moves(lowered, graph)
         uses = Uses(lowered)
         joined += fuse_affine(graph, uses)
         joined += fuse_activations(graph, uses)
@@ -38,6 +43,62 @@ class Uses:
         """Return True if a single op reads the first result, and it is not an output."""
         result = op.outputs[0]
         return len(self._users.get(result, ())) == 1 and result not in self._results
+
+
+def hoist_over_moves(lowered: Lowered, graph: Lowered) -> int:
+    """Apply elementwise ops before DepthToSpace and Slice, where they may fuse with a product.
+
+    relu(depth_to_space(conv(x)) + bias)   →   depth_to_space(relu(conv(x) + tile(bias)))
+    """
+    hoisted = 0
+    while pair := _hoistable_pair(graph, Uses(lowered)):
+        _swap(graph, *pair)
+        hoisted += 1
+    return hoisted
+
+
+def _hoistable_pair(graph: Lowered, uses: Uses) -> tuple[Operation, Operation] | None:
+    """Return the first move that an elementwise op follows, and this op."""
+    moves: dict[Value | None, Operation] = {}
+    for op in graph.ops:
+        before = moves.get(op.inputs[0]) if op.inputs else None
+        if before is not None and uses.has_single_reader(before) and _is_hoistable(op, before):
+            return before, op
+        if op.kind in MOVES:
+            moves[op.outputs[0]] = op
+    return None
+
+
+def _is_hoistable(op: Operation, before: Operation) -> bool:
+    """Return True if an op may run before a move: a unary function, or a constant per channel."""
+    moved = before.inputs[0]
+    if before.kind not in MOVES or moved is None or len(op.outputs[0].shape) != 4:
+        return False
+    if before.kind is OpKind.Slice and moved.shape[3] != before.outputs[0].shape[3]:
+        return False
+    if op.kind in UNARY:
+        return op.outputs[0].dtype is moved.dtype
+    other = op.inputs[1] if op.kind in (OpKind.Mul, OpKind.Add) else None
+    channels = before.outputs[0].shape[3]
+    return (
+        other is not None
+        and other.array is not None
+        and other.shape in ((channels,), (1, 1, 1, channels))
+    )
+
+
+def _swap(graph: Lowered, move: Operation, op: Operation) -> None:
+    """Exchange a move and the elementwise op that reads its result."""
+    moved = move.inputs[0]
+    assert moved is not None
+    early = Value(op.outputs[0].name, moved.dtype, moved.shape, moved.declared)
+    if op.kind not in UNARY and move.kind is OpKind.DepthToSpace:
+        tiled = np.tile(_array(op.inputs[1]).reshape(-1), move.options.block**2)
+        op.inputs[1] = constant(f"{op.name}/tiled", tiled)
+    move.outputs, op.outputs = op.outputs, [early]
+    op.inputs[0], move.inputs[0] = moved, early
+    graph.ops.remove(op)
+    graph.ops.insert(graph.ops.index(move), op)
 
 
 def fuse_affine(graph: Lowered, uses: Uses) -> int:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.node import Node
 from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.layouts import NHWC, emit_image, explicit_pads, image, layout, spatial
@@ -20,7 +22,13 @@ from weft_lite.convert.lowered import Value, constant
 from weft_lite.convert.packing import panels
 from weft_lite.convert.registry import Builder, DataType, OpKind, rule
 from weft_lite.schema.enums import Layout, Padding
-from weft_lite.schema.tables import ConvOptions, ElementwiseOptions, MatMulOptions, ReduceOptions
+from weft_lite.schema.tables import (
+    BlockOptions,
+    ConvOptions,
+    ElementwiseOptions,
+    MatMulOptions,
+    ReduceOptions,
+)
 
 
 def conv_options(node: Node, height: int, width: int, channels: int) -> ConvOptions:
@@ -85,12 +93,101 @@ def transposed(node: Node, b: Builder) -> None:
     x = image(b, node, node.inputs[2])
     assert filters is not None
     if b.array(node.inputs[1]) is not None:
-        emit_image(b, OpKind.Conv2DTranspose, node, [sizes, filters, x], options)
+        if not _emit_subpixels(node, b, x, options):
+            emit_image(b, OpKind.Conv2DTranspose, node, [sizes, filters, x], options)
         return
     matrix = _matrix(b, filters)
     product = _multiply(b, node, _rows(b, x, f"{node.name}/rows"), matrix, transpose_b=True)
     patches = _image_of_rows(b, product, x, node)
     emit_image(b, OpKind.PatchesGrad, node, [sizes, patches], options)
+
+
+def _emit_subpixels(node: Node, b: Builder, x: Value, options: ConvOptions) -> bool:
+    """Lower a transposed convolution with stride s to a convolution with s * s times the channels.
+
+        y = Conv2DTranspose(x, f)   →   y = DepthToSpace(Conv2D(x, g), s)
+
+    The result at s * q + p, in the padded image, is the sum of x[q - d] * f[s * d + p] over d. So
+    each remainder p is a convolution of its own, and its results are channels (Shi et al. 2016,
+    "Real-time single image and video super-resolution").
+
+    Returns: False if sizes are open, strides differ, filters are dilated or pads exceed filters.
+    """
+    stride, dims = options.stride_h, b.shape_of(node.outputs[0])
+    if b.open or options.stride_w != stride or max(options.dilation_h, options.dilation_w) > 1:
+        return False
+    first = 1 if layout(node) == NHWC else 2
+    rows = _Subpixels(options, 0, x.shape[1], dims[first])
+    columns = _Subpixels(options, 1, x.shape[2], dims[first + 1])
+    if min(*rows.pads, *columns.pads) < 0:
+        return False
+    filters: Any = b.array(node.inputs[1])
+    pads = (
+        (0, rows.taps * stride - filters.shape[0]),
+        (0, columns.taps * stride - filters.shape[1]),
+    )
+    filters = np.pad(filters, (*pads, (0, 0), (0, 0)))
+    channels, depth = filters.shape[2:]
+    filters = filters.reshape(rows.taps, stride, columns.taps, stride, channels, depth)
+    filters = filters[::-1, :, ::-1].transpose(0, 2, 5, 1, 3, 4)  # (taps, taps, C, s, s, O)
+    packed = panels(np.ascontiguousarray(filters).reshape(rows.taps * columns.taps, depth, -1))
+    weights = constant(node.inputs[1].node.name, packed, Layout.PANELS)
+    conv = ConvOptions(
+        stride_h=1,
+        stride_w=1,
+        dilation_h=1,
+        dilation_w=1,
+        padding=Padding.EXPLICIT,
+        pads=[*rows.pads, *columns.pads],
+        kernel_h=rows.taps,
+        kernel_w=columns.taps,
+        channels=channels * stride * stride,
+    )
+    if stride == 1:
+        emit_image(b, OpKind.Conv2D, node, [x, weights], conv)
+        return True
+    shape = (x.shape[0], rows.count, columns.count, channels * stride * stride)
+    product = b.new(f"{node.name}/subpixels", "float32", shape)
+    b.add(OpKind.Conv2D, [x, weights], [product], conv, node.name)
+    cropped = [rows.start, columns.start], list(dims[first : first + 2])
+    if cropped == ([0, 0], [rows.count * stride, columns.count * stride]):
+        emit_image(b, OpKind.DepthToSpace, node, [product], BlockOptions(stride))
+        return True
+    whole = b.new(
+        f"{node.name}/whole",
+        "float32",
+        (x.shape[0], rows.count * stride, columns.count * stride, channels),
+    )
+    b.add(OpKind.DepthToSpace, [product], [whole], BlockOptions(stride), node.name)
+    begin = b.ints(f"{node.name}/begin", [0, *cropped[0], 0])
+    size = b.ints(f"{node.name}/size", [x.shape[0], *cropped[1], channels])
+    emit_image(b, OpKind.Slice, node, [whole, begin, size])
+    return True
+
+
+class _Subpixels:
+    """One axis of a transposed convolution as a convolution of the same input.
+
+    Attributes:
+      taps: number of taps of the convolution.
+      pads: its padding.
+      count: number of its results.
+      start: position of the first result in the blocks of `stride` results.
+    """
+
+    def __init__(self, options: ConvOptions, axis: int, size: int, result_size: int) -> None:
+        kernel = options.kernel_w if axis else options.kernel_h
+        stride = options.stride_w if axis else options.stride_h
+        pad = 0
+        if options.padding == Padding.SAME:
+            pad = max(0, (size - 1) * stride + kernel - result_size) // 2
+        elif options.padding == Padding.EXPLICIT:
+            pad = options.pads[2 * axis]
+        first, last = pad // stride, (pad + result_size - 1) // stride
+        self.taps = -(-kernel // stride)
+        self.pads = (self.taps - 1 - first, last - (size - 1))
+        self.count = last - first + 1
+        self.start = pad - first * stride
 
 
 @rule("DepthwiseConv2dNative")
