@@ -1,4 +1,4 @@
-"""The architecture page: its drawings are of this code, and what it names is there."""
+"""The internals pages: drawings are current, and paths and names exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from weft_testing.survey import packages
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
+PAGES = sorted((ROOT / "docs" / "internals").glob("*.md"))
+PAGE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 SOURCES = sorted(ROOT.glob("packages/*/src"))
 PACKAGES = [path for source in SOURCES for path in source.iterdir() if path.is_dir()]
 draw: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "draw.py"))

@@ -1,4 +1,4 @@
-"""No lock is held across an import, and imports form no cycle: see the architecture page."""
+"""No lock is held across an import, and imports form no cycle (docs/internals/concurrency.md)."""
 
 from __future__ import annotations
 
