@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 _DRAWN = "compares random numbers, which are those of ONNX's own generator"
-_E8M0 = "elements of the type FLOAT8E8M0, which TensorFlow has no number for"
-_HALF = "wants more digits of a softmax in float16 than float16 has"
-_RANK = "ranks depend on a condition that only a step knows"
+_E8M0 = "the type FLOAT8E8M0, which TensorFlow's DataType lacks"
+_HALF = "expects more precision of a float16 softmax than float16 has"
+_RANK = "a rank depends on a condition that is known only at run time"
 _IMAGES = "wf.image does not decode JPEG 2000, PNM and TIFF"
 
 NOT_PASSED = {
@@ -43,5 +43,5 @@ NOT_PASSED = {
         tuple(f"test_image_decoder_decode_{kind}_rgb" for kind in ("jpeg2k", "pnm", "tiff")),
         _IMAGES,
     ),
-    "test_loop16_seq_none": "a loop hands on a sequence where an optional one came in",
+    "test_loop16_seq_none": "a loop variable is optional at first and a sequence later",
 }
