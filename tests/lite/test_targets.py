@@ -121,6 +121,22 @@ def test_kinds_are_those_of_the_files(model: Path) -> None:
     assert {"Conv2D", "While", "LstmCell"} <= set(targets.all_kinds())
 
 
+CHOICE = """\
+#include "runtime.h"
+
+int main(void) { return WL_HAS(Sigmoid) == 1 && WL_HAS(Conv2D) == 1 && WL_HAS(Tanh) == 0 ? 0 : 1; }
+"""
+
+
+def test_a_build_of_some_kernels_has_these(tmp_path: Path) -> None:
+    """Cases of chosen kernels were compiled as if they were not chosen."""
+    (tmp_path / "choice.c").write_text(CHOICE)
+    flags = [*compiling.COMMON, *targets.kernel_flags(["Sigmoid", "Conv2D"])]
+    command = [*compiling.compiler(), *flags, "-I", str(compiling.RUNTIME), "choice.c"]
+    subprocess.run([*command, "-o", "choice"], cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "choice"], check=True)
+
+
 def test_a_library_for_android_asks_for_what_android_has(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,8 @@
 #define WL_HAS_OF(value) WL_HAS_JOIN(value)
 #define WL_HAS_JOIN(value) WL_SECOND(WL_SAID_##value 1, 0, 0)
 #define WL_SAID_1 0,
-#define WL_SECOND(first, second, ...) second
+#define WL_SECOND(...) WL_SECOND_OF(__VA_ARGS__) /* the comma of WL_SAID_1 separates only then */
+#define WL_SECOND_OF(first, second, ...) second
 #else
 #define WL_HAS(kind) 1
 #endif
