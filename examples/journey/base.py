@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import weft as wf
+from journey.replicas import Replicas
 
 Feeds = Mapping[str, np.ndarray]
 """Values of the inputs of a served model, by name."""
@@ -63,6 +64,8 @@ class Journey(ABC):
       metric: the name of the score.
       goal, short_goal: the score that must be reached.
       is_better_high: whether a higher score is better.
+      variants: names of the models that the option `--variant` chooses from; the first by default.
+      jobs: the number of tasks of each job of the cluster of `--cluster`; empty without one.
     """
 
     name: ClassVar[str]
@@ -72,11 +75,22 @@ class Journey(ABC):
     goal: ClassVar[float]
     short_goal: ClassVar[float]
     is_better_high: ClassVar[bool] = True
+    variants: ClassVar[Sequence[str]] = ()
+    jobs: ClassVar[Mapping[str, int]] = {}
 
-    def __init__(self, directory: Path, seed: int, is_short: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        is_short: bool,
+        replicas: Replicas | None = None,
+        variant: str | None = None,
+    ) -> None:
         self.directory = directory
         self.seed = seed
         self.is_short = is_short
+        self.replicas = replicas or Replicas()
+        self.variant = variant or next(iter(self.variants), "")
 
     @property
     def num_steps(self) -> int:
@@ -107,3 +121,7 @@ class Journey(ABC):
     @abstractmethod
     def score(self, answers: Answers) -> float:
         """Return the score of the answers to `questions`."""
+
+    def report(self, serving: Serving, session: wf.Session) -> str:
+        """Return text about the trained model, such as samples; none by default."""
+        return ""

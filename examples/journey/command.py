@@ -6,13 +6,16 @@ import argparse
 import json
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from journey import curve, deploy, training
+from journey import curve, deploy, tracing, training
 from journey.base import Journey
+from journey.cluster import local_cluster
+from journey.replicas import Replicas
 
 
 def main(kind: type[Journey], arguments: list[str] | None = None) -> int:
@@ -20,8 +23,39 @@ def main(kind: type[Journey], arguments: list[str] | None = None) -> int:
 
     Returns: 0 if all scores reach the goal, 1 if one does not, 130 if the training was interrupted.
     """
+    options = _parser(kind).parse_args(arguments)
+    console = Console()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.restart:
+        training.forget(options.directory)
+    trace = options.trace or options.directory / "run.weft-trace"
+    trace.unlink(missing_ok=True)
+    try:
+        with ExitStack() as stack:
+            cluster = None
+            if options.cluster:
+                cluster = stack.enter_context(local_cluster(kind.jobs, options.directory, console))
+            journey = kind(
+                options.directory, options.seed, options.short, Replicas(cluster), options.variant
+            )
+            seconds = training.train(journey, console, options.deterministic, trace)
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command continues from the last checkpoint")
+        return 130
+    if trace.exists():
+        tracing.print_summary(trace, console)
+    picture = options.directory / "curve.png"
+    curve.draw_curve(curve.read_curve(options.directory), kind.name, picture)
+    console.print(f"{1e3 * seconds:.1f} ms per step; training curve in {picture}", soft_wrap=True)
+    if options.no_deploy:
+        return 0
+    return _deploy(journey, options.device_python, console)
+
+
+def _parser(kind: type[Journey]) -> argparse.ArgumentParser:
     description = (sys.modules[kind.__module__].__doc__ or "").splitlines()
     parser = argparse.ArgumentParser(prog=kind.name, description=description[0])
+    parser.set_defaults(variant=None, cluster=False)
     parser.add_argument("--directory", type=Path, default=Path("runs") / kind.name)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="train for seconds, to a lower goal")
@@ -31,6 +65,16 @@ def main(kind: type[Journey], arguments: list[str] | None = None) -> int:
         action="store_true",
         help="compute the same bits in each run, however often it is interrupted",
     )
+    if kind.variants:
+        parser.add_argument("--variant", choices=kind.variants, default=kind.variants[0])
+    if kind.jobs:
+        tasks = ", ".join(f"{number} {name}" for name, number in kind.jobs.items())
+        parser.add_argument(
+            "--cluster", action="store_true", help=f"train on local processes: {tasks}"
+        )
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="of some steps; run.weft-trace by default"
+    )
     parser.add_argument("--no-deploy", action="store_true", help="end after the training")
     parser.add_argument(
         "--device-python",
@@ -38,28 +82,18 @@ def main(kind: type[Journey], arguments: list[str] | None = None) -> int:
         metavar="PATH",
         help="a Python that has weft_lite; by default an environment is made that has it alone",
     )
-    options = parser.parse_args(arguments)
-    console = Console()
-    options.directory.mkdir(parents=True, exist_ok=True)
-    if options.restart:
-        training.forget(options.directory)
-    journey = kind(options.directory, options.seed, options.short)
-    try:
-        seconds = training.train(journey, console, options.deterministic)
-    except KeyboardInterrupt:
-        console.print("interrupted; the same command continues from the last checkpoint")
-        return 130
-    picture = options.directory / "curve.png"
-    curve.draw_curve(curve.read_curve(options.directory), kind.name, picture)
-    console.print(f"{1e3 * seconds:.1f} ms per step; training curve in {picture}", soft_wrap=True)
-    if options.no_deploy:
-        return 0
+    return parser
+
+
+def _deploy(journey: Journey, python: Path | None, console: Console) -> int:
     with console.status("exporting, and running on the device"):
-        python = options.device_python or deploy.make_environment(options.directory.parent)
-        results = deploy.deploy(journey, python)
+        python = python or deploy.make_environment(journey.directory.parent)
+        results, text = deploy.deploy(journey, python)
+    if text:
+        console.print(text, markup=False)
     report = [result._asdict() for result in results]
-    _replace(options.directory / "result.json", json.dumps(report, indent=1))
-    table = Table("form", "KB", kind.metric, "ms per question")
+    _replace(journey.directory / "result.json", json.dumps(report, indent=1))
+    table = Table("form", "KB", journey.metric, "ms per question")
     for result in results:
         size = f"{result.size_bytes / 1000:.0f}" if result.size_bytes else ""
         table.add_row(result.form, size, f"{result.score:.4f}", f"{result.milliseconds:.3f}")

@@ -37,19 +37,21 @@ class Result(NamedTuple):
     milliseconds: float
 
 
-def deploy(journey: Journey, python: Path) -> list[Result]:
+def deploy(journey: Journey, python: Path) -> tuple[list[Result], str]:
     """Export the trained model in all forms and score each.
 
     Args:
       python: the interpreter of the device, which needs weft_lite.
-    Returns: the results of the session, then of each file on the device.
+    Returns: the results of the session, then of each file on the device; the text of `report`.
     """
     with wf.Graph().as_default():
         serving = journey.serving()
         with restored(journey) as session:
             results = [_by_session(journey, serving, session)]
+            text = journey.report(serving, session)
             files = _export(journey, serving, session)
-    return results + [_on_device(journey, serving, python, file) for file in files]
+    results += [_on_device(journey, serving, python, file) for file in files]
+    return results, text
 
 
 def _by_session(journey: Journey, serving: Serving, session: wf.Session) -> Result:

@@ -1,14 +1,19 @@
-"""English text for language models: the manual that ships with Python, `pydoc_data.topics`."""
+"""English text: the manual that ships with Python, `pydoc_data.topics`."""
 
 from __future__ import annotations
 
 import pydoc_data.topics
+import re
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 
 HELD_OUT = 20
-"""One of so many characters is held out, at the end."""
+"""One of so many characters is held out, at the end; of words, one of so many passages."""
+
+PASSAGE = 100
+"""Number of words in a passage."""
 
 
 class Text(NamedTuple):
@@ -35,14 +40,48 @@ def load_text(size: int = 400_000) -> Text:
     Args:
       size: number of characters, of about 450,000.
     """
-    topics = pydoc_data.topics.topics
-    text = "\n".join(topics[name] for name in sorted(topics))
-    text = text.encode("ascii", "ignore").decode()[:size]
+    text = _manual()[:size]
     characters = "".join(sorted(set(text)))
     numbers = {character: number for number, character in enumerate(characters)}
     values = np.array([numbers[character] for character in text], np.int32)
     split = len(values) - len(values) // HELD_OUT
     return Text(characters, values[:split], values[split:])
+
+
+class Words(NamedTuple):
+    """Words as numbers, from the most frequent one.
+
+    Attributes:
+      words: the word of each number.
+      training, held_out: int32 vectors, without rare words; whole passages are held out.
+    """
+
+    words: list[str]
+    training: np.ndarray
+    held_out: np.ndarray
+
+
+def load_words(min_count: int = 5, size: int = 1_000_000) -> Words:
+    """Return the words of the manual in lower case.
+
+    Args:
+      min_count: words that are less frequent are left out.
+      size: number of characters, of about 450,000.
+    """
+    text = re.findall("[a-z]+", _manual()[:size].lower())
+    counts = Counter(text)
+    frequent = [word for word in counts if counts[word] >= min_count]
+    words = sorted(frequent, key=lambda word: (-counts[word], word))
+    numbers = {word: number for number, word in enumerate(words)}
+    values = np.array([numbers[word] for word in text if word in numbers], np.int32)
+    is_held_out = np.arange(len(values)) // PASSAGE % HELD_OUT == 0
+    return Words(words, values[~is_held_out], values[is_held_out])
+
+
+def _manual() -> str:
+    topics = pydoc_data.topics.topics
+    text = "\n".join(topics[name] for name in sorted(topics))
+    return text.encode("ascii", "ignore").decode()
 
 
 def perplexity(logits: np.ndarray, targets: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import weft as wf
 from journey.base import Journey, Training
+from journey.tracing import TraceHook
 
 NUM_SAVES = 10
 """Number of checkpoints in a whole training."""
@@ -47,11 +48,26 @@ class _ProgressHook(wf.train.SessionRunHook):
         self._progress.update(self._task, completed=int(values["step"]), loss=float(values["loss"]))
 
 
-def train(journey: Journey, console: Console, is_deterministic: bool = False) -> float:
-    """Train what is left to train; return the seconds per step, 0.0 without steps."""
+def train(
+    journey: Journey,
+    console: Console,
+    is_deterministic: bool = False,
+    trace: Path | None = None,
+) -> float:
+    """Train what is left to train; return the seconds per step, 0.0 without steps.
+
+    Args:
+      journey: the model.
+      console: shows the progress.
+      is_deterministic: compute the same bits in each run.
+      trace: the file of a trace of some steps.
+    """
     config = wf.ConfigProto()
     config.experimental.deterministic = is_deterministic
-    with wf.Graph().as_default():
+    cluster = journey.replicas.cluster
+    target = "" if cluster is None else f"grpc://{cluster.task_address('worker', 0)}"
+    directory = str(journey.directory.resolve())  # the tasks of a cluster write checkpoints here
+    with wf.Graph().as_default(), journey.replicas.on_worker(0):
         wf.set_random_seed(journey.seed)
         wf.train.get_or_create_global_step()
         graph = journey.training()
@@ -70,8 +86,11 @@ def train(journey: Journey, console: Console, is_deterministic: bool = False) ->
                 _ProgressHook(progress, journey.num_steps, graph.loss),
                 *graph.hooks,
             ]
+            if trace is not None:
+                hooks.append(TraceHook(trace, journey.num_steps, target or None))
             with wf.train.MonitoredTrainingSession(
-                checkpoint_dir=str(journey.directory),
+                target,
+                checkpoint_dir=directory,
                 scaffold=wf.train.Scaffold(saver=wf.train.Saver(resumable=True, max_to_keep=2)),
                 save_checkpoint_steps=max(1, journey.num_steps // NUM_SAVES),
                 save_summaries_steps=max(1, journey.num_steps // NUM_POINTS),

@@ -10,8 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from google.protobuf import text_format
 from weft_testing.workspace import ROOT
+
+import weft as wf
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("onnx")
@@ -21,6 +25,7 @@ NAMES = sorted(
     for path in EXAMPLES.glob("*/train.py")
     if "from journey import" in path.read_text(encoding="utf-8")
 )
+CLUSTERS = ["word2vec"]
 FORMS = {"session", "device, float", "device, from-onnx", "device, int8"}
 
 
@@ -39,6 +44,17 @@ def results(directory: Path) -> dict[str, Any]:
     return {item["form"]: item for item in items}
 
 
+def curve(directory: Path) -> dict[int, float]:
+    """Return the losses by step."""
+    points = {}
+    for path in directory.glob("events.*"):
+        for event in wf.train.summary_iterator(str(path)):
+            points.update(
+                (event.step, v.simple_value) for v in event.summary.value if v.tag == "loss"
+            )
+    return points
+
+
 def test_all_journeys_are_tested() -> None:
     assert NAMES == [
         "images",
@@ -47,6 +63,7 @@ def test_all_journeys_are_tested() -> None:
         "segmentation",
         "tabular",
         "transformer",
+        "word2vec",
     ]
 
 
@@ -60,6 +77,41 @@ def test_a_short_journey_reaches_its_goal_in_all_forms(name: str, tmp_path: Path
     assert scores["device, float"]["score"] == pytest.approx(scores["session"]["score"], rel=0.01)
     assert scores["device, int8"]["size_bytes"] < scores["device, float"]["size_bytes"]
     assert (tmp_path / "curve.png").stat().st_size > 5_000
+    assert "critical path: " in output
+    assert wf.trace.load(tmp_path / "run.weft-trace").steps
+    if name == "word2vec":
+        check_projector(tmp_path)
+
+
+def check_projector(directory: Path) -> None:
+    """Check that TensorBoard finds a vector for each word."""
+    plugin = pytest.importorskip("tensorboard.plugins.projector.projector_config_pb2")
+    config = text_format.Parse(
+        (directory / "projector_config.pbtxt").read_text(), plugin.ProjectorConfig()
+    )
+    (table,) = config.embeddings
+    vectors = np.loadtxt(directory / table.tensor_path, delimiter="\t")
+    words = (directory / table.metadata_path).read_text().splitlines()
+    assert len(words) == len(set(words)) == len(vectors) > 100
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_cluster_has_the_losses_of_one_machine(name: str, tmp_path: Path) -> None:
+    options = ("--deterministic", "--no-deploy")
+    programs = [
+        start(name, tmp_path / "one", *options),
+        start(name, tmp_path / "many", *options, "--cluster"),
+    ]
+    for program in programs:
+        output, _ = program.communicate(timeout=240)
+        assert program.returncode == 0, output
+    one, many = curve(tmp_path / "one"), curve(tmp_path / "many")
+    assert one.keys() == many.keys()
+    steps = sorted(one)
+    assert one[steps[-1]] != one[steps[0]]
+    np.testing.assert_allclose(
+        [many[step] for step in steps], [one[step] for step in steps], rtol=0.02
+    )
 
 
 @pytest.mark.long
