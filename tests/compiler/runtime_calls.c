@@ -24,6 +24,28 @@ weft_object *PyLong_FromLongLong(long long value) {
   return &number;
 }
 
+enum { READINGS_SIZE = 1024 };
+static weft_object item, *items[] = {&item, &item, &item};
+static struct {
+  weft_object object;
+  int64_t size;
+  weft_object **items;
+} list = {.items = items};
+static void *exported;
+static int64_t exported_size;
+
+weft_object *PyType_GenericAlloc(weft_object *type, int64_t num_items) {
+  int64_t *result = calloc(1, READINGS_SIZE);
+  result[1] = (int64_t)(intptr_t)type, result[2] = num_items;
+  return (weft_object *)result;
+}
+void PyObject_Free(void *object) { free(object); }
+int32_t PyBuffer_FillInfo(void *view, weft_object *object, void *data, int64_t size, int32_t readonly, int32_t flags) {
+  require(view == &exported && object && readonly && flags == 7, "a buffer");
+  return exported = data, exported_size = size, 0;
+}
+void Py_DecRef(weft_object *object) { object->num_references--; }
+
 /* ---------------------------------------------------------------- loops */
 
 enum { SIZE = 1000, NUM_LOOPS = 300 };
@@ -140,12 +162,54 @@ static void call_entry(void) {
   require(CALL(2) == &number, "a call after those that were refused");
 }
 
+/* ---------------------------------------------------------------- readings of the clock */
+
+weft_object *weft_begin_readings(weft_object *, weft_object **, int64_t);
+weft_object *weft_next_reading(weft_object *);
+weft_object *weft_fail_readings(weft_object *, weft_object **, int64_t);
+int64_t weft_num_readings(weft_object *);
+int32_t weft_export_readings(weft_object *, void *, int32_t);
+void weft_free_readings(weft_object *);
+
+static void call_readings(void) {
+  static weft_object type;
+  weft_object *arguments[] = {&list.object};
+  list.size = 3;
+  weft_object *readings = weft_begin_readings(&type, arguments, 1);
+  require(list.object.num_references == 1, "a reference to the list");
+  for (int i = 0; i < 3; i++) require(weft_next_reading(readings) == &item, "an item");
+  require(!weft_next_reading(readings) && !weft_next_reading(readings), "the end of the list");
+  require(item.num_references == 3 && weft_num_readings(readings) == 4, "a reading more than items");
+  require(!weft_export_readings(readings, &exported, 7) && exported_size == 32, "the readings");
+  const int64_t *times = exported;
+  for (int i = 0; i < 3; i++) require(times[i] <= times[i + 1], "times in order");
+  weft_free_readings(readings);
+  require(!list.object.num_references && type.num_references == -1, "references of readings");
+
+  readings = weft_begin_readings(&type, arguments, 1);
+  weft_next_reading(readings);
+  weft_next_reading(readings);
+  list.size = 0; /* cleared by another thread */
+  require(!weft_next_reading(readings) && weft_num_readings(readings) == 3, "a list that was cleared");
+  weft_free_readings(readings);
+
+  list.size = 1;
+  readings = weft_begin_readings(&type, arguments, 1);
+  weft_next_reading(readings);
+  weft_object *failed[] = {readings};
+  require(weft_fail_readings(&none, failed, 1) == &none && weft_fail_readings(&none, failed, 1), "failures");
+  require(!weft_export_readings(readings, &exported, 7) && exported_size == 24, "the readings of a failure");
+  require(((const int64_t *)exported)[2] == -1 && !weft_next_reading(readings), "the mark of a failure");
+  weft_free_readings(readings);
+}
+
 int main(void) {
   weft_reset_threads();
   call_loops();
   call_sequence();
   call_arena();
   call_entry();
+  call_readings();
   weft_stop_threads();
   puts("ok");
   return 0;

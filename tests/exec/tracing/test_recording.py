@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from weft_testing.traces import record_training
 
 import weft as wf
-from weft_exec.tracing import consumers
+from weft_exec.tracing import consumers, readings
 from weft_graph import proto
 from weft_graph.functions.defun import Defun
+from weft_graph.ir.code_generators import generators
 from weft_trace import SERIES, Flag, Kind
 from weft_trace.trace import Trace
 
@@ -165,6 +169,94 @@ def test_a_failed_kernel_is_marked_and_the_file_is_whole(tmp_path: Path) -> None
     flags = [bool(row["flags"] & Flag.FAILED) for row in events(trace, Kind.KERNEL, "quotient")]
     assert flags == [False, True]
     assert [bool(row["flags"] & Flag.FAILED) for row in events(trace, Kind.STEP)] == [False, True]
+
+
+@pytest.fixture(params=["native", "python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the clock with and without native code."""
+    native = None
+    if request.param == "native":
+        names = generators.keys()
+        native = generators.lookup(names[0]).clock_reader() if names else None
+        if native is None:
+            pytest.skip("there is no native code that reads the clock")
+    monkeypatch.setattr(readings, "_native", native)
+    monkeypatch.setattr(readings, "_is_native_known", True)
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("size", [(), (None,)])
+def test_times_are_those_of_each_kernel(tmp_path: Path, size: tuple[None, ...]) -> None:
+    def slow(value: Any) -> Any:
+        time.sleep(0.01)
+        return value
+
+    x = wf.placeholder(wf.float32, size)
+    a = wf.negative(x, name="a")
+    (b,) = wf.py_func(slow, [a], [wf.float32], name="slow")
+    c = wf.negative(b, name="c")
+    trace = recorded(tmp_path / "t", c, {x: np.ones([7] * len(size), np.float32)}, in_order())
+    (first,) = events(trace, Kind.KERNEL, "a")
+    (second,) = events(trace, Kind.KERNEL, "slow")
+    (third,) = events(trace, Kind.KERNEL, "c")
+    assert first["end"] <= second["start"] and second["end"] == third["start"]
+    assert second["end"] - second["start"] >= 10_000_000
+    assert first["end"] - first["start"] < 5_000_000 > third["end"] - third["start"]
+    (step,) = events(trace, Kind.STEP)
+    assert step["start"] <= first["start"] and third["end"] <= step["end"]
+    assert third["output_bytes"] == 4 * 7 ** len(size)
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("position", range(4))
+def test_only_the_node_that_fails_is_marked(tmp_path: Path, position: int) -> None:
+    def fail(value: Any) -> Any:
+        raise ValueError("on request")
+
+    y = wf.placeholder(wf.float32, [])
+    x = y
+    for i, op in enumerate((wf.tanh, wf.exp, wf.negative, wf.square)):
+        if i == position:
+            (y,) = wf.py_func(fail, [y], [wf.float32], name=f"n{i}")
+            y.set_shape([])
+        else:
+            y = op(y, name=f"n{i}")
+    with wf.trace(tmp_path / "t"), wf.Session(config=in_order()) as session:
+        session.run(x, {x: 1.0})
+        with pytest.raises(wf.errors.OpError, match="on request"):
+            session.run(y, {x: 1.0})
+    trace = wf.trace.load(tmp_path / "t")
+    rows = events(trace, Kind.KERNEL)
+    names = [trace.nodes[node].name for node in rows["node"]]
+    assert names == [f"n{i}" for i in range(position + 1)]
+    assert list(rows["flags"] & Flag.FAILED != 0) == [False] * position + [True]
+    assert (rows["end"] >= rows["start"]).all()
+
+
+def test_records_of_steps_are_released_without_a_collection(tmp_path: Path) -> None:
+    class Watcher(consumers.Consumer):
+        traces: ClassVar[list[Any]] = []
+
+        def step_ended(self, trace: Any) -> None:
+            self.traces.append(weakref.ref(trace))
+
+        def step_spilled(self, *_: Any) -> None:
+            pass
+
+        def outside_steps(self, *_: Any) -> None:
+            pass
+
+    watcher = Watcher()
+    x = wf.placeholder(wf.float32, [])
+    with wf.Session() as session:
+        consumers.add_consumer(watcher)
+        gc.disable()
+        try:
+            session.run(x + x, {x: 1.0})
+            assert [trace() for trace in watcher.traces] == [None]
+        finally:
+            gc.enable()
+            consumers.remove_consumer(watcher)
 
 
 def test_nested_blocks_and_threads_are_recorded_in_each_file(tmp_path: Path) -> None:

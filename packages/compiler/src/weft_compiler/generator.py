@@ -38,6 +38,7 @@ from weft_compiler.native.code_index import (
 )
 from weft_compiler.passes.dump import is_dumping
 from weft_graph.ir.code_generators import (
+    ClockReader,
     NotGenerated,
     ProfileStore,
     RegionRequest,
@@ -505,6 +506,12 @@ class LlvmGenerator(_Lowering):
         from weft_compiler.native.roofline import roofline
 
         return roofline()
+
+    def clock_reader(self) -> ClockReader | None:
+        """Return functions of the runtime that read the clock; see `CodeGenerator`."""
+        from weft_compiler.native.readings import clock_reader
+
+        return clock_reader()
 
 
 def _region(request: Request) -> RegionRequest:

@@ -1,8 +1,8 @@
 """The runtime in C that compiled programs share, as LLVM IR.
 
 `weft_compiler/runtime` has the sources and their IR, which `hatch run golden:runtime` compiles with
-clang: one file for each system, the same for all 64-bit processors.  It contains the thread pool,
-  the arena, and the functions that enter programs and run their pieces.
+clang: one file for each system, the same for all 64-bit processors. It contains the thread pool,
+the arena, the functions that enter programs and run their pieces, and readings of the clock.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ LAYOUT: Final = "weft_layout"
 REPLACE_ARENA: Final = "weft_replace_arena"
 RESET_THREADS: Final = "weft_reset_threads"
 STOP_THREADS: Final = "weft_stop_threads"
+BEGIN_READINGS: Final = "weft_begin_readings"
+FAIL_READINGS: Final = "weft_fail_readings"
+NEXT_READING: Final = "weft_next_reading"
+NUM_READINGS: Final = "weft_num_readings"
+EXPORT_READINGS: Final = "weft_export_readings"
+FREE_READINGS: Final = "weft_free_readings"
+READINGS_SIZE: Final = "weft_readings_size"
+USE_COUNTER: Final = "weft_use_counter"
 EXPORTS: Final = (
     PARALLEL_FOR,
     RUN_SEQUENCE,
@@ -33,6 +41,14 @@ EXPORTS: Final = (
     REPLACE_ARENA,
     RESET_THREADS,
     STOP_THREADS,
+    BEGIN_READINGS,
+    FAIL_READINGS,
+    NEXT_READING,
+    NUM_READINGS,
+    EXPORT_READINGS,
+    FREE_READINGS,
+    READINGS_SIZE,
+    USE_COUNTER,
 )
 
 PARALLEL_FOR_DECLARATION: Final = (
@@ -47,6 +63,12 @@ RUN_SEQUENCE_DECLARATION: Final = (
 _IR: Final = Path(__file__).parent.parent / "runtime" / "ir"
 _DECLARED_PAUSE: Final = "declare void @weft_pause()\n"
 _PAUSE: Final = "define internal void @weft_pause() alwaysinline {{\n{instruction}  ret void\n}}\n"
+_DECLARED_STAMP: Final = "declare i64 @weft_time_stamp()\n"
+_STAMP: Final = "define internal i64 @weft_time_stamp() alwaysinline {{\n{body}}}\n"
+_X86_STAMP: Final = """\
+  %ticks = call i64 @llvm.readcyclecounter()
+  ret i64 %ticks
+"""
 _X86_PAUSE: Final = "  call void @llvm.x86.sse2.pause()\n"
 
 
@@ -58,7 +80,11 @@ def has_threads(target: Target) -> bool:
 def text(target: Target) -> str:
     """Return the module of the runtime."""
     pause = _PAUSE.format(instruction=_X86_PAUSE if target.x86 else "")
-    module = _read(f"runtime.{_system(target)}").replace(_DECLARED_PAUSE, pause)
+    stamp = _STAMP.format(body=_X86_STAMP if target.x86 else "  ret i64 0\n")
+    if target.x86:
+        stamp = "declare i64 @llvm.readcyclecounter()\n" + stamp
+    module = _read(f"runtime.{_system(target)}")
+    module = module.replace(_DECLARED_PAUSE, pause).replace(_DECLARED_STAMP, stamp)
     return f'target triple = "{target.triple}"\n{module}'
 
 

@@ -107,6 +107,16 @@ def entry(state: Any, owners: object) -> Any:
     return _maker()(ctypes.addressof(_definition()), state, owners)
 
 
+def function_of(name: bytes, address: int, state: Any) -> Any:
+    """Return a Python function for a C function of a state, an array of arguments and its size."""
+    definition = _MethodDef(name, address, _FASTCALL, None)
+    _definitions.append(definition)  # the function refers to it
+    return _maker()(ctypes.addressof(definition), state, None)
+
+
+_definitions: Final[list[_MethodDef]] = []
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """The requirements on the array of one buffer.

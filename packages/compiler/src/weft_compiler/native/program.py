@@ -222,6 +222,9 @@ class NativeProgram:
         """
         if not (self.code.nests and self._readable and sys.platform == "linux"):
             return None
+        from weft_compiler.native.readings import use_counter_if_reliable
+
+        use_counter_if_reliable()
         free: list[tuple[Any, Any]] = []
         capacity = _FIRST_TIMES
 

@@ -3,3 +3,4 @@
 #include "arena.c"
 #include "entry.c"
 #include "sequence.c"
+#include "readings.c"

@@ -1,18 +1,11 @@
 /* Programs whose nests are compiled separately: calls them in order. */
 #include "runtime.h"
 
-#ifdef __linux__
-#include <time.h>
-#endif
+#include "clock.h"
 
 /* Appends a reading of the clock if there is room; counts it in any case. */
 static inline void add_time(weft_times *times) {
-#ifdef __linux__
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (times->num_times < times->capacity)
-    times->times[times->num_times] = (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
-#endif
+  if (times->num_times < times->capacity) times->times[times->num_times] = read_ticks();
   times->num_times++;
 }
 
@@ -46,6 +39,11 @@ int32_t weft_run_sequence(const weft_sequence *sequence, void **buffers, char *a
   if (!times) return run_all(sequence, buffers, arena, interrupt, NULL, num_threads);
   weft_times *readings = times;
   readings->num_times = 0;
+  weft_instant begin;
+  read_instant(&begin);
   add_time(readings);
-  return run_all(sequence, buffers, arena, interrupt, readings, num_threads);
+  int32_t result = run_all(sequence, buffers, arena, interrupt, readings, num_threads);
+  int64_t num_times = readings->num_times < readings->capacity ? readings->num_times : readings->capacity;
+  convert_ticks(readings->times, num_times, &begin);
+  return result;
 }

@@ -7,6 +7,7 @@ outputs are its input. Nor does an Exit, which is the loop variable itself.
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -249,8 +250,8 @@ class LoopCall(Compound):
         (slots,) = inputs
         started = clock()
         if self(slots, lambda slots: self._loop.call_traced(log, check, slots)):
-            readings = [started, clock()]
-            log.runs.append((self._program or self._prepare(), log.iteration, 0, readings))
+            readings = array("q", (started, clock()))
+            log.runs.append((self._program or self._prepare(), log.iteration, 0, readings, ()))
 
     def _prepare(self) -> SharedProgram:
         from weft_exec.costs.shares import parts_of

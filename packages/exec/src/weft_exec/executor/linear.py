@@ -9,13 +9,14 @@ it that not every node of every step needs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.kernels.random_counters import needs_counters
-from weft_exec.tracing.step_trace import FAILED, bytes_of, clock
+from weft_exec.tracing.readings import begin_readings, end_readings, load_native_reader
+from weft_exec.tracing.step_trace import bytes_of, clock
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Segment:
     def run_traced(
         self, slots: Slots, log: ThreadLog, check: Check | None = None, ready: int = 0
     ) -> None:
-        """Run all instructions, and record a reading of the clock after each.
+        """Run all instructions, and record a reading of the clock before and after each.
 
         Args:
           log: of the current thread.
@@ -212,39 +213,30 @@ class Segment:
         if check is not None:
             check()
         program = self._program or self._prepare()
-        readings = [clock()]
-        append = readings.append
-        log.runs.append((program, log.iteration, ready, readings))
-        position = -1
-        line: Any = None
+        iteration, sizes = log.iteration, list[int]()
+        has_only_static = program.is_static and check is None
+        readings = begin_readings(self.instructions if has_only_static else program.lines)
+        is_native = type(readings) is not list
         try:
-            for line in program.lines:
-                function, take, slot, dead, kind = line
-                if kind == 0:  # the sizes of the results are known
+            if has_only_static and is_native:
+                for function, take, slot, dead in readings:
                     slots[slot] = function(*take(slots))
-                    append(clock())
-                elif kind == 1:
-                    slots[slot] = function(*take(slots))
-                    append(clock())
-                    if type(slot) is slice:
-                        readings += map(bytes_of, slots[slot])
-                    else:
-                        append(bytes_of(slots[slot]))
-                else:
-                    slots[slot] = function(log, check, *take(slots))
-                    append(clock())
-                if check is not None:
-                    check()
-                if dead:
-                    for i in dead:
-                        slots[i] = None
+                    if dead:
+                        for i in dead:
+                            slots[i] = None
+            elif is_native:
+                _run_lines(readings, slots, sizes, log, check)
+            else:
+                _run_lines(program.lines, slots, sizes, log, check, readings.append)
+                readings.append(clock())
         except Exception as error:  # because a kernel may raise anything; the location is added
-            readings += (clock(), FAILED)
-            position = next((i for i, other in enumerate(program.lines) if other is line), -1)
-            instruction = self.instructions[position] if position >= 0 else None
-            raise_located(
-                _closed() if instruction is None else self._located(error, instruction, slots)
-            )
+            position = len(readings) - 1
+            times = end_readings(readings, failed=True)
+            log.runs.append((program, iteration, ready, times, sizes))
+            if position >= len(self.instructions):
+                raise _closed() from error
+            raise_located(self._located(error, self.instructions[position], slots))
+        log.runs.append((program, iteration, ready, end_readings(readings), sizes))
         if len(self.instructions) != self._count:
             raise _closed()
 
@@ -252,6 +244,7 @@ class Segment:
         """Return the meaning of the readings of a traced run."""
         from weft_exec.tracing.programs import SegmentProgram
 
+        load_native_reader(only_if_imported=True)
         nested = [None if part is None else part.call_traced for part in self._compounds]
         program = SegmentProgram(self.instructions, self.nodes, self.devices, nested)
         self._program = program
@@ -286,6 +279,40 @@ class Segment:
                 inputs = instruction[1](slots)
                 return located(error, self.nodes[position], self.devices[position], inputs)
         return _closed()
+
+
+def _run_lines(
+    lines: Iterable[Any],
+    slots: Slots,
+    sizes: list[int],
+    log: ThreadLog,
+    check: Check | None,
+    append: Callable[[int], None] | None = None,
+) -> None:
+    """Run the lines of a `SegmentProgram`.
+
+    Args:
+      sizes: receives the bytes of results without static sizes.
+      append: receives a reading of the clock before each line, unless iterating over them reads it.
+    """
+    for function, take, slot, dead, kind in lines:
+        if append is not None:
+            append(clock())
+        if kind == 0:  # the sizes of the results are known
+            slots[slot] = function(*take(slots))
+        elif kind == 1:
+            slots[slot] = function(*take(slots))
+            if type(slot) is slice:
+                sizes += map(bytes_of, slots[slot])
+            else:
+                sizes.append(bytes_of(slots[slot]))
+        else:
+            slots[slot] = function(log, check, *take(slots))
+        if check is not None:
+            check()
+        if dead:
+            for i in dead:
+                slots[i] = None
 
 
 def _as_compound(function: Callable[..., Any]) -> Compound | None:

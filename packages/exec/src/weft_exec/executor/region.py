@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
@@ -281,15 +282,16 @@ class RegionCall(Compound):
             kernels = take_readings()
             if kernels is not None:
                 generated, readings = kernels
-                run = (generated, log.iteration, 0, [started, *readings, ended])
-                log.runs.append(run)
+                times = array("q", (started, *readings, ended))
+                log.runs.append((generated, log.iteration, 0, times, ()))
                 return
             if device_clock is not None:  # ends when earlier work in the stream has ended
                 nanoseconds = device_clock.nanoseconds()
                 ended = clock()
                 started = ended - nanoseconds
             program = self._program or self._prepare()
-            log.runs.append((program, log.iteration, 0, [started, ended]))
+            times = array("q", (started, ended))
+            log.runs.append((program, log.iteration, 0, times, ()))
 
     def _prepare_call(self) -> RegionCall:
         """Return the same call of a function that records the times of its kernels, if it can."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from weft_exec.tracing.programs import Decoded, Event, Program, static_bytes
 from weft_exec.tracing.step_trace import (
     EPOCH,
+    FAILED,
     LoopIteration,
     Span,
     StepTrace,
@@ -233,16 +234,31 @@ class Collector:
 
     def _add_runs(self, program: Program, runs: Sequence[tuple[Any, int, int]]) -> None:
         """Add the events of some executions of a program, with their lanes and steps."""
-        width = program.width
-        whole = [run for run in runs if len(run[0][3]) == width]
+        width, num_sizes = program.width, program.num_sizes
+        whole: list[tuple[Any, int, int]] = []
+        parts: list[tuple[Any, int, int]] = []
+        for item in runs:
+            _, _, _, readings, sizes = item[0]
+            is_whole = len(readings) == width and len(sizes) == num_sizes
+            (whole if is_whole else parts).append(item)
         if whole:
-            flat = chain.from_iterable([run[0][3] for run in whole])
-            readings = np.fromiter(flat, np.int64, width * len(whole)).reshape(len(whole), width)
-            self._add_rows(program, readings, whole, len(program.events))
-        for run in runs:
-            if len(run[0][3]) != width:
-                row, num_events, failed = program.row(np.array(run[0][3], np.int64))
-                self._add_rows(program, row, [run], num_events, failed)
+            flat = np.frombuffer(b"".join([run[3] for run, _, _ in whole]), np.int64)
+            rows = flat.reshape(len(whole), width)
+            has_failed = rows[:, -1] == FAILED  # with as many readings as a complete execution
+            if has_failed.any():
+                parts += [whole[i] for i in np.flatnonzero(has_failed)]
+                whole = [whole[i] for i in np.flatnonzero(~has_failed)]
+                rows = rows[~has_failed]
+            if num_sizes:
+                flat_sizes = chain.from_iterable([run[4] for run, _, _ in whole])
+                count = num_sizes * len(whole)
+                columns = np.fromiter(flat_sizes, np.int64, count).reshape(len(whole), num_sizes)
+                rows = np.concatenate([rows, columns], axis=1)
+            self._add_rows(program, rows, whole, len(program.events))
+        for item in parts:
+            readings = np.frombuffer(item[0][3], np.int64)
+            row, num_events, failed = program.row(readings, item[0][4])
+            self._add_rows(program, row, [item], num_events, failed)
 
     def _add_rows(
         self,
@@ -253,7 +269,7 @@ class Collector:
         failed: bool = False,
     ) -> None:
         nodes = self._program_nodes(program)
-        if not num_events:
+        if not (num_events and runs):
             return
         begun = np.fromiter([run[2] for run, _, _ in runs], np.int64, len(runs))
         ready = np.where(begun > 0, begun, readings[:, 0])

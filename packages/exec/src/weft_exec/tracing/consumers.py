@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakSet
 
+from weft_exec.tracing.readings import load_native_reader
 from weft_exec.tracing.step_trace import (
     Span,
     StepTrace,
@@ -44,13 +45,13 @@ class _Thread(threading.local):
     """The state of a thread between steps.
 
     Attributes:
-      phases: phases of the step that is about to begin.
+      phases: phases of the step that is about to begin, as in `ThreadLog`.
       last_end: when its last recorded step ended, as a reading of the clock; 0 if there was none.
       steps: the recorded steps that it is in, the innermost last.
     """
 
     def __init__(self) -> None:
-        self.phases: list[Span] = []
+        self.phases: list[tuple[int, str, int, int]] = []
         self.last_end = 0
         self.steps: list[StepTrace] = []
 
@@ -92,6 +93,7 @@ def memory_in_use() -> dict[str, tuple[int, int]]:
 
 def add_consumer(consumer: Consumer) -> None:
     """Send the records of all steps that begin from now on to a consumer, too."""
+    load_native_reader()
     _change(lambda consumers: (*consumers, consumer))
 
 
@@ -120,16 +122,12 @@ def begin_step(label: str, is_kept: bool = False) -> StepTrace:
     trace = StepTrace(label, None if is_kept else _spill)
     log = trace.log()
     if thread.phases:
-        log.spans += thread.phases
-        trace.start = min(trace.start, thread.phases[0].start)
+        log.phases += thread.phases
+        trace.start = min(trace.start, thread.phases[0][2])
         thread.phases = []
     if thread.last_end > _active_since and not thread.steps:
-        log.spans.append(
-            Span(
-                _PYTHON, Subject("(between steps)", "_Python"), thread.last_end, thread.last_end,
-                max(trace.start, thread.last_end),
-            )
-        )  # fmt: skip
+        end = max(trace.start, thread.last_end)
+        log.phases.append((_PYTHON, "(between steps)", thread.last_end, end))
     thread.steps.append(trace)
     return trace
 
@@ -137,6 +135,7 @@ def begin_step(label: str, is_kept: bool = False) -> StepTrace:
 def end_step(trace: StepTrace, failed: bool) -> None:
     """Send the record of a step that ends now to all consumers."""
     trace.end, trace.failed = clock(), failed
+    trace.release_spills()
     _thread.steps.remove(trace)
     _thread.last_end = trace.end
     for consumer in _consumers:
@@ -146,8 +145,7 @@ def end_step(trace: StepTrace, failed: bool) -> None:
 def note_phase(name: str, start: int) -> None:
     """Record a phase, from `start` until now, of the step that this thread is about to begin."""
     if _consumers:
-        span = Span(PHASE, Subject(name, "_Phase"), start, start, clock())
-        _thread.phases.append(span)
+        _thread.phases.append((PHASE, name, start, clock()))
 
 
 @contextmanager

@@ -92,18 +92,20 @@ class Program(ABC):
 
     Attributes:
       events: in the order of the columns of `Decoded`.
-      width: number of readings of a complete execution.
+      width: number of readings of the clock of a complete execution.
+      num_sizes: number of sizes of results of a complete execution, which follow the readings.
     """
 
     events: Sequence[Event]
     width: int
+    num_sizes = 0
 
     @abstractmethod
     def decode(self, readings: Readings, ready: Readings) -> Decoded:
         """Return the events of some executions.
 
         Args:
-          readings: int64 [executions, width].
+          readings: int64 [executions, width + num_sizes].
           ready: int64 [executions]: when each could have started.
         """
 
@@ -119,18 +121,20 @@ class Program(ABC):
         """Return the bytes of each output of an event of one execution; empty if unknown."""
         return ()
 
-    def row(self, readings: NDArray[np.int64]) -> tuple[Readings, int, bool]:
-        """Return the readings of one execution as a row.
+    def row(self, readings: NDArray[np.int64], sizes: Sequence[int]) -> tuple[Readings, int, bool]:
+        """Return the readings and sizes of one execution as a row.
 
-        An execution that was interrupted has fewer readings; its row is filled up.
+        An execution that was interrupted has fewer; its row is filled up.
 
         Returns: the row, how many of the events have ended, and whether the last one failed.
         """
         failed = len(readings) > 1 and readings[-1] == FAILED
         readings = readings[:-1] if failed else readings
         num_events = self.num_ended(len(readings))
-        row = np.full((1, self.width), readings[-1], np.int64)
+        row = np.zeros((1, self.width + self.num_sizes), np.int64)
+        row[0, : self.width] = readings[-1]
         row[0, : len(readings)] = readings[: self.width]
+        row[0, self.width : self.width + len(sizes)] = sizes
         return row, num_events, bool(failed)
 
     def num_ended(self, num_readings: int) -> int:
@@ -139,13 +143,14 @@ class Program(ABC):
 
 
 class SegmentProgram(Program):
-    """Instructions that run one after the other, each of which ends with a reading.
+    """Instructions that run one after the other, with a reading before each and after the last.
 
-    An instruction whose results have no static sizes appends the bytes of each of its outputs
-    after that.
+    An instruction whose results have no static sizes adds the bytes of each of its outputs to the
+    sizes.
 
     Attributes:
       lines: the instructions with their kind; the list is emptied to cancel them.
+      is_static: True if all instructions are of the kind STATIC.
     """
 
     def __init__(
@@ -160,22 +165,22 @@ class SegmentProgram(Program):
         columns: list[tuple[int, int, tuple[int, ...]]] = []
         slots: dict[int, tuple[int, int]] = {}  # from slot to its event and the index in `sizes`
         freed: dict[int, list[int]] = {}
-        num_readings = 1
-        previous = 0
+        self.width = len(instructions) + 1
+        column = 0
         for (function, take, slot, dead), node, device, compound in zip(
             instructions, nodes, devices, nested, strict=True
         ):
-            column = num_readings
+            previous, column = column, column + 1
             sizes: tuple[int, ...] = ()
-            num_readings += 1
             if compound is not None:
                 self.lines.append((compound, take, slot, dead, NESTED))
             else:
                 kind = _size_kind(node, slot)
                 if kind is DYNAMIC:
                     count = slot.stop - slot.start if isinstance(slot, slice) else 1
-                    sizes = tuple(range(num_readings, num_readings + count))
-                    num_readings += count
+                    first = self.width + self.num_sizes
+                    sizes = tuple(range(first, first + count))
+                    self.num_sizes += count
                 for output_slot in _slots(slot):
                     slots[output_slot] = len(events), column
                 columns.append((previous, column, sizes))
@@ -184,9 +189,8 @@ class SegmentProgram(Program):
             for cleared in dead:
                 if cleared in slots:
                     freed.setdefault(slots[cleared][0], []).append(column)
-            previous = column
         self.events = tuple(events)
-        self.width = num_readings
+        self.is_static = all(line[4] == STATIC for line in self.lines)
         self._starts = np.array([start for start, _, _ in columns], np.intp)
         self._ends = np.array([end for _, end, _ in columns], np.intp)
         self._size_columns = [sizes for _, _, sizes in columns]
@@ -282,15 +286,6 @@ class SegmentProgram(Program):
             return tuple([int(readings[0, column]) for column in columns])
         node = self.events[position].node
         return () if node is None else tuple(map(static_bytes, node.outputs))
-
-    def row(self, readings: NDArray[np.int64]) -> tuple[Readings, int, bool]:
-        """See the base class."""
-        row, num_events, failed = super().row(readings)
-        for columns in self._size_columns:
-            for column in columns:
-                if column >= len(readings) - failed:
-                    row[0, column] = 0
-        return row, num_events, failed
 
     def num_ended(self, num_readings: int) -> int:
         """See the base class."""

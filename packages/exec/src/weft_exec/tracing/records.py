@@ -68,7 +68,7 @@ def records_of(trace: StepTrace) -> list[NodeRecord]:
 
 def _run_records(run: Run, log: ThreadLog) -> Iterator[NodeRecord]:
     program = run.program
-    row, num_events, _ = program.row(np.array(run.readings, np.int64))
+    row, num_events, _ = program.row(np.frombuffer(run.readings, np.int64), run.sizes)
     decoded = program.decode(row, row[:, 0])
     tag = 0 if run.iteration is None else run.iteration.tag
     for node, begin, finish in program.member_times(row):

@@ -1,7 +1,7 @@
 """The record of one step: readings of the clock, stored while it runs.
 
-A thread appends one reading to a list at each node boundary, so the end of a node is the start of
-the next one. Which readings belong to which node is known in advance (`programs.py`). Everything
+A thread stores one reading at each node boundary (`readings.py`), so the end of a node is the start
+of the next one. Which readings belong to which node is known in advance (`programs.py`). Everything
 else, such as looking up names and sizes, is done after the step.
 """
 
@@ -88,13 +88,15 @@ class Run(NamedTuple):
       program: the meaning of the readings.
       iteration: None outside of loops.
       ready: when it could have started; 0 for its first reading.
-      readings: of `clock`, and sizes in bytes; `FAILED` is the last one after an error.
+      readings: of `clock`, a buffer of int64; `FAILED` is the last one after an error.
+      sizes: in bytes, of results whose sizes are not static.
     """
 
     program: Program
     iteration: LoopIteration | None
     ready: int
     readings: Any
+    sizes: Sequence[int]
 
 
 class Span(NamedTuple):
@@ -137,10 +139,13 @@ class ThreadLog:
       native_id: of the thread in the operating system.
       name: of the thread.
       iteration: the iteration that the thread is in.
-      runs, spans: its records.
+      runs: its executions of programs.
+      phases: its phases as the kind, the name, the start and the end; `spans` contains them too.
     """
 
-    __slots__ = ("ident", "iteration", "name", "native_id", "runs", "spans", "spill", "spilled")
+    __slots__ = (
+        "_spans", "ident", "iteration", "name", "native_id", "phases", "runs", "spill", "spilled",
+    )  # fmt: skip
 
     def __init__(self, spill: Callable[[ThreadLog], None] | None) -> None:
         thread = threading.current_thread()
@@ -149,9 +154,18 @@ class ThreadLog:
         self.name = thread.name
         self.iteration: LoopIteration | None = None
         self.runs: list[Any] = []
-        self.spans: list[Span] = []
+        self.phases: list[tuple[int, str, int, int]] = []
+        self._spans: list[Span] = []
         self.spill = spill
         self.spilled = 0
+
+    @property
+    def spans(self) -> list[Span]:
+        """Its other records."""
+        if self.phases:
+            self._spans += [_phase_span(*phase) for phase in self.phases]
+            self.phases.clear()
+        return self._spans
 
     def trim(self) -> None:
         """Hand over the records of a long loop, so that they need bounded memory."""
@@ -161,9 +175,14 @@ class ThreadLog:
     def take(self) -> tuple[list[Any], list[Span]]:
         """Return the records so far, and remove them."""
         runs, self.runs = self.runs, []
-        spans, self.spans = self.spans, []
+        spans, self._spans = self.spans, []
         self.spilled += len(runs)
         return runs, spans
+
+
+def _phase_span(kind: int, name: str, start: int, end: int) -> Span:
+    op = "_Phase" if kind == _PHASE else "_Python"
+    return Span(kind, Subject(name, op), start, start, end)
 
 
 _MAX_RUNS: Final = 1 << 14
@@ -215,17 +234,22 @@ class StepTrace:
 
     def log(self) -> ThreadLog:
         """Return the log of the current thread."""
-        log = self.logs.get(threading.get_ident())
+        ident = threading.get_ident()
+        log = self.logs.get(ident)
         if log is None:
             spill = self._spill
             hand_over = None if spill is None else (lambda log: spill(self, log))
-            log = self.logs[threading.get_ident()] = ThreadLog(hand_over)
+            log = self.logs[ident] = ThreadLog(hand_over)
         return log
+
+    def release_spills(self) -> None:
+        """Hand over no more logs before the end, so that the logs do not refer to this record."""
+        for log in list(self.logs.values()):
+            log.spill = None
 
     def phase(self, name: str, start: int, end: int) -> None:
         """Record a part of the step outside kernels, such as "feed"."""
-        span = Span(_PHASE, Subject(name, "_Phase"), start, start, end)
-        self.log().spans.append(span)
+        self.log().phases.append((_PHASE, name, start, end))
 
     def waiting(
         self,

@@ -293,6 +293,20 @@ class Choosing(Protocol):
         ...
 
 
+class ClockReader(NamedTuple):
+    """Readings of the clock of `time.perf_counter_ns` while a list is iterated over.
+
+    Attributes:
+      begin: returns an iterator over a list, which reads the clock before each item and after the
+        last. It is a buffer of int64 with the readings so far, which are in nanoseconds only when
+        the iteration has ended. If the list is cleared, the iteration ends.
+      fail: ends an iteration early with a reading and -1.
+    """
+
+    begin: Callable[[list[Any]], Any]
+    fail: Callable[[Any], object]
+
+
 class CodeGenerator(Choosing, Protocol):
     """Compiler of regions and loops to functions."""
 
@@ -370,6 +384,10 @@ class CodeGenerator(Choosing, Protocol):
 
     def roofline(self) -> Roofline:
         """Return the roofline of this machine; the first call measures it for about a second."""
+        ...
+
+    def clock_reader(self) -> ClockReader | None:
+        """Return native functions that read the clock; None if there are none."""
         ...
 
 

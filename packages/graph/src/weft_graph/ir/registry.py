@@ -71,6 +71,11 @@ class Registry(Generic[V]):
         """Return the entry of `key` if it is registered, without loading anything."""
         return self._table.get(key)
 
+    @property
+    def registered(self) -> list[str]:
+        """The keys that are registered so far, sorted; loads nothing."""
+        return sorted(self._table)
+
     def lookup(self, key: str) -> V:
         """Return the entry of `key`.
 

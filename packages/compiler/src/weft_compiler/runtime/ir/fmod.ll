@@ -1,4 +1,4 @@
-; fmod.c by `hatch run golden:runtime`: clang 22.1.8, sources e2d1e5f1d3e35c2e
+; fmod.c by `hatch run golden:runtime`: clang 22.1.8, sources 8116e907740f59fe
 
 define float @weft_fmod_f32(float %0, float %1) nounwind {
   %3 = tail call float @llvm.fabs.f32(float %0)

@@ -1,14 +1,16 @@
-; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources e2d1e5f1d3e35c2e
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources 8116e907740f59fe
 
 %struct.weft_loop = type { i64, [56 x i8], i32, ptr, ptr, i64, i64, i64, i64, i64, i32, [60 x i8], [64 x %struct.weft_part] }
 %struct.weft_part = type { i64, i64, [48 x i8] }
 %struct.weft_helper = type { i64, ptr, i64 }
 %struct.timespec = type { i64, i64 }
+%struct.weft_instant = type { i64, i64 }
 %struct.__sigset_t = type { [16 x i64] }
 %struct.cpu_set_t = type { [16 x i64] }
 
 @memory = internal global [36224 x i8] zeroinitializer, align 64
 @weft_layout = constant [33 x i64] [i64 64, i64 0, i64 8, i64 16, i64 72, i64 8, i64 16, i64 24, i64 32, i64 56, i64 64, i64 16, i64 32, i64 0, i64 8, i64 8, i64 16, i64 24, i64 96, i64 0, i64 8, i64 16, i64 24, i64 32, i64 40, i64 48, i64 56, i64 64, i64 72, i64 80, i64 88, i64 16, i64 -65536], align 16
+@weft_has_counter = internal global i1 false, align 8
 
 define i32 @weft_parallel_for(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4, i64 %5) nounwind {
   %7 = tail call i64 @llvm.smin.i64(i64 %5, i64 64)
@@ -644,248 +646,623 @@ declare ptr @PyLong_FromLongLong(i64)
 define i32 @weft_run_sequence(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5) nounwind {
   %7 = alloca %struct.timespec, align 8
   %8 = alloca %struct.timespec, align 8
-  %9 = icmp eq ptr %4, null
-  br i1 %9, label %10, label %73
+  %9 = alloca %struct.weft_instant, align 8
+  %10 = icmp eq ptr %4, null
+  br i1 %10, label %11, label %82
 
-10:
-  %11 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %12 = load i64, ptr %11, align 8
-  %13 = shl i64 %12, 3
-  %14 = alloca i8, i64 %13, align 16
-  %15 = load ptr, ptr %0, align 8
-  %16 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %17 = load i64, ptr %16, align 8
-  %18 = shl nsw i64 %17, 3
-  %19 = getelementptr inbounds i8, ptr %15, i64 %18
-  %20 = icmp sgt i64 %17, 0
-  br i1 %20, label %21, label %176
+11:
+  %12 = tail call ptr @llvm.stacksave.p0()
+  %13 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %14 = load i64, ptr %13, align 8
+  %15 = shl i64 %14, 3
+  %16 = alloca i8, i64 %15, align 16
+  %17 = load ptr, ptr %0, align 8
+  %18 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %19 = load i64, ptr %18, align 8
+  %20 = shl nsw i64 %19, 3
+  %21 = getelementptr inbounds i8, ptr %17, i64 %20
+  %22 = icmp sgt i64 %19, 0
+  br i1 %22, label %23, label %80
 
-21:
-  %22 = getelementptr inbounds nuw i8, ptr %0, i64 32
-  %23 = getelementptr inbounds nuw i8, ptr %0, i64 24
-  %24 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  br label %25
+23:
+  %24 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %25 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %26 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  br label %27
 
-25:
-  %26 = phi ptr [ %15, %21 ], [ %71, %68 ]
-  %27 = getelementptr inbounds nuw i8, ptr %26, i64 24
-  %28 = load i64, ptr %27, align 8
-  %29 = icmp sgt i64 %28, 0
-  br i1 %29, label %30, label %32
-
-30:
-  %31 = getelementptr inbounds nuw i8, ptr %26, i64 32
-  br label %42
+27:
+  %28 = phi ptr [ %17, %23 ], [ %78, %75 ]
+  %29 = getelementptr inbounds nuw i8, ptr %28, i64 24
+  %30 = load i64, ptr %29, align 8
+  %31 = icmp sgt i64 %30, 0
+  br i1 %31, label %32, label %34
 
 32:
-  %33 = load ptr, ptr %24, align 8
-  %34 = load i64, ptr %26, align 8
-  %35 = getelementptr inbounds ptr, ptr %33, i64 %34
-  %36 = load ptr, ptr %35, align 8
-  %37 = getelementptr inbounds nuw i8, ptr %26, i64 16
-  %38 = load i64, ptr %37, align 8
-  %39 = getelementptr inbounds i8, ptr %2, i64 %38
-  %40 = call i32 %36(ptr %14, ptr %39, ptr %3, ptr null, i64 %5) nounwind
-  %41 = icmp eq i32 %40, 0
-  br i1 %41, label %68, label %66
+  %33 = getelementptr inbounds nuw i8, ptr %28, i64 32
+  br label %44
 
-42:
-  %43 = phi i64 [ 0, %30 ], [ %64, %61 ]
-  %44 = getelementptr inbounds nuw i64, ptr %31, i64 %43
-  %45 = load i64, ptr %44, align 8
-  %46 = xor i64 %45, -1
-  %47 = icmp sgt i64 %45, -1
-  br i1 %47, label %48, label %50
+34:
+  %35 = load ptr, ptr %26, align 8
+  %36 = load i64, ptr %28, align 8
+  %37 = getelementptr inbounds ptr, ptr %35, i64 %36
+  %38 = load ptr, ptr %37, align 8
+  %39 = getelementptr inbounds nuw i8, ptr %28, i64 16
+  %40 = load i64, ptr %39, align 8
+  %41 = getelementptr inbounds i8, ptr %2, i64 %40
+  %42 = call i32 %38(ptr %16, ptr %41, ptr %3, ptr null, i64 %5) nounwind
+  %43 = icmp eq i32 %42, 0
+  br i1 %43, label %75, label %68
 
-48:
-  %49 = getelementptr inbounds nuw i8, ptr %2, i64 %45
-  br label %61
+44:
+  %45 = phi i64 [ 0, %32 ], [ %66, %63 ]
+  %46 = getelementptr inbounds nuw i64, ptr %33, i64 %45
+  %47 = load i64, ptr %46, align 8
+  %48 = xor i64 %47, -1
+  %49 = icmp sgt i64 %47, -1
+  br i1 %49, label %50, label %52
 
 50:
-  %51 = load i64, ptr %22, align 8
-  %52 = icmp sgt i64 %51, %46
-  br i1 %52, label %53, label %56
+  %51 = getelementptr inbounds nuw i8, ptr %2, i64 %47
+  br label %63
 
-53:
-  %54 = getelementptr inbounds nuw ptr, ptr %1, i64 %46
-  %55 = load ptr, ptr %54, align 8
-  br label %61
+52:
+  %53 = load i64, ptr %24, align 8
+  %54 = icmp sgt i64 %53, %48
+  br i1 %54, label %55, label %58
 
-56:
-  %57 = load ptr, ptr %23, align 8
-  %58 = sub nsw i64 %46, %51
-  %59 = getelementptr inbounds nuw ptr, ptr %57, i64 %58
-  %60 = load ptr, ptr %59, align 8
-  br label %61
+55:
+  %56 = getelementptr inbounds nuw ptr, ptr %1, i64 %48
+  %57 = load ptr, ptr %56, align 8
+  br label %63
 
-61:
-  %62 = phi ptr [ %49, %48 ], [ %55, %53 ], [ %60, %56 ]
-  %63 = getelementptr inbounds nuw ptr, ptr %14, i64 %43
-  store ptr %62, ptr %63, align 8
-  %64 = add nuw nsw i64 %43, 1
-  %65 = icmp slt i64 %64, %28
-  br i1 %65, label %42, label %32
+58:
+  %59 = load ptr, ptr %25, align 8
+  %60 = sub nsw i64 %48, %53
+  %61 = getelementptr inbounds nuw ptr, ptr %59, i64 %60
+  %62 = load ptr, ptr %61, align 8
+  br label %63
 
-66:
-  %67 = icmp sgt i32 %40, 0
-  br i1 %67, label %169, label %176
+63:
+  %64 = phi ptr [ %51, %50 ], [ %57, %55 ], [ %62, %58 ]
+  %65 = getelementptr inbounds nuw ptr, ptr %16, i64 %45
+  store ptr %64, ptr %65, align 8
+  %66 = add nuw nsw i64 %45, 1
+  %67 = icmp slt i64 %66, %30
+  br i1 %67, label %44, label %34
 
 68:
-  %69 = getelementptr inbounds nuw i8, ptr %26, i64 32
-  %70 = load i64, ptr %27, align 8
-  %71 = getelementptr inbounds i64, ptr %69, i64 %70
-  %72 = icmp ult ptr %71, %19
-  br i1 %72, label %25, label %176
+  %69 = icmp sgt i32 %42, 0
+  br i1 %69, label %70, label %80
 
-73:
-  %74 = getelementptr inbounds nuw i8, ptr %4, i64 8
-  store i64 0, ptr %74, align 8
-  %75 = call i32 @clock_gettime(i32 1, ptr %8) nounwind
-  %76 = load i64, ptr %74, align 8
-  %77 = load i64, ptr %4, align 8
-  %78 = icmp slt i64 %76, %77
-  br i1 %78, label %79, label %88
+70:
+  %71 = getelementptr inbounds nuw i8, ptr %28, i64 8
+  %72 = load i64, ptr %71, align 8
+  %73 = trunc i64 %72 to i32
+  %74 = add nsw i32 %42, %73
+  br label %80
 
-79:
-  %80 = load i64, ptr %8, align 8
-  %81 = mul nsw i64 %80, 1000000000
-  %82 = getelementptr inbounds nuw i8, ptr %8, i64 8
-  %83 = load i64, ptr %82, align 8
-  %84 = add nsw i64 %81, %83
-  %85 = getelementptr inbounds nuw i8, ptr %4, i64 16
-  %86 = getelementptr inbounds i64, ptr %85, i64 %76
-  store i64 %84, ptr %86, align 8
-  %87 = load i64, ptr %74, align 8
-  br label %88
+75:
+  %76 = getelementptr inbounds nuw i8, ptr %28, i64 32
+  %77 = load i64, ptr %29, align 8
+  %78 = getelementptr inbounds i64, ptr %76, i64 %77
+  %79 = icmp ult ptr %78, %21
+  br i1 %79, label %27, label %80
 
-88:
-  %89 = phi i64 [ %87, %79 ], [ %76, %73 ]
-  %90 = add nsw i64 %89, 1
-  store i64 %90, ptr %74, align 8
-  %91 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %92 = load i64, ptr %91, align 8
-  %93 = shl i64 %92, 3
-  %94 = alloca i8, i64 %93, align 16
-  %95 = load ptr, ptr %0, align 8
-  %96 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %97 = load i64, ptr %96, align 8
-  %98 = shl nsw i64 %97, 3
-  %99 = getelementptr inbounds i8, ptr %95, i64 %98
-  %100 = icmp sgt i64 %97, 0
-  br i1 %100, label %101, label %176
+80:
+  %81 = phi i32 [ %74, %70 ], [ %42, %68 ], [ 0, %11 ], [ 0, %75 ]
+  call void @llvm.stackrestore.p0(ptr %12)
+  br label %204
 
-101:
-  %102 = getelementptr inbounds nuw i8, ptr %0, i64 32
-  %103 = getelementptr inbounds nuw i8, ptr %0, i64 24
-  %104 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  %105 = getelementptr inbounds nuw i8, ptr %7, i64 8
-  %106 = getelementptr inbounds nuw i8, ptr %4, i64 16
-  br label %107
+82:
+  %83 = getelementptr inbounds nuw i8, ptr %4, i64 8
+  store i64 0, ptr %83, align 8
+  call fastcc void @read_instant(ptr %9)
+  %84 = load i64, ptr %83, align 8
+  %85 = load i64, ptr %4, align 8
+  %86 = icmp slt i64 %84, %85
+  br i1 %86, label %87, label %104
 
-107:
-  %108 = phi ptr [ %95, %101 ], [ %167, %164 ]
-  %109 = getelementptr inbounds nuw i8, ptr %108, i64 24
-  %110 = load i64, ptr %109, align 8
-  %111 = icmp sgt i64 %110, 0
-  br i1 %111, label %112, label %138
+87:
+  %88 = load i1, ptr @weft_has_counter, align 8
+  br i1 %88, label %89, label %91
 
-112:
-  %113 = getelementptr inbounds nuw i8, ptr %108, i64 32
-  br label %114
+89:
+  %90 = tail call i64 @weft_time_stamp() nounwind
+  br label %98
 
-114:
-  %115 = phi i64 [ 0, %112 ], [ %136, %133 ]
-  %116 = getelementptr inbounds nuw i64, ptr %113, i64 %115
-  %117 = load i64, ptr %116, align 8
-  %118 = xor i64 %117, -1
-  %119 = icmp sgt i64 %117, -1
-  br i1 %119, label %120, label %122
+91:
+  %92 = call i32 @clock_gettime(i32 1, ptr %8) nounwind
+  %93 = load i64, ptr %8, align 8
+  %94 = mul nsw i64 %93, 1000000000
+  %95 = getelementptr inbounds nuw i8, ptr %8, i64 8
+  %96 = load i64, ptr %95, align 8
+  %97 = add nsw i64 %94, %96
+  br label %98
 
-120:
-  %121 = getelementptr inbounds nuw i8, ptr %2, i64 %117
-  br label %133
+98:
+  %99 = phi i64 [ %90, %89 ], [ %97, %91 ]
+  %100 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  %101 = load i64, ptr %83, align 8
+  %102 = getelementptr inbounds i64, ptr %100, i64 %101
+  store i64 %99, ptr %102, align 8
+  %103 = load i64, ptr %83, align 8
+  br label %104
 
-122:
-  %123 = load i64, ptr %102, align 8
-  %124 = icmp sgt i64 %123, %118
-  br i1 %124, label %125, label %128
+104:
+  %105 = phi i64 [ %103, %98 ], [ %84, %82 ]
+  %106 = add nsw i64 %105, 1
+  store i64 %106, ptr %83, align 8
+  %107 = call ptr @llvm.stacksave.p0()
+  %108 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %109 = load i64, ptr %108, align 8
+  %110 = shl i64 %109, 3
+  %111 = alloca i8, i64 %110, align 16
+  %112 = load ptr, ptr %0, align 8
+  %113 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %114 = load i64, ptr %113, align 8
+  %115 = shl nsw i64 %114, 3
+  %116 = getelementptr inbounds i8, ptr %112, i64 %115
+  %117 = icmp sgt i64 %114, 0
+  br i1 %117, label %118, label %198
 
-125:
-  %126 = getelementptr inbounds nuw ptr, ptr %1, i64 %118
-  %127 = load ptr, ptr %126, align 8
-  br label %133
+118:
+  %119 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %120 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %121 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %122 = getelementptr inbounds nuw i8, ptr %7, i64 8
+  %123 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  br label %124
 
-128:
-  %129 = load ptr, ptr %103, align 8
-  %130 = sub nsw i64 %118, %123
-  %131 = getelementptr inbounds nuw ptr, ptr %129, i64 %130
-  %132 = load ptr, ptr %131, align 8
-  br label %133
+124:
+  %125 = phi ptr [ %112, %118 ], [ %196, %193 ]
+  %126 = getelementptr inbounds nuw i8, ptr %125, i64 24
+  %127 = load i64, ptr %126, align 8
+  %128 = icmp sgt i64 %127, 0
+  br i1 %128, label %129, label %155
 
-133:
-  %134 = phi ptr [ %121, %120 ], [ %127, %125 ], [ %132, %128 ]
-  %135 = getelementptr inbounds nuw ptr, ptr %94, i64 %115
-  store ptr %134, ptr %135, align 8
-  %136 = add nuw nsw i64 %115, 1
-  %137 = icmp slt i64 %136, %110
-  br i1 %137, label %114, label %138
+129:
+  %130 = getelementptr inbounds nuw i8, ptr %125, i64 32
+  br label %131
 
-138:
-  %139 = load ptr, ptr %104, align 8
-  %140 = load i64, ptr %108, align 8
-  %141 = getelementptr inbounds ptr, ptr %139, i64 %140
-  %142 = load ptr, ptr %141, align 8
-  %143 = getelementptr inbounds nuw i8, ptr %108, i64 16
-  %144 = load i64, ptr %143, align 8
-  %145 = getelementptr inbounds i8, ptr %2, i64 %144
-  %146 = call i32 %142(ptr %94, ptr %145, ptr %3, ptr null, i64 %5) nounwind
-  %147 = call i32 @clock_gettime(i32 1, ptr %7) nounwind
-  %148 = load i64, ptr %74, align 8
-  %149 = load i64, ptr %4, align 8
-  %150 = icmp slt i64 %148, %149
-  br i1 %150, label %151, label %158
+131:
+  %132 = phi i64 [ 0, %129 ], [ %153, %150 ]
+  %133 = getelementptr inbounds nuw i64, ptr %130, i64 %132
+  %134 = load i64, ptr %133, align 8
+  %135 = xor i64 %134, -1
+  %136 = icmp sgt i64 %134, -1
+  br i1 %136, label %137, label %139
 
-151:
-  %152 = load i64, ptr %7, align 8
-  %153 = mul nsw i64 %152, 1000000000
-  %154 = load i64, ptr %105, align 8
-  %155 = add nsw i64 %153, %154
-  %156 = getelementptr inbounds i64, ptr %106, i64 %148
-  store i64 %155, ptr %156, align 8
-  %157 = load i64, ptr %74, align 8
-  br label %158
+137:
+  %138 = getelementptr inbounds nuw i8, ptr %2, i64 %134
+  br label %150
 
-158:
-  %159 = phi i64 [ %157, %151 ], [ %148, %138 ]
-  %160 = add nsw i64 %159, 1
-  store i64 %160, ptr %74, align 8
-  %161 = icmp eq i32 %146, 0
-  br i1 %161, label %164, label %162
+139:
+  %140 = load i64, ptr %119, align 8
+  %141 = icmp sgt i64 %140, %135
+  br i1 %141, label %142, label %145
 
-162:
-  %163 = icmp sgt i32 %146, 0
-  br i1 %163, label %169, label %176
+142:
+  %143 = getelementptr inbounds nuw ptr, ptr %1, i64 %135
+  %144 = load ptr, ptr %143, align 8
+  br label %150
 
-164:
-  %165 = getelementptr inbounds nuw i8, ptr %108, i64 32
-  %166 = load i64, ptr %109, align 8
-  %167 = getelementptr inbounds i64, ptr %165, i64 %166
-  %168 = icmp ult ptr %167, %99
-  br i1 %168, label %107, label %176
+145:
+  %146 = load ptr, ptr %120, align 8
+  %147 = sub nsw i64 %135, %140
+  %148 = getelementptr inbounds nuw ptr, ptr %146, i64 %147
+  %149 = load ptr, ptr %148, align 8
+  br label %150
+
+150:
+  %151 = phi ptr [ %138, %137 ], [ %144, %142 ], [ %149, %145 ]
+  %152 = getelementptr inbounds nuw ptr, ptr %111, i64 %132
+  store ptr %151, ptr %152, align 8
+  %153 = add nuw nsw i64 %132, 1
+  %154 = icmp slt i64 %153, %127
+  br i1 %154, label %131, label %155
+
+155:
+  %156 = load ptr, ptr %121, align 8
+  %157 = load i64, ptr %125, align 8
+  %158 = getelementptr inbounds ptr, ptr %156, i64 %157
+  %159 = load ptr, ptr %158, align 8
+  %160 = getelementptr inbounds nuw i8, ptr %125, i64 16
+  %161 = load i64, ptr %160, align 8
+  %162 = getelementptr inbounds i8, ptr %2, i64 %161
+  %163 = call i32 %159(ptr %111, ptr %162, ptr %3, ptr null, i64 %5) nounwind
+  %164 = load i64, ptr %83, align 8
+  %165 = load i64, ptr %4, align 8
+  %166 = icmp slt i64 %164, %165
+  br i1 %166, label %167, label %182
+
+167:
+  %168 = load i1, ptr @weft_has_counter, align 8
+  br i1 %168, label %169, label %171
 
 169:
-  %170 = phi ptr [ %26, %66 ], [ %108, %162 ]
-  %171 = phi i32 [ %40, %66 ], [ %146, %162 ]
-  %172 = getelementptr inbounds nuw i8, ptr %170, i64 8
-  %173 = load i64, ptr %172, align 8
-  %174 = trunc i64 %173 to i32
-  %175 = add nsw i32 %171, %174
-  br label %176
+  %170 = call i64 @weft_time_stamp() nounwind
+  br label %177
 
-176:
-  %177 = phi i32 [ %146, %162 ], [ %175, %169 ], [ 0, %10 ], [ %40, %66 ], [ 0, %68 ], [ 0, %88 ], [ 0, %164 ]
-  ret i32 %177
+171:
+  %172 = call i32 @clock_gettime(i32 1, ptr %7) nounwind
+  %173 = load i64, ptr %7, align 8
+  %174 = mul nsw i64 %173, 1000000000
+  %175 = load i64, ptr %122, align 8
+  %176 = add nsw i64 %174, %175
+  br label %177
+
+177:
+  %178 = phi i64 [ %170, %169 ], [ %176, %171 ]
+  %179 = load i64, ptr %83, align 8
+  %180 = getelementptr inbounds i64, ptr %123, i64 %179
+  store i64 %178, ptr %180, align 8
+  %181 = load i64, ptr %83, align 8
+  br label %182
+
+182:
+  %183 = phi i64 [ %181, %177 ], [ %164, %155 ]
+  %184 = add nsw i64 %183, 1
+  store i64 %184, ptr %83, align 8
+  %185 = icmp eq i32 %163, 0
+  br i1 %185, label %193, label %186
+
+186:
+  %187 = icmp sgt i32 %163, 0
+  br i1 %187, label %188, label %198
+
+188:
+  %189 = getelementptr inbounds nuw i8, ptr %125, i64 8
+  %190 = load i64, ptr %189, align 8
+  %191 = trunc i64 %190 to i32
+  %192 = add nsw i32 %163, %191
+  br label %198
+
+193:
+  %194 = getelementptr inbounds nuw i8, ptr %125, i64 32
+  %195 = load i64, ptr %126, align 8
+  %196 = getelementptr inbounds i64, ptr %194, i64 %195
+  %197 = icmp ult ptr %196, %116
+  br i1 %197, label %124, label %198
+
+198:
+  %199 = phi i32 [ %192, %188 ], [ %163, %186 ], [ 0, %104 ], [ 0, %193 ]
+  call void @llvm.stackrestore.p0(ptr %107)
+  %200 = load i64, ptr %83, align 8
+  %201 = load i64, ptr %4, align 8
+  %202 = call i64 @llvm.smin.i64(i64 %200, i64 %201)
+  %203 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  call fastcc void @convert_ticks(ptr %203, i64 %202, ptr %9)
+  br label %204
+
+204:
+  %205 = phi i32 [ %199, %198 ], [ %81, %80 ]
+  ret i32 %205
 }
+
+define internal fastcc void @read_instant(ptr %0) noinline nounwind {
+  %2 = alloca %struct.timespec, align 8
+  %3 = alloca %struct.timespec, align 8
+  %4 = load i1, ptr @weft_has_counter, align 8
+  br i1 %4, label %5, label %8
+
+5:
+  %6 = getelementptr inbounds nuw i8, ptr %2, i64 8
+  %7 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  br label %16
+
+8:
+  %9 = call i32 @clock_gettime(i32 1, ptr %3) nounwind
+  %10 = load i64, ptr %3, align 8
+  %11 = mul nsw i64 %10, 1000000000
+  %12 = getelementptr inbounds nuw i8, ptr %3, i64 8
+  %13 = load i64, ptr %12, align 8
+  %14 = add nsw i64 %11, %13
+  %15 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  store i64 %14, ptr %15, align 8
+  store i64 %14, ptr %0, align 8
+  br label %37
+
+16:
+  %17 = phi i64 [ 9223372036854775807, %5 ], [ %32, %31 ]
+  %18 = phi i32 [ 0, %5 ], [ %33, %31 ]
+  %19 = call i64 @weft_time_stamp() nounwind
+  %20 = call i32 @clock_gettime(i32 1, ptr %2) nounwind
+  %21 = load i64, ptr %2, align 8
+  %22 = load i64, ptr %6, align 8
+  %23 = call i64 @weft_time_stamp() nounwind
+  %24 = sub nsw i64 %23, %19
+  %25 = icmp slt i64 %24, %17
+  br i1 %25, label %26, label %31
+
+26:
+  %27 = mul nsw i64 %21, 1000000000
+  %28 = add nsw i64 %27, %22
+  %29 = sdiv i64 %24, 2
+  %30 = add nsw i64 %29, %19
+  store i64 %30, ptr %0, align 8
+  store i64 %28, ptr %7, align 8
+  br label %31
+
+31:
+  %32 = phi i64 [ %24, %26 ], [ %17, %16 ]
+  %33 = add nuw nsw i32 %18, 1
+  %34 = icmp samesign ult i32 %18, 2
+  %35 = icmp sgt i64 %32, 1000
+  %36 = select i1 %34, i1 %35, i1 false
+  br i1 %36, label %16, label %37
+
+37:
+  ret void
+}
+
+define internal fastcc void @convert_ticks(ptr %0, i64 %1, ptr %2) noinline nounwind {
+  %4 = alloca %struct.weft_instant, align 8
+  %5 = load i1, ptr @weft_has_counter, align 8
+  br i1 %5, label %6, label %35
+
+6:
+  call fastcc void @read_instant(ptr %4)
+  %7 = load i64, ptr %4, align 8
+  %8 = load i64, ptr %2, align 8
+  %9 = icmp sgt i64 %7, %8
+  br i1 %9, label %10, label %34
+
+10:
+  %11 = getelementptr inbounds nuw i8, ptr %4, i64 8
+  %12 = load i64, ptr %11, align 8
+  %13 = getelementptr inbounds nuw i8, ptr %2, i64 8
+  %14 = load i64, ptr %13, align 8
+  %15 = sub nsw i64 %12, %14
+  %16 = sitofp i64 %15 to double
+  %17 = sub nsw i64 %7, %8
+  %18 = sitofp i64 %17 to double
+  %19 = fdiv double %16, %18
+  %20 = icmp sgt i64 %1, 0
+  br i1 %20, label %21, label %34
+
+21:
+  %22 = phi i64 [ %32, %21 ], [ 0, %10 ]
+  %23 = load i64, ptr %13, align 8
+  %24 = getelementptr inbounds nuw i64, ptr %0, i64 %22
+  %25 = load i64, ptr %24, align 8
+  %26 = load i64, ptr %2, align 8
+  %27 = sub nsw i64 %25, %26
+  %28 = sitofp i64 %27 to double
+  %29 = fmul double %19, %28
+  %30 = fptosi double %29 to i64
+  %31 = add nsw i64 %23, %30
+  store i64 %31, ptr %24, align 8
+  %32 = add nuw nsw i64 %22, 1
+  %33 = icmp eq i64 %32, %1
+  br i1 %33, label %34, label %21
+
+34:
+  br label %35
+
+35:
+  ret void
+}
+
+define void @weft_use_counter() nounwind {
+  store i1 true, ptr @weft_has_counter, align 8
+  ret void
+}
+
+define i64 @weft_readings_size() nounwind {
+  ret i64 72
+}
+
+define ptr @weft_begin_readings(ptr %0, ptr %1, i64 %2) nounwind {
+  %4 = load ptr, ptr %1, align 8
+  %5 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  %6 = load i64, ptr %5, align 8
+  %7 = add nsw i64 %6, 2
+  %8 = tail call ptr @PyType_GenericAlloc(ptr %0, i64 %7) nounwind
+  %9 = icmp eq ptr %8, null
+  br i1 %9, label %13, label %10
+
+10:
+  tail call void @Py_IncRef(ptr %4) nounwind
+  %11 = getelementptr inbounds nuw i8, ptr %8, i64 24
+  store ptr %4, ptr %11, align 8
+  %12 = getelementptr inbounds nuw i8, ptr %8, i64 56
+  tail call fastcc void @read_instant(ptr %12)
+  br label %13
+
+13:
+  ret ptr %8
+}
+
+declare ptr @PyType_GenericAlloc(ptr, i64)
+
+declare void @Py_IncRef(ptr)
+
+define ptr @weft_next_reading(ptr %0) nounwind {
+  %2 = alloca %struct.timespec, align 8
+  %3 = getelementptr inbounds nuw i8, ptr %0, i64 48
+  %4 = load i64, ptr %3, align 8
+  %5 = icmp eq i64 %4, 0
+  br i1 %5, label %6, label %49
+
+6:
+  %7 = load i1, ptr @weft_has_counter, align 8
+  br i1 %7, label %8, label %10
+
+8:
+  %9 = tail call i64 @weft_time_stamp() nounwind
+  br label %17
+
+10:
+  %11 = call i32 @clock_gettime(i32 1, ptr %2) nounwind
+  %12 = load i64, ptr %2, align 8
+  %13 = mul nsw i64 %12, 1000000000
+  %14 = getelementptr inbounds nuw i8, ptr %2, i64 8
+  %15 = load i64, ptr %14, align 8
+  %16 = add nsw i64 %13, %15
+  br label %17
+
+17:
+  %18 = phi i64 [ %9, %8 ], [ %16, %10 ]
+  %19 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %20 = load i64, ptr %19, align 8
+  %21 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %22 = load i64, ptr %21, align 8
+  %23 = icmp slt i64 %20, %22
+  br i1 %23, label %24, label %28
+
+24:
+  %25 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %26 = add nsw i64 %20, 1
+  store i64 %26, ptr %19, align 8
+  %27 = getelementptr inbounds i64, ptr %25, i64 %20
+  store i64 %18, ptr %27, align 8
+  br label %28
+
+28:
+  %29 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %30 = load i64, ptr %29, align 8
+  %31 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr inbounds nuw i8, ptr %32, i64 16
+  %34 = load i64, ptr %33, align 8
+  %35 = icmp slt i64 %30, %34
+  br i1 %35, label %36, label %42
+
+36:
+  %37 = getelementptr inbounds nuw i8, ptr %32, i64 24
+  %38 = load ptr, ptr %37, align 8
+  %39 = add nsw i64 %30, 1
+  store i64 %39, ptr %29, align 8
+  %40 = getelementptr inbounds ptr, ptr %38, i64 %30
+  %41 = load ptr, ptr %40, align 8
+  call void @Py_IncRef(ptr %41) nounwind
+  br label %49
+
+42:
+  %43 = load i64, ptr %3, align 8
+  %44 = icmp eq i64 %43, 0
+  br i1 %44, label %45, label %49
+
+45:
+  store i64 1, ptr %3, align 8
+  %46 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %47 = load i64, ptr %19, align 8
+  %48 = getelementptr inbounds nuw i8, ptr %0, i64 56
+  call fastcc void @convert_ticks(ptr %46, i64 %47, ptr %48)
+  br label %49
+
+49:
+  %50 = phi ptr [ null, %1 ], [ %41, %36 ], [ null, %42 ], [ null, %45 ]
+  ret ptr %50
+}
+
+define ptr @weft_fail_readings(ptr returned %0, ptr %1, i64 %2) nounwind {
+  %4 = alloca %struct.timespec, align 8
+  %5 = load ptr, ptr %1, align 8
+  %6 = getelementptr inbounds nuw i8, ptr %5, i64 48
+  %7 = load i64, ptr %6, align 8
+  %8 = icmp eq i64 %7, 0
+  br i1 %8, label %9, label %48
+
+9:
+  %10 = load i1, ptr @weft_has_counter, align 8
+  br i1 %10, label %11, label %13
+
+11:
+  %12 = tail call i64 @weft_time_stamp() nounwind
+  br label %20
+
+13:
+  %14 = call i32 @clock_gettime(i32 1, ptr %4) nounwind
+  %15 = load i64, ptr %4, align 8
+  %16 = mul nsw i64 %15, 1000000000
+  %17 = getelementptr inbounds nuw i8, ptr %4, i64 8
+  %18 = load i64, ptr %17, align 8
+  %19 = add nsw i64 %16, %18
+  br label %20
+
+20:
+  %21 = phi i64 [ %12, %11 ], [ %19, %13 ]
+  %22 = getelementptr inbounds nuw i8, ptr %5, i64 40
+  %23 = load i64, ptr %22, align 8
+  %24 = getelementptr inbounds nuw i8, ptr %5, i64 16
+  %25 = load i64, ptr %24, align 8
+  %26 = icmp slt i64 %23, %25
+  br i1 %26, label %27, label %32
+
+27:
+  %28 = getelementptr inbounds nuw i8, ptr %5, i64 72
+  %29 = add nsw i64 %23, 1
+  store i64 %29, ptr %22, align 8
+  %30 = getelementptr inbounds i64, ptr %28, i64 %23
+  store i64 %21, ptr %30, align 8
+  %31 = load i64, ptr %22, align 8
+  br label %32
+
+32:
+  %33 = phi i64 [ %23, %20 ], [ %31, %27 ]
+  %34 = load i64, ptr %6, align 8
+  %35 = icmp eq i64 %34, 0
+  br i1 %35, label %36, label %40
+
+36:
+  store i64 1, ptr %6, align 8
+  %37 = getelementptr inbounds nuw i8, ptr %5, i64 72
+  %38 = getelementptr inbounds nuw i8, ptr %5, i64 56
+  call fastcc void @convert_ticks(ptr %37, i64 %33, ptr %38)
+  %39 = load i64, ptr %22, align 8
+  br label %40
+
+40:
+  %41 = phi i64 [ %33, %32 ], [ %39, %36 ]
+  %42 = load i64, ptr %24, align 8
+  %43 = icmp slt i64 %41, %42
+  br i1 %43, label %44, label %48
+
+44:
+  %45 = getelementptr inbounds nuw i8, ptr %5, i64 72
+  %46 = add nsw i64 %41, 1
+  store i64 %46, ptr %22, align 8
+  %47 = getelementptr inbounds i64, ptr %45, i64 %41
+  store i64 -1, ptr %47, align 8
+  br label %48
+
+48:
+  call void @Py_IncRef(ptr %0) nounwind
+  ret ptr %0
+}
+
+define i64 @weft_num_readings(ptr %0) nounwind {
+  %2 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %3 = load i64, ptr %2, align 8
+  ret i64 %3
+}
+
+define i32 @weft_export_readings(ptr %0, ptr %1, i32 %2) nounwind {
+  %4 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %5 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %6 = load i64, ptr %5, align 8
+  %7 = shl nsw i64 %6, 3
+  %8 = tail call i32 @PyBuffer_FillInfo(ptr %1, ptr %0, ptr %4, i64 %7, i32 1, i32 %2) nounwind
+  ret i32 %8
+}
+
+declare i32 @PyBuffer_FillInfo(ptr, ptr, ptr, i64, i32, i32)
+
+define void @weft_free_readings(ptr %0) nounwind {
+  %2 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %3 = load ptr, ptr %2, align 8
+  %4 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %5 = load ptr, ptr %4, align 8
+  tail call void @Py_DecRef(ptr %5) nounwind
+  tail call void @PyObject_Free(ptr %0) nounwind
+  tail call void @Py_DecRef(ptr %3) nounwind
+  ret void
+}
+
+declare void @Py_DecRef(ptr)
+
+declare void @PyObject_Free(ptr)
 
 define internal fastcc void @weft_run_chunks(ptr %0, i64 %1, i64 %2) noinline nounwind {
   %4 = getelementptr inbounds nuw i8, ptr %0, i64 104
@@ -1271,14 +1648,18 @@ declare i32 @pthread_mutex_destroy(ptr) nounwind
 
 declare i32 @pthread_join(i64, ptr)
 
-declare void @Py_IncRef(ptr)
-
 declare ptr @PyEval_SaveThread()
 
 declare void @PyEval_RestoreThread(ptr)
+
+declare i64 @weft_time_stamp()
 
 declare i32 @clock_gettime(i32, ptr) nounwind
 
 declare i64 @llvm.smin.i64(i64, i64) nounwind
 
 declare i32 @bcmp(ptr, ptr, i64) nounwind
+
+declare ptr @llvm.stacksave.p0() nounwind
+
+declare void @llvm.stackrestore.p0(ptr) nounwind

@@ -1,6 +1,9 @@
-; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources e2d1e5f1d3e35c2e
+; runtime.c by `hatch run golden:runtime`: clang 22.1.8, sources 8116e907740f59fe
+
+%struct.weft_instant = type { i64, i64 }
 
 @weft_layout = constant [33 x i64] [i64 64, i64 0, i64 8, i64 16, i64 72, i64 8, i64 16, i64 24, i64 32, i64 56, i64 64, i64 16, i64 32, i64 0, i64 8, i64 8, i64 16, i64 24, i64 96, i64 0, i64 8, i64 16, i64 24, i64 32, i64 40, i64 48, i64 56, i64 64, i64 72, i64 80, i64 88, i64 16, i64 -65536], align 16
+@weft_has_counter = internal global i1 false, align 8
 
 define i32 @weft_parallel_for(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4, i64 %5) nounwind {
   %7 = tail call i32 %0(ptr %1, i64 0, i64 0, i64 %2) nounwind
@@ -375,210 +378,579 @@ define ptr @weft_enter(ptr %0, ptr %1, i64 %2) nounwind {
 declare ptr @PyLong_FromLongLong(i64)
 
 define i32 @weft_run_sequence(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, i64 %5) nounwind {
-  %7 = icmp eq ptr %4, null
-  br i1 %7, label %8, label %71
+  %7 = alloca %struct.weft_instant, align 8
+  %8 = icmp eq ptr %4, null
+  br i1 %8, label %9, label %80
 
-8:
-  %9 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %10 = load i64, ptr %9, align 8
-  %11 = shl i64 %10, 3
-  %12 = alloca i8, i64 %11, align 16
-  %13 = load ptr, ptr %0, align 8
-  %14 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %15 = load i64, ptr %14, align 8
-  %16 = shl nsw i64 %15, 3
-  %17 = getelementptr inbounds i8, ptr %13, i64 %16
-  %18 = icmp sgt i64 %15, 0
-  br i1 %18, label %19, label %144
+9:
+  %10 = tail call ptr @llvm.stacksave.p0()
+  %11 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %12 = load i64, ptr %11, align 8
+  %13 = shl i64 %12, 3
+  %14 = alloca i8, i64 %13, align 16
+  %15 = load ptr, ptr %0, align 8
+  %16 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %17 = load i64, ptr %16, align 8
+  %18 = shl nsw i64 %17, 3
+  %19 = getelementptr inbounds i8, ptr %15, i64 %18
+  %20 = icmp sgt i64 %17, 0
+  br i1 %20, label %21, label %78
 
-19:
-  %20 = getelementptr inbounds nuw i8, ptr %0, i64 32
-  %21 = getelementptr inbounds nuw i8, ptr %0, i64 24
-  %22 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  br label %23
+21:
+  %22 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %23 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %24 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  br label %25
 
-23:
-  %24 = phi ptr [ %13, %19 ], [ %69, %66 ]
-  %25 = getelementptr inbounds nuw i8, ptr %24, i64 24
-  %26 = load i64, ptr %25, align 8
-  %27 = icmp sgt i64 %26, 0
-  br i1 %27, label %28, label %30
-
-28:
-  %29 = getelementptr inbounds nuw i8, ptr %24, i64 32
-  br label %40
+25:
+  %26 = phi ptr [ %15, %21 ], [ %76, %73 ]
+  %27 = getelementptr inbounds nuw i8, ptr %26, i64 24
+  %28 = load i64, ptr %27, align 8
+  %29 = icmp sgt i64 %28, 0
+  br i1 %29, label %30, label %32
 
 30:
-  %31 = load ptr, ptr %22, align 8
-  %32 = load i64, ptr %24, align 8
-  %33 = getelementptr inbounds ptr, ptr %31, i64 %32
-  %34 = load ptr, ptr %33, align 8
-  %35 = getelementptr inbounds nuw i8, ptr %24, i64 16
-  %36 = load i64, ptr %35, align 8
-  %37 = getelementptr inbounds i8, ptr %2, i64 %36
-  %38 = call i32 %34(ptr %12, ptr %37, ptr %3, ptr null, i64 %5) nounwind
-  %39 = icmp eq i32 %38, 0
-  br i1 %39, label %66, label %64
+  %31 = getelementptr inbounds nuw i8, ptr %26, i64 32
+  br label %42
 
-40:
-  %41 = phi i64 [ 0, %28 ], [ %62, %59 ]
-  %42 = getelementptr inbounds nuw i64, ptr %29, i64 %41
-  %43 = load i64, ptr %42, align 8
-  %44 = xor i64 %43, -1
-  %45 = icmp sgt i64 %43, -1
-  br i1 %45, label %46, label %48
+32:
+  %33 = load ptr, ptr %24, align 8
+  %34 = load i64, ptr %26, align 8
+  %35 = getelementptr inbounds ptr, ptr %33, i64 %34
+  %36 = load ptr, ptr %35, align 8
+  %37 = getelementptr inbounds nuw i8, ptr %26, i64 16
+  %38 = load i64, ptr %37, align 8
+  %39 = getelementptr inbounds i8, ptr %2, i64 %38
+  %40 = call i32 %36(ptr %14, ptr %39, ptr %3, ptr null, i64 %5) nounwind
+  %41 = icmp eq i32 %40, 0
+  br i1 %41, label %73, label %66
 
-46:
-  %47 = getelementptr inbounds nuw i8, ptr %2, i64 %43
-  br label %59
+42:
+  %43 = phi i64 [ 0, %30 ], [ %64, %61 ]
+  %44 = getelementptr inbounds nuw i64, ptr %31, i64 %43
+  %45 = load i64, ptr %44, align 8
+  %46 = xor i64 %45, -1
+  %47 = icmp sgt i64 %45, -1
+  br i1 %47, label %48, label %50
 
 48:
-  %49 = load i64, ptr %20, align 8
-  %50 = icmp sgt i64 %49, %44
-  br i1 %50, label %51, label %54
+  %49 = getelementptr inbounds nuw i8, ptr %2, i64 %45
+  br label %61
 
-51:
-  %52 = getelementptr inbounds nuw ptr, ptr %1, i64 %44
-  %53 = load ptr, ptr %52, align 8
-  br label %59
+50:
+  %51 = load i64, ptr %22, align 8
+  %52 = icmp sgt i64 %51, %46
+  br i1 %52, label %53, label %56
 
-54:
-  %55 = load ptr, ptr %21, align 8
-  %56 = sub nsw i64 %44, %49
-  %57 = getelementptr inbounds nuw ptr, ptr %55, i64 %56
-  %58 = load ptr, ptr %57, align 8
-  br label %59
+53:
+  %54 = getelementptr inbounds nuw ptr, ptr %1, i64 %46
+  %55 = load ptr, ptr %54, align 8
+  br label %61
 
-59:
-  %60 = phi ptr [ %47, %46 ], [ %53, %51 ], [ %58, %54 ]
-  %61 = getelementptr inbounds nuw ptr, ptr %12, i64 %41
-  store ptr %60, ptr %61, align 8
-  %62 = add nuw nsw i64 %41, 1
-  %63 = icmp slt i64 %62, %26
-  br i1 %63, label %40, label %30
+56:
+  %57 = load ptr, ptr %23, align 8
+  %58 = sub nsw i64 %46, %51
+  %59 = getelementptr inbounds nuw ptr, ptr %57, i64 %58
+  %60 = load ptr, ptr %59, align 8
+  br label %61
 
-64:
-  %65 = icmp sgt i32 %38, 0
-  br i1 %65, label %137, label %144
+61:
+  %62 = phi ptr [ %49, %48 ], [ %55, %53 ], [ %60, %56 ]
+  %63 = getelementptr inbounds nuw ptr, ptr %14, i64 %43
+  store ptr %62, ptr %63, align 8
+  %64 = add nuw nsw i64 %43, 1
+  %65 = icmp slt i64 %64, %28
+  br i1 %65, label %42, label %32
 
 66:
-  %67 = getelementptr inbounds nuw i8, ptr %24, i64 32
-  %68 = load i64, ptr %25, align 8
-  %69 = getelementptr inbounds i64, ptr %67, i64 %68
-  %70 = icmp ult ptr %69, %17
-  br i1 %70, label %23, label %144
+  %67 = icmp sgt i32 %40, 0
+  br i1 %67, label %68, label %78
 
-71:
-  %72 = getelementptr inbounds nuw i8, ptr %4, i64 8
-  store i64 1, ptr %72, align 8
-  %73 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %74 = load i64, ptr %73, align 8
-  %75 = shl i64 %74, 3
-  %76 = alloca i8, i64 %75, align 16
-  %77 = load ptr, ptr %0, align 8
-  %78 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %79 = load i64, ptr %78, align 8
-  %80 = shl nsw i64 %79, 3
-  %81 = getelementptr inbounds i8, ptr %77, i64 %80
-  %82 = icmp sgt i64 %79, 0
-  br i1 %82, label %83, label %144
+68:
+  %69 = getelementptr inbounds nuw i8, ptr %26, i64 8
+  %70 = load i64, ptr %69, align 8
+  %71 = trunc i64 %70 to i32
+  %72 = add nsw i32 %40, %71
+  br label %78
 
-83:
-  %84 = getelementptr inbounds nuw i8, ptr %0, i64 32
-  %85 = getelementptr inbounds nuw i8, ptr %0, i64 24
-  %86 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  br label %87
+73:
+  %74 = getelementptr inbounds nuw i8, ptr %26, i64 32
+  %75 = load i64, ptr %27, align 8
+  %76 = getelementptr inbounds i64, ptr %74, i64 %75
+  %77 = icmp ult ptr %76, %19
+  br i1 %77, label %25, label %78
+
+78:
+  %79 = phi i32 [ %72, %68 ], [ %40, %66 ], [ 0, %9 ], [ 0, %73 ]
+  call void @llvm.stackrestore.p0(ptr %10)
+  br label %190
+
+80:
+  %81 = getelementptr inbounds nuw i8, ptr %4, i64 8
+  store i64 0, ptr %81, align 8
+  call fastcc void @read_instant(ptr %7)
+  %82 = load i64, ptr %81, align 8
+  %83 = load i64, ptr %4, align 8
+  %84 = icmp slt i64 %82, %83
+  br i1 %84, label %85, label %96
+
+85:
+  %86 = load i1, ptr @weft_has_counter, align 8
+  br i1 %86, label %87, label %90
 
 87:
-  %88 = phi ptr [ %77, %83 ], [ %135, %132 ]
-  %89 = getelementptr inbounds nuw i8, ptr %88, i64 24
-  %90 = load i64, ptr %89, align 8
-  %91 = icmp sgt i64 %90, 0
-  br i1 %91, label %92, label %118
+  %88 = tail call i64 @weft_time_stamp() nounwind
+  %89 = load i64, ptr %81, align 8
+  br label %90
 
-92:
-  %93 = getelementptr inbounds nuw i8, ptr %88, i64 32
-  br label %94
+90:
+  %91 = phi i64 [ %89, %87 ], [ %82, %85 ]
+  %92 = phi i64 [ %88, %87 ], [ 0, %85 ]
+  %93 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  %94 = getelementptr inbounds i64, ptr %93, i64 %91
+  store i64 %92, ptr %94, align 8
+  %95 = load i64, ptr %81, align 8
+  br label %96
 
-94:
-  %95 = phi i64 [ 0, %92 ], [ %116, %113 ]
-  %96 = getelementptr inbounds nuw i64, ptr %93, i64 %95
-  %97 = load i64, ptr %96, align 8
-  %98 = xor i64 %97, -1
-  %99 = icmp sgt i64 %97, -1
-  br i1 %99, label %100, label %102
+96:
+  %97 = phi i64 [ %95, %90 ], [ %82, %80 ]
+  %98 = add nsw i64 %97, 1
+  store i64 %98, ptr %81, align 8
+  %99 = tail call ptr @llvm.stacksave.p0()
+  %100 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %101 = load i64, ptr %100, align 8
+  %102 = shl i64 %101, 3
+  %103 = alloca i8, i64 %102, align 16
+  %104 = load ptr, ptr %0, align 8
+  %105 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %106 = load i64, ptr %105, align 8
+  %107 = shl nsw i64 %106, 3
+  %108 = getelementptr inbounds i8, ptr %104, i64 %107
+  %109 = icmp sgt i64 %106, 0
+  br i1 %109, label %110, label %184
 
-100:
-  %101 = getelementptr inbounds nuw i8, ptr %2, i64 %97
-  br label %113
+110:
+  %111 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %112 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %113 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %114 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  br label %115
 
-102:
-  %103 = load i64, ptr %84, align 8
-  %104 = icmp sgt i64 %103, %98
-  br i1 %104, label %105, label %108
+115:
+  %116 = phi ptr [ %104, %110 ], [ %182, %179 ]
+  %117 = getelementptr inbounds nuw i8, ptr %116, i64 24
+  %118 = load i64, ptr %117, align 8
+  %119 = icmp sgt i64 %118, 0
+  br i1 %119, label %120, label %146
 
-105:
-  %106 = getelementptr inbounds nuw ptr, ptr %1, i64 %98
-  %107 = load ptr, ptr %106, align 8
-  br label %113
+120:
+  %121 = getelementptr inbounds nuw i8, ptr %116, i64 32
+  br label %122
 
-108:
-  %109 = load ptr, ptr %85, align 8
-  %110 = sub nsw i64 %98, %103
-  %111 = getelementptr inbounds nuw ptr, ptr %109, i64 %110
-  %112 = load ptr, ptr %111, align 8
-  br label %113
+122:
+  %123 = phi i64 [ 0, %120 ], [ %144, %141 ]
+  %124 = getelementptr inbounds nuw i64, ptr %121, i64 %123
+  %125 = load i64, ptr %124, align 8
+  %126 = xor i64 %125, -1
+  %127 = icmp sgt i64 %125, -1
+  br i1 %127, label %128, label %130
 
-113:
-  %114 = phi ptr [ %101, %100 ], [ %107, %105 ], [ %112, %108 ]
-  %115 = getelementptr inbounds nuw ptr, ptr %76, i64 %95
-  store ptr %114, ptr %115, align 8
-  %116 = add nuw nsw i64 %95, 1
-  %117 = icmp slt i64 %116, %90
-  br i1 %117, label %94, label %118
-
-118:
-  %119 = load ptr, ptr %86, align 8
-  %120 = load i64, ptr %88, align 8
-  %121 = getelementptr inbounds ptr, ptr %119, i64 %120
-  %122 = load ptr, ptr %121, align 8
-  %123 = getelementptr inbounds nuw i8, ptr %88, i64 16
-  %124 = load i64, ptr %123, align 8
-  %125 = getelementptr inbounds i8, ptr %2, i64 %124
-  %126 = call i32 %122(ptr %76, ptr %125, ptr %3, ptr null, i64 %5) nounwind
-  %127 = load i64, ptr %72, align 8
-  %128 = add nsw i64 %127, 1
-  store i64 %128, ptr %72, align 8
-  %129 = icmp eq i32 %126, 0
-  br i1 %129, label %132, label %130
+128:
+  %129 = getelementptr inbounds nuw i8, ptr %2, i64 %125
+  br label %141
 
 130:
-  %131 = icmp sgt i32 %126, 0
-  br i1 %131, label %137, label %144
+  %131 = load i64, ptr %111, align 8
+  %132 = icmp sgt i64 %131, %126
+  br i1 %132, label %133, label %136
 
-132:
-  %133 = getelementptr inbounds nuw i8, ptr %88, i64 32
-  %134 = load i64, ptr %89, align 8
-  %135 = getelementptr inbounds i64, ptr %133, i64 %134
-  %136 = icmp ult ptr %135, %81
-  br i1 %136, label %87, label %144
+133:
+  %134 = getelementptr inbounds nuw ptr, ptr %1, i64 %126
+  %135 = load ptr, ptr %134, align 8
+  br label %141
 
-137:
-  %138 = phi ptr [ %24, %64 ], [ %88, %130 ]
-  %139 = phi i32 [ %38, %64 ], [ %126, %130 ]
-  %140 = getelementptr inbounds nuw i8, ptr %138, i64 8
-  %141 = load i64, ptr %140, align 8
-  %142 = trunc i64 %141 to i32
-  %143 = add nsw i32 %139, %142
-  br label %144
+136:
+  %137 = load ptr, ptr %112, align 8
+  %138 = sub nsw i64 %126, %131
+  %139 = getelementptr inbounds nuw ptr, ptr %137, i64 %138
+  %140 = load ptr, ptr %139, align 8
+  br label %141
 
-144:
-  %145 = phi i32 [ %126, %130 ], [ %143, %137 ], [ 0, %8 ], [ %38, %64 ], [ 0, %66 ], [ 0, %71 ], [ 0, %132 ]
-  ret i32 %145
+141:
+  %142 = phi ptr [ %129, %128 ], [ %135, %133 ], [ %140, %136 ]
+  %143 = getelementptr inbounds nuw ptr, ptr %103, i64 %123
+  store ptr %142, ptr %143, align 8
+  %144 = add nuw nsw i64 %123, 1
+  %145 = icmp slt i64 %144, %118
+  br i1 %145, label %122, label %146
+
+146:
+  %147 = load ptr, ptr %113, align 8
+  %148 = load i64, ptr %116, align 8
+  %149 = getelementptr inbounds ptr, ptr %147, i64 %148
+  %150 = load ptr, ptr %149, align 8
+  %151 = getelementptr inbounds nuw i8, ptr %116, i64 16
+  %152 = load i64, ptr %151, align 8
+  %153 = getelementptr inbounds i8, ptr %2, i64 %152
+  %154 = call i32 %150(ptr %103, ptr %153, ptr %3, ptr null, i64 %5) nounwind
+  %155 = load i64, ptr %81, align 8
+  %156 = load i64, ptr %4, align 8
+  %157 = icmp slt i64 %155, %156
+  br i1 %157, label %158, label %168
+
+158:
+  %159 = load i1, ptr @weft_has_counter, align 8
+  br i1 %159, label %160, label %163
+
+160:
+  %161 = call i64 @weft_time_stamp() nounwind
+  %162 = load i64, ptr %81, align 8
+  br label %163
+
+163:
+  %164 = phi i64 [ %162, %160 ], [ %155, %158 ]
+  %165 = phi i64 [ %161, %160 ], [ 0, %158 ]
+  %166 = getelementptr inbounds i64, ptr %114, i64 %164
+  store i64 %165, ptr %166, align 8
+  %167 = load i64, ptr %81, align 8
+  br label %168
+
+168:
+  %169 = phi i64 [ %167, %163 ], [ %155, %146 ]
+  %170 = add nsw i64 %169, 1
+  store i64 %170, ptr %81, align 8
+  %171 = icmp eq i32 %154, 0
+  br i1 %171, label %179, label %172
+
+172:
+  %173 = icmp sgt i32 %154, 0
+  br i1 %173, label %174, label %184
+
+174:
+  %175 = getelementptr inbounds nuw i8, ptr %116, i64 8
+  %176 = load i64, ptr %175, align 8
+  %177 = trunc i64 %176 to i32
+  %178 = add nsw i32 %154, %177
+  br label %184
+
+179:
+  %180 = getelementptr inbounds nuw i8, ptr %116, i64 32
+  %181 = load i64, ptr %117, align 8
+  %182 = getelementptr inbounds i64, ptr %180, i64 %181
+  %183 = icmp ult ptr %182, %108
+  br i1 %183, label %115, label %184
+
+184:
+  %185 = phi i32 [ %178, %174 ], [ %154, %172 ], [ 0, %96 ], [ 0, %179 ]
+  call void @llvm.stackrestore.p0(ptr %99)
+  %186 = load i64, ptr %81, align 8
+  %187 = load i64, ptr %4, align 8
+  %188 = call i64 @llvm.smin.i64(i64 %186, i64 %187)
+  %189 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  call fastcc void @convert_ticks(ptr %189, i64 %188, ptr %7)
+  br label %190
+
+190:
+  %191 = phi i32 [ %185, %184 ], [ %79, %78 ]
+  ret i32 %191
 }
 
+define internal fastcc void @read_instant(ptr %0) noinline nounwind {
+  %2 = load i1, ptr @weft_has_counter, align 8
+  %3 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  br i1 %2, label %5, label %4
+
+4:
+  tail call void @llvm.memset.p0.i64(ptr align 8 %0, i8 0, i64 16, i1 false)
+  br label %21
+
+5:
+  %6 = phi i64 [ %16, %15 ], [ 9223372036854775807, %1 ]
+  %7 = phi i32 [ %17, %15 ], [ 0, %1 ]
+  %8 = tail call i64 @weft_time_stamp() nounwind
+  %9 = tail call i64 @weft_time_stamp() nounwind
+  %10 = sub nsw i64 %9, %8
+  %11 = icmp slt i64 %10, %6
+  br i1 %11, label %12, label %15
+
+12:
+  %13 = sdiv i64 %10, 2
+  %14 = add nsw i64 %13, %8
+  store i64 %14, ptr %0, align 8
+  store i64 0, ptr %3, align 8
+  br label %15
+
+15:
+  %16 = phi i64 [ %10, %12 ], [ %6, %5 ]
+  %17 = add nuw nsw i32 %7, 1
+  %18 = icmp samesign ult i32 %7, 2
+  %19 = icmp sgt i64 %16, 1000
+  %20 = select i1 %18, i1 %19, i1 false
+  br i1 %20, label %5, label %21
+
+21:
+  ret void
+}
+
+define internal fastcc void @convert_ticks(ptr %0, i64 %1, ptr %2) noinline nounwind {
+  %4 = alloca %struct.weft_instant, align 8
+  %5 = load i1, ptr @weft_has_counter, align 8
+  br i1 %5, label %6, label %35
+
+6:
+  call fastcc void @read_instant(ptr %4)
+  %7 = load i64, ptr %4, align 8
+  %8 = load i64, ptr %2, align 8
+  %9 = icmp sgt i64 %7, %8
+  br i1 %9, label %10, label %34
+
+10:
+  %11 = getelementptr inbounds nuw i8, ptr %4, i64 8
+  %12 = load i64, ptr %11, align 8
+  %13 = getelementptr inbounds nuw i8, ptr %2, i64 8
+  %14 = load i64, ptr %13, align 8
+  %15 = sub nsw i64 %12, %14
+  %16 = sitofp i64 %15 to double
+  %17 = sub nsw i64 %7, %8
+  %18 = sitofp i64 %17 to double
+  %19 = fdiv double %16, %18
+  %20 = icmp sgt i64 %1, 0
+  br i1 %20, label %21, label %34
+
+21:
+  %22 = phi i64 [ %32, %21 ], [ 0, %10 ]
+  %23 = load i64, ptr %13, align 8
+  %24 = getelementptr inbounds nuw i64, ptr %0, i64 %22
+  %25 = load i64, ptr %24, align 8
+  %26 = load i64, ptr %2, align 8
+  %27 = sub nsw i64 %25, %26
+  %28 = sitofp i64 %27 to double
+  %29 = fmul double %19, %28
+  %30 = fptosi double %29 to i64
+  %31 = add nsw i64 %23, %30
+  store i64 %31, ptr %24, align 8
+  %32 = add nuw nsw i64 %22, 1
+  %33 = icmp eq i64 %32, %1
+  br i1 %33, label %34, label %21
+
+34:
+  br label %35
+
+35:
+  ret void
+}
+
+define void @weft_use_counter() nounwind {
+  store i1 true, ptr @weft_has_counter, align 8
+  ret void
+}
+
+define i64 @weft_readings_size() nounwind {
+  ret i64 72
+}
+
+define ptr @weft_begin_readings(ptr %0, ptr %1, i64 %2) nounwind {
+  %4 = load ptr, ptr %1, align 8
+  %5 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  %6 = load i64, ptr %5, align 8
+  %7 = add nsw i64 %6, 2
+  %8 = tail call ptr @PyType_GenericAlloc(ptr %0, i64 %7) nounwind
+  %9 = icmp eq ptr %8, null
+  br i1 %9, label %13, label %10
+
+10:
+  tail call void @Py_IncRef(ptr %4) nounwind
+  %11 = getelementptr inbounds nuw i8, ptr %8, i64 24
+  store ptr %4, ptr %11, align 8
+  %12 = getelementptr inbounds nuw i8, ptr %8, i64 56
+  tail call fastcc void @read_instant(ptr %12)
+  br label %13
+
+13:
+  ret ptr %8
+}
+
+declare ptr @PyType_GenericAlloc(ptr, i64)
+
 declare void @Py_IncRef(ptr)
+
+define ptr @weft_next_reading(ptr %0) nounwind {
+  %2 = getelementptr inbounds nuw i8, ptr %0, i64 48
+  %3 = load i64, ptr %2, align 8
+  %4 = icmp eq i64 %3, 0
+  br i1 %4, label %5, label %41
+
+5:
+  %6 = load i1, ptr @weft_has_counter, align 8
+  br i1 %6, label %7, label %9
+
+7:
+  %8 = tail call i64 @weft_time_stamp() nounwind
+  br label %9
+
+9:
+  %10 = phi i64 [ %8, %7 ], [ 0, %5 ]
+  %11 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %12 = load i64, ptr %11, align 8
+  %13 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %14 = load i64, ptr %13, align 8
+  %15 = icmp slt i64 %12, %14
+  br i1 %15, label %16, label %20
+
+16:
+  %17 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %18 = add nsw i64 %12, 1
+  store i64 %18, ptr %11, align 8
+  %19 = getelementptr inbounds i64, ptr %17, i64 %12
+  store i64 %10, ptr %19, align 8
+  br label %20
+
+20:
+  %21 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %22 = load i64, ptr %21, align 8
+  %23 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %24 = load ptr, ptr %23, align 8
+  %25 = getelementptr inbounds nuw i8, ptr %24, i64 16
+  %26 = load i64, ptr %25, align 8
+  %27 = icmp slt i64 %22, %26
+  br i1 %27, label %28, label %34
+
+28:
+  %29 = getelementptr inbounds nuw i8, ptr %24, i64 24
+  %30 = load ptr, ptr %29, align 8
+  %31 = add nsw i64 %22, 1
+  store i64 %31, ptr %21, align 8
+  %32 = getelementptr inbounds ptr, ptr %30, i64 %22
+  %33 = load ptr, ptr %32, align 8
+  tail call void @Py_IncRef(ptr %33) nounwind
+  br label %41
+
+34:
+  %35 = load i64, ptr %2, align 8
+  %36 = icmp eq i64 %35, 0
+  br i1 %36, label %37, label %41
+
+37:
+  store i64 1, ptr %2, align 8
+  %38 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %39 = load i64, ptr %11, align 8
+  %40 = getelementptr inbounds nuw i8, ptr %0, i64 56
+  tail call fastcc void @convert_ticks(ptr %38, i64 %39, ptr %40)
+  br label %41
+
+41:
+  %42 = phi ptr [ null, %1 ], [ %33, %28 ], [ null, %34 ], [ null, %37 ]
+  ret ptr %42
+}
+
+define ptr @weft_fail_readings(ptr returned %0, ptr %1, i64 %2) nounwind {
+  %4 = load ptr, ptr %1, align 8
+  %5 = getelementptr inbounds nuw i8, ptr %4, i64 48
+  %6 = load i64, ptr %5, align 8
+  %7 = icmp eq i64 %6, 0
+  br i1 %7, label %8, label %40
+
+8:
+  %9 = load i1, ptr @weft_has_counter, align 8
+  br i1 %9, label %10, label %12
+
+10:
+  %11 = tail call i64 @weft_time_stamp() nounwind
+  br label %12
+
+12:
+  %13 = phi i64 [ %11, %10 ], [ 0, %8 ]
+  %14 = getelementptr inbounds nuw i8, ptr %4, i64 40
+  %15 = load i64, ptr %14, align 8
+  %16 = getelementptr inbounds nuw i8, ptr %4, i64 16
+  %17 = load i64, ptr %16, align 8
+  %18 = icmp slt i64 %15, %17
+  br i1 %18, label %19, label %24
+
+19:
+  %20 = getelementptr inbounds nuw i8, ptr %4, i64 72
+  %21 = add nsw i64 %15, 1
+  store i64 %21, ptr %14, align 8
+  %22 = getelementptr inbounds i64, ptr %20, i64 %15
+  store i64 %13, ptr %22, align 8
+  %23 = load i64, ptr %14, align 8
+  br label %24
+
+24:
+  %25 = phi i64 [ %15, %12 ], [ %23, %19 ]
+  %26 = load i64, ptr %5, align 8
+  %27 = icmp eq i64 %26, 0
+  br i1 %27, label %28, label %32
+
+28:
+  store i64 1, ptr %5, align 8
+  %29 = getelementptr inbounds nuw i8, ptr %4, i64 72
+  %30 = getelementptr inbounds nuw i8, ptr %4, i64 56
+  tail call fastcc void @convert_ticks(ptr %29, i64 %25, ptr %30)
+  %31 = load i64, ptr %14, align 8
+  br label %32
+
+32:
+  %33 = phi i64 [ %25, %24 ], [ %31, %28 ]
+  %34 = load i64, ptr %16, align 8
+  %35 = icmp slt i64 %33, %34
+  br i1 %35, label %36, label %40
+
+36:
+  %37 = getelementptr inbounds nuw i8, ptr %4, i64 72
+  %38 = add nsw i64 %33, 1
+  store i64 %38, ptr %14, align 8
+  %39 = getelementptr inbounds i64, ptr %37, i64 %33
+  store i64 -1, ptr %39, align 8
+  br label %40
+
+40:
+  tail call void @Py_IncRef(ptr %0) nounwind
+  ret ptr %0
+}
+
+define i64 @weft_num_readings(ptr %0) nounwind {
+  %2 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %3 = load i64, ptr %2, align 8
+  ret i64 %3
+}
+
+define i32 @weft_export_readings(ptr %0, ptr %1, i32 %2) nounwind {
+  %4 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %5 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %6 = load i64, ptr %5, align 8
+  %7 = shl nsw i64 %6, 3
+  %8 = tail call i32 @PyBuffer_FillInfo(ptr %1, ptr %0, ptr %4, i64 %7, i32 1, i32 %2) nounwind
+  ret i32 %8
+}
+
+declare i32 @PyBuffer_FillInfo(ptr, ptr, ptr, i64, i32, i32)
+
+define void @weft_free_readings(ptr %0) nounwind {
+  %2 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %3 = load ptr, ptr %2, align 8
+  %4 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %5 = load ptr, ptr %4, align 8
+  tail call void @Py_DecRef(ptr %5) nounwind
+  tail call void @PyObject_Free(ptr %0) nounwind
+  tail call void @Py_DecRef(ptr %3) nounwind
+  ret void
+}
+
+declare void @Py_DecRef(ptr)
+
+declare void @PyObject_Free(ptr)
 
 declare ptr @PyEval_SaveThread()
 
 declare void @PyEval_RestoreThread(ptr)
+
+declare i64 @weft_time_stamp()
+
+declare ptr @llvm.stacksave.p0() nounwind
+
+declare void @llvm.stackrestore.p0(ptr) nounwind
+
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg) nounwind
+
+declare i64 @llvm.smin.i64(i64, i64) nounwind
