@@ -81,11 +81,11 @@ def test_a_limit_can_be_too_narrow_for_int8(trained: tuple[Converter, Array, Arr
 
 ONE: dict[str, Callable[[Any], Any]] = {
     "Add": lambda x: wf.add(x, [[0.5, -2.0, 1.0]]),
-    "Sub": lambda x: 1.5 - x,
+    "Sub": lambda x: [1.5, 0.5, 2.0] - x,
     "Mul": lambda x: x * wf.tanh(x),
-    "Maximum": lambda x: wf.maximum(x, 0.25),
+    "Maximum": lambda x: wf.maximum(x, [0.25, 0.5, 1.0]),
     "Minimum": lambda x: wf.minimum(x, wf.square(x)),
-    "SquaredDifference": lambda x: wf.squared_difference(x, 0.3),
+    "SquaredDifference": lambda x: wf.squared_difference(x, [0.3, 0.2, 0.1]),
     "Abs": wf.abs,
     "Neg": wf.negative,
     "Square": wf.square,

@@ -250,6 +250,10 @@ CASES: list[Case] = [
      "operand 0 has 2 sizes"),
     (K.AvgPoolGrad, [c(I32, [1, 4, 4, 8]), IMAGE], [v(F32, 1, 4, 4, 8)], POOL(1, 1, 1, 1),
      "does not come from images of shape"),
+    (K.Lookup, [v(I8, 4), v(I8, 255)], [v(I8, 4)], None, "the table has shape"),
+    (K.Lookup, [v(I8, 4), v(U8, 256)], [v(I8, 4)], None, "the table is uint8"),
+    (K.Lookup, [v(F32, 4), v(I8, 256)], [v(I8, 4)], None, "float32"),
+    (K.Lookup, [v(I8, 4), v(F32, 256)], [v(F32, 4)], None, "the result may not be float32"),
     # gather.c
     (K.Gather, [v(F32, 1, 1, 1, 1, 1), v(I32, 1, 1, 1, 1, 1)], [v(F32, 1)], AXIS(0),
      "rank above 8"),

@@ -27,6 +27,7 @@ from weft_lite.convert.quantise import (
 )
 from weft_lite.convert.shrink import shrink
 from weft_lite.convert.sources import Source
+from weft_lite.convert.tables import fuse_tables
 from weft_lite.convert.writer import Writer
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -413,6 +414,7 @@ class Converter:
             lowered = Quantiser(
                 lowered, measured, float_names, ranges == TRAINED, activations
             ).result()
+            fuse_tables(lowered)
         shrink(lowered, weights)
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))

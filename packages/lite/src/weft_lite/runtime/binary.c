@@ -213,6 +213,39 @@ static bool sums8(pair *p, unsigned activation) {
   return true;
 }
 
+/* The results of all bytes, if one operand is a single number: then each result is one of 256. */
+static bool make_table(const pair *p, int64_t total, uint8_t *table) {
+  bool bytes = p->a->dtype == WL_TYPE_INT8 || p->a->dtype == WL_TYPE_UINT8;
+  bool one_a = wl_elements(p->a) == 1, one_b = wl_elements(p->b) == 1;
+  if (!bytes || !quantised(p->a) || compares(p->op->kind) || total < 1024 || one_a == one_b) return false;
+  uint8_t all[256];
+  for (int i = 0; i < 256; i++) all[i] = (uint8_t)i;
+  wl_tensor many = one_a ? *p->b : *p->a, out = *p->out;
+  many.data = all;
+  out.data = table;
+  pair q = *p;
+  q.a = one_a ? p->a : &many;
+  q.b = one_a ? &many : p->b;
+  q.out = &out;
+  q.loops.size[0] = 256;
+  q.loops.step[0][0] = !one_a;
+  q.loops.step[1][0] = one_a;
+  const int64_t at[OPERANDS] = {0};
+  quantised_row(&q, 0, at);
+  return true;
+}
+
+typedef struct lookup {
+  const uint8_t *x, *table;
+  uint8_t *out;
+} lookup;
+
+static void lookup_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const lookup *l = argument;
+  (void)task;
+  for (size_t i = begin; i < end; i++) l->out[i] = l->table[l->x[i]];
+}
+
 static void one_row(const pair *p, size_t row) {
   int64_t at[OPERANDS];
   row_at(&p->loops, row, 2, at);
@@ -309,6 +342,12 @@ static wl_status compute_binary(wl_interpreter *r, wl_op *op) {
   p.loops = fold(p.out, operands, 2);
   unsigned activation = wl_byte(r, op, WL_ELEMENTWISE_ACTIVATION);
   wl_clamp(activation, &p.low, &p.high);
+  uint8_t table[256];
+  if (make_table(&p, total, table)) {
+    lookup l = {wl_elements(p.a) == 1 ? p.b->data : p.a->data, table, p.out->data};
+    wl_split(r, (size_t)total, 16384, lookup_piece, &l);
+    return WL_OK;
+  }
   p.by_integers = sums8(&p, activation);
   size_t row = (size_t)p.loops.size[0];
   if (p.loops.depth == 1)

@@ -250,6 +250,34 @@ KERNEL(Rint, REAL)
 KERNEL(Reciprocal, REAL)
 KERNEL(HardSwish, REAL)
 
+/* ---------------------------------------------------------------- Lookup */
+
+static wl_status check_lookup(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0), *table = wl_in(r, op, 1), *out = wl_out(r, op, 0);
+  WL_TRY(wl_expect_type(r, out, "the result", WL_TYPE(INT8) | WL_TYPE(UINT8)));
+  WL_TRY(wl_expect_same_type(r, out, table, "the table"));
+  WL_TRY(wl_expect_plain(r, table, "the table"));
+  if (table->rank != 1 || table->dims[0] != 256)
+    return wl_fail(r, WL_DATA_LOSS, "the table has shape %S, not (256)", table);
+  return wl_expect_type(r, x, "operand 0", WL_TYPE(INT8) | WL_TYPE(UINT8));
+}
+
+static void lookup_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const elements *e = argument;
+  const uint8_t *x = e->x->data, flip = e->x->dtype == WL_TYPE_INT8 ? 128 : 0;
+  (void)task;
+  for (size_t i = begin; i < end; i++) e->out->data[i] = e->table[x[i] ^ flip];
+}
+
+static wl_status compute_lookup(wl_interpreter *r, wl_op *op) {
+  elements e = {r, op, wl_in(r, op, 0), wl_out(r, op, 0), wl_in(r, op, 1)->data};
+  wl_split(r, (size_t)wl_elements(e.out), 4096, lookup_piece, &e);
+  return WL_OK;
+}
+
+const wl_kernel wl_op_Lookup = {"Lookup", check_lookup, shape, compute_lookup, WL_TYPE(INT8) | WL_TYPE(UINT8),
+                                2, 2, 1, 0, 1};
+
 /* ---------------------------------------------------------------- to bool */
 
 static wl_status check_test(wl_interpreter *r, wl_op *op) {

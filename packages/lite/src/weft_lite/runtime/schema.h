@@ -102,6 +102,7 @@ enum {
   WL_OP_IsInf = 60,
   WL_OP_IsFinite = 61,
   WL_OP_Silu = 62,
+  WL_OP_Lookup = 63,
   WL_OP_Add = 70,
   WL_OP_Sub = 71,
   WL_OP_Mul = 72,
@@ -236,6 +237,7 @@ enum {
   OP(IsInf) \
   OP(IsFinite) \
   OP(Silu) \
+  OP(Lookup) \
   OP(Add) \
   OP(Sub) \
   OP(Mul) \

@@ -133,6 +133,7 @@ class OpKind(IntEnum):
     IsInf = 60
     IsFinite = 61
     Silu = 62
+    Lookup = 63  # x, table of 256 results: table[x + 128] for int8, table[x] for uint8
 
     # Two operands, which broadcast
     Add = 70

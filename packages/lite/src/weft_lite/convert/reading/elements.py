@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.node import Output
 from weft_lite.convert.lowered import NAMES
 from weft_lite.convert.reading.reader import Reader, node, reads
@@ -32,6 +32,14 @@ def _elementwise(r: Reader, op: t.Op) -> Output:
 def _div(r: Reader, op: t.Op) -> Output:
     x, y = map(r.real, op.inputs)
     return r.result(op, node("TruncateDiv" if x.dtype.is_integer else "RealDiv", x, y))
+
+
+@reads(OpKind.Lookup)
+def _lookup(r: Reader, op: t.Op) -> Output:
+    is_int8 = r.tensor(op.inputs[0]).dtype == DataType.INT8
+    numbers = create("Cast", [r.stored(op.inputs[0])], {"DstT": dtypes.int32}).outputs[0]
+    index = node("Add", numbers, np.int32(128 if is_int8 else 0))
+    return node("Gather", r.stored(op.inputs[1]), index)
 
 
 @reads(OpKind.LeakyRelu)
