@@ -117,7 +117,10 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(TraceError, match="not a trace"):
         load(path)
     path.write_bytes(b"WEFTTRC\n" + bytes([9, 0, 0, 0]) + bytes(4))
-    with pytest.raises(TraceError, match="version 9"):
+    with pytest.raises(TraceError, match=r"version 9.*install a newer one"):
+        load(path)
+    path.write_bytes(b"WEFTTRC\n" + bytes([1, 0, 0, 0]) + bytes(4))
+    with pytest.raises(TraceError, match=r"never released.*record the trace again"):
         load(path)
 
 
@@ -135,3 +138,50 @@ def test_events_take_few_bytes(tmp_path):
     with Writer(path) as writer:
         writer.events(rows)
     assert path.stat().st_size / len(rows) <= 12
+
+
+def flush_often(path, rows, samples, flushes):
+    """Write rows in many parts, as a recording does."""
+    with Writer(path) as writer:
+        writer.lane(Lane(writer.process(Process("task", 7, "host")), LaneKind.THREAD, "main"))
+        writer.step(Step(0, "loss", 0))
+        for i in range(20):
+            writer.node(Node(f"y{i}", "MatMul"))
+        for part, counts in zip(
+            np.array_split(rows, flushes), np.array_split(samples, flushes), strict=True
+        ):
+            writer.events(part)
+            writer.samples(counts)
+            writer.flush()
+
+
+def test_a_recording_that_flushes_often_takes_few_bytes(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = np.zeros(5000, EVENT)
+    rows["start"] = 1_700_000_000_000_000_000 + np.cumsum(rng.integers(200, 20_000, len(rows)))
+    rows["ready"] = rows["start"] - rng.integers(0, 500, len(rows))
+    rows["end"] = rows["start"] + rng.integers(200, 9_000, len(rows))
+    rows["node"] = np.arange(len(rows)) % 20
+    samples = np.zeros(1000, SAMPLE)
+    samples["time"] = rows["start"][::5]
+    samples["series"] = np.arange(1000) % 2
+    samples["value"] = 10**12 + np.cumsum(rng.integers(0, 10**6, 1000))
+    path = tmp_path / "run.weft-trace"
+    flush_often(path, rows, samples, 100)
+    assert path.stat().st_size / len(rows) <= 12
+    assert [file.name for file in tmp_path.iterdir()] == ["run.weft-trace"]
+    read = load(path)
+    np.testing.assert_array_equal(read.events, rows)
+    np.testing.assert_array_equal(read.samples, samples)
+    assert len(read.nodes) == 20 and not read.warnings
+
+
+def test_a_file_in_a_folder_that_cannot_be_written_stays_as_it_is(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("weft_trace.writer.os.replace", refuse)
+    rows = event_rows([(i, i, i + 1) for i in range(20)])
+    flush_often(tmp_path / "run", rows, np.zeros(20, SAMPLE), 20)
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+    assert len(load(tmp_path / "run").events) == 20

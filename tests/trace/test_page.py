@@ -105,7 +105,8 @@ def test_parsing_and_analysis(tmp_path: Path) -> None:
         settings = replace(random_settings(seed), clock_offset=0)
         path = tmp_path / f"{seed}.weft-trace"
         truth = write_cluster(path, Cluster(settings, seed), 2)
-        events = load(path).events
+        read = load(path)
+        events = read.events
         sums = {n: str(events[n].astype(object).sum()) for n in EVENT.names or ()}
         paths = [[list(map(int, key)) for key in path] for path in truth.paths]
         cases.append(
@@ -114,6 +115,7 @@ def test_parsing_and_analysis(tmp_path: Path) -> None:
                 "paths": paths,
                 "step_ns": truth.step_ns,
                 "sums": {**sums, "count": len(events)},
+                "samples": int(read.samples["value"].sum()),
             }
         )
     (tmp_path / "truth.json").write_text(json.dumps(cases), encoding="utf-8")

@@ -4,21 +4,26 @@ A file is a header of 16 bytes and a sequence of chunks; all numbers are little-
 
     file header   8s magic "WEFTTRC\n", u32 version, u32 zero
     chunk header  4s magic "CHNK", u32 CRC-32 of the rest of the header and the stored payload,
-                  u8 type, u8 compression (0 none, 1 zlib), u16 zero, u32 stored bytes,
-                  u32 bytes before compression, u32 rows, i64 first time, i64 last time
+                  u8 type, u8 compression (0 none, 1 zlib), u16 level of a LEVELS chunk or zero,
+                  u32 stored bytes, u32 bytes before compression, u32 rows,
+                  i64 first time, i64 last time
 
 A file whose writer was killed ends inside a chunk; all chunks before that one are whole. The
 payload of a RECORDS chunk is a JSON object, whose keys are the names of tables and whose values are
 lists of rows. The payload of an EVENTS or SAMPLES chunk is a table of packed columns:
 
     u8 number of columns, then for each column, in the order of the dtype's fields:
-    u8 width in bytes (0, 1, 2, 4 or 8), i64 base, rows × width bytes
+    for the columns `start` and `time` only: i64 first value
+    u8 width in bytes (0 to 8), i64 base, `width` planes of one byte for each row
 
-Each value of a packed column is the base plus an unsigned number. Rows are sorted by time. The
-columns of times are stored as differences, which need fewer bytes: `start` and a sample's `time`
-from the row before (from 0 in the first row), `end` from `start`, and `ready` backwards from
-`start`. A chunk has at most `MAX_ROWS` rows. LEVELS chunks are tables of `schema.LEVEL`,
-STEPS chunks of `schema.EVENT`.
+Each value of a packed column is the base plus an unsigned number, whose bytes are stored in planes:
+first the lowest byte of all rows, then the next one. Bytes of equal significance resemble each
+other, so that planes compress better. Rows are sorted by time. Some columns are stored as
+differences, which need fewer bytes: `start` and a sample's `time` from the row before (0 in the
+first row), `end` from `start`, `ready` backwards from `start`, and a sample's `value` from the last
+one of the same lane and series in the chunk (from 0 if there is none). A chunk has at most
+`MAX_ROWS` rows. LEVELS chunks are tables of `schema.LEVEL` with the rows of one level, STEPS chunks
+of `schema.EVENT`, PEAKS chunks of `schema.SAMPLE`.
 
 Files are untrusted. Columns without width and compressed payloads let few bytes claim much memory,
 so a reader stops where a file claims more rows or bytes than `_check_claims` allows for its size.
@@ -38,11 +43,14 @@ from numpy.typing import NDArray
 
 from weft_trace.errors import TraceError
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Version 1 was never released."""
 
 _FILE: Final = struct.Struct("<8sII")
 _CHUNK: Final = struct.Struct("<4sIBBHIIIqq")
 _COLUMN: Final = struct.Struct("<Bq")
+_FIRST: Final = struct.Struct("<q")
+_TIMES: Final = ("start", "time")
 _MAGIC: Final = b"WEFTTRC\n"
 _MARK: Final = b"CHNK"
 _CHECKED: Final = 8  # offset in the header of the first byte that the checksum covers
@@ -66,6 +74,8 @@ class ChunkType(IntEnum):
     LEVELS = 4
     STEPS = 5
     """Copies of the events of the kind STEP, so that a reader of parts finds them."""
+    PEAKS = 6
+    """The largest samples of the bytes in use of each memory in short intervals."""
 
 
 class Chunk(NamedTuple):
@@ -76,6 +86,7 @@ class Chunk(NamedTuple):
       rows: number of rows in the payload.
       first, last: the interval of time that the rows cover, in nanoseconds since the epoch.
       payload: the bytes after decompression.
+      level: of the rows of a LEVELS chunk.
     """
 
     type: int
@@ -83,6 +94,7 @@ class Chunk(NamedTuple):
     first: int
     last: int
     payload: bytes
+    level: int = 0
 
 
 def encode_chunk(chunk: Chunk, level: int = 1) -> bytes:
@@ -97,8 +109,8 @@ def encode_chunk(chunk: Chunk, level: int = 1) -> bytes:
     if not is_compressed:
         stored = chunk.payload
     fields = (
-        chunk.type, is_compressed, 0, len(stored), len(chunk.payload), chunk.rows, chunk.first,
-        chunk.last,
+        chunk.type, is_compressed, chunk.level, len(stored), len(chunk.payload), chunk.rows,
+        chunk.first, chunk.last,
     )  # fmt: skip
     header = _CHUNK.pack(_MARK, 0, *fields)
     checksum = zlib.crc32(stored, zlib.crc32(header[_CHECKED:]))
@@ -112,8 +124,13 @@ def check_file_header(data: bytes, path: str) -> None:
     _, version, _ = _FILE.unpack_from(data)
     if version > VERSION:
         raise TraceError(
-            f"{path} has version {version} of the trace format; this weftml-trace reads versions "
-            f"up to {VERSION}: install a newer one"
+            f"{path} has version {version} of the trace format; this weftml-trace reads version "
+            f"{VERSION}: install a newer one"
+        )
+    if version < VERSION:
+        raise TraceError(
+            f"{path} has version {version} of the trace format, which was never released; this "
+            f"weftml-trace reads version {VERSION}: record the trace again"
         )
 
 
@@ -134,7 +151,7 @@ class ChunkHeader(NamedTuple):
 
     Attributes:
       offset: of the header, in bytes from the start of the file.
-      type, rows, first, last: as in `Chunk`.
+      type, rows, first, last, level: as in `Chunk`.
       is_compressed: whether the payload is.
       stored_size, size: bytes of the payload in the file, and after decompression.
       checksum: CRC-32 of the header from its type on, and of the stored payload.
@@ -149,6 +166,7 @@ class ChunkHeader(NamedTuple):
     stored_size: int
     size: int
     checksum: int
+    level: int
 
 
 def scan_chunks(data: memoryview) -> tuple[list[ChunkHeader], Damage | None]:
@@ -178,7 +196,7 @@ def _scan_chunk(data: memoryview, offset: int) -> ChunkHeader | Damage:
     header = bytes(data[offset : offset + _CHUNK.size])
     if len(header) < _CHUNK.size:
         return Damage(offset, "the file ends inside the header of a chunk")
-    mark, checksum, kind, compression, _, stored_size, size, rows, first, last = _CHUNK.unpack(
+    mark, checksum, kind, compression, level, stored_size, size, rows, first, last = _CHUNK.unpack(
         header
     )
     if mark != _MARK or compression > 1 or max(stored_size, size) > _MAX_CHUNK:
@@ -186,7 +204,7 @@ def _scan_chunk(data: memoryview, offset: int) -> ChunkHeader | Damage:
     if offset + _CHUNK.size + stored_size > len(data):
         return Damage(offset, "the file ends inside a chunk")
     return ChunkHeader(
-        offset, kind, rows, first, last, bool(compression), stored_size, size, checksum
+        offset, kind, rows, first, last, bool(compression), stored_size, size, checksum, level
     )
 
 
@@ -232,14 +250,27 @@ def pack_rows(rows: NDArray[Any]) -> bytes:
     """Return rows, sorted by time, as packed columns."""
     columns = _to_differences(rows)
     parts = [bytes([len(columns)])]
-    for column in columns:
+    for name, column in columns.items():
+        if name in _TIMES:
+            parts.append(_FIRST.pack(int(rows[name][0]) if len(rows) else 0))
         base = int(column.min()) if len(column) else 0
         spread = (int(column.max()) if len(column) else 0) - base
-        width = next(w for w in (0, 1, 2, 4, 8) if spread < 1 << 8 * w)
+        width = (spread.bit_length() + 7) // 8
         parts.append(_COLUMN.pack(width, base))
         if width:
-            parts.append((column - base).astype(f"<u{width}").tobytes())
+            numbers = (column - base).astype("<u8").view(np.uint8).reshape(-1, 8)
+            parts.append(numbers[:, :width].T.tobytes())
     return b"".join(parts)
+
+
+def interval_of(rows: NDArray[Any]) -> tuple[int, int]:
+    """Return the interval of time that rows cover, for the header of their chunk."""
+    names = rows.dtype.names
+    assert names is not None
+    if "time" in names:
+        return int(rows["time"].min()), int(rows["time"].max())
+    ends = rows["end"] if "end" in names else rows["start"] + rows["span"]
+    return int(rows["start"].min()), int(ends.max())
 
 
 def unpack_rows(payload: bytes, rows: NDArray[Any]) -> None:
@@ -253,41 +284,80 @@ def unpack_rows(payload: bytes, rows: NDArray[Any]) -> None:
         raise TraceError(f"a chunk has {payload[0] if payload else 0} of {len(names)} columns")
     offset, count = 1, len(rows)
     for name in names:
-        if offset + _COLUMN.size > len(payload):
+        is_time = name in _TIMES
+        if offset + _COLUMN.size + _FIRST.size * is_time > len(payload):
             raise TraceError(f"a chunk ends before column {name!r}")
+        first = 0
+        if is_time:
+            (first,) = _FIRST.unpack_from(payload, offset)
+            offset += _FIRST.size
         width, base = _COLUMN.unpack_from(payload, offset)
         offset += _COLUMN.size
-        if width not in (0, 1, 2, 4, 8) or offset + count * width > len(payload):
+        if width > 8 or offset + count * width > len(payload):
             raise TraceError(f"a chunk has a damaged column {name!r}")
         if width:
-            column = np.frombuffer(payload, f"<u{width}", count, offset)
-            np.add(column, np.int64(base), rows[name], dtype=np.int64, casting="unsafe")
+            numbers = _join_planes(payload, offset, width, count)
+            np.add(numbers, np.int64(base), rows[name], dtype=np.int64, casting="unsafe")
             offset += count * width
         else:
             rows[name] = np.int64(base).astype(rows.dtype[name])
+        if is_time and count:
+            times = rows[name].astype(np.int64)
+            times[0] = first
+            rows[name] = np.cumsum(times)
     _from_differences(rows)
 
 
-def _to_differences(rows: NDArray[Any]) -> list[NDArray[np.int64]]:
+def _join_planes(payload: bytes, offset: int, width: int, count: int) -> NDArray[Any]:
+    """Return the numbers of a column from the planes of their bytes."""
+    planes = np.frombuffer(payload, np.uint8, width * count, offset).reshape(width, count)
+    size = 1 if width == 1 else 2 if width == 2 else 4 if width <= 4 else 8
+    numbers: NDArray[Any] = planes[0].astype(f"<u{size}")
+    for k in range(1, width):
+        numbers |= planes[k].astype(f"<u{size}") << numbers.dtype.type(8 * k)
+    return numbers
+
+
+def _to_differences(rows: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
     assert rows.dtype.names is not None
     columns = {name: rows[name].astype(np.int64) for name in rows.dtype.names}
-    for name in ("start", "time"):
-        if name in columns:
-            columns[name] = np.diff(columns[name], prepend=0)
+    for name in _TIMES:
+        if name in columns and len(rows):
+            columns[name] = np.diff(columns[name], prepend=columns[name][0])
+            if len(rows) > 1:
+                columns[name][0] = columns[name][1:].min()
     if "end" in columns:
         columns["end"] -= rows["start"]
         columns["ready"] = rows["start"] - columns["ready"]
-    return list(columns.values())
+    if "value" in columns:
+        order, is_first = _order_by_series(rows)
+        values = columns["value"].take(order)
+        values[1:] -= np.where(is_first[1:], 0, values[:-1])
+        columns["value"][order] = values
+    return columns
 
 
 def _from_differences(rows: NDArray[Any]) -> None:
     assert rows.dtype.names is not None
-    for name in ("start", "time"):
-        if name in rows.dtype.names:
-            rows[name] = np.cumsum(rows[name])
     if "end" in rows.dtype.names:
         rows["end"] += rows["start"]
         rows["ready"] = rows["start"] - rows["ready"]
+    if "value" in rows.dtype.names and len(rows):
+        order, is_first = _order_by_series(rows)
+        values = np.cumsum(rows["value"].take(order))
+        first = np.flatnonzero(is_first)
+        before = np.where(first > 0, values[first - 1], 0)
+        rows["value"][order] = values - np.repeat(before, np.diff(first, append=len(rows)))
+
+
+def _order_by_series(rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the order of samples by lane and series, and which of them are the first of one."""
+    keys = rows["lane"].astype(np.uint32) << np.uint32(16) | rows["series"]
+    order = np.argsort(keys, kind="stable")
+    keys = keys.take(order)
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = keys[1:] != keys[:-1]
+    return order, is_first
 
 
 def encode_records(tables: Mapping[str, Sequence[Any]]) -> bytes:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft_trace.schema import EVENT, LEVEL
+from weft_trace.schema import EVENT, LEVEL, SAMPLE, Lane, LaneKind
 
 _FINEST: Final = 10  # 1 microsecond
+_COARSEST: Final = 62
 _STEP: Final = 2
 _SHARE: Final = 8
 """The finest level has at most one row for so many events."""
+_MOST_ROWS: Final = 1 << 20
+"""The finest level has at most so many rows."""
 _COARSEST_ROWS: Final = 20_000
 _PENDING_ROWS: Final = 1 << 18
+_PEAKS: Final = 1 << 13
 
 MIN_EVENTS: Final = 1 << 20
 """Number of events below which a file needs no levels of detail."""
+
+MIN_SAMPLES: Final = 1 << 18
+"""Number of samples below which a file needs no peaks."""
 
 
 def compute_levels(chunks: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """Return the levels of detail of events.
 
     Each level has buckets of 4 times the width of the level before. The finest one is the first
-    that has at most one row for 8 events.
+    that has at most one row for 8 events, and at most about a million rows.
 
     Args:
       chunks: arrays of `EVENT`, each sorted by start.
@@ -42,15 +49,15 @@ def compute_levels(chunks: Iterable[NDArray[Any]]) -> NDArray[Any]:
         pending.append(_coarsen(_to_rows(events), level))
         if sum(map(len, pending)) > max(_PENDING_ROWS, len(rows)):
             rows, pending = merge(), []
-            while len(rows) > max(count // _SHARE, _COARSEST_ROWS):
+            while len(rows) > _limit(count) and level < _COARSEST:
                 level += _STEP
                 rows = _coarsen(rows, level)
     rows, pending = merge(), []
-    while len(rows) > max(count // _SHARE, _COARSEST_ROWS) and level < 62:
+    while len(rows) > _limit(count) and level < _COARSEST:
         level += _STEP
         rows = _coarsen(rows, level)
     levels = [rows]
-    while len(rows) > _COARSEST_ROWS and level < 62:
+    while len(rows) > _COARSEST_ROWS and level < _COARSEST:
         level += _STEP
         coarser = _coarsen(rows, level)
         if len(coarser) == len(rows):  # only long events are left
@@ -58,6 +65,11 @@ def compute_levels(chunks: Iterable[NDArray[Any]]) -> NDArray[Any]:
         rows = coarser
         levels.append(rows)
     return np.concatenate(levels)
+
+
+def _limit(events: int) -> int:
+    """Return the largest number of rows of the finest level for a number of events."""
+    return max(min(events // _SHARE, _MOST_ROWS), _COARSEST_ROWS)
 
 
 def _to_rows(events: NDArray[Any]) -> NDArray[Any]:
@@ -108,3 +120,36 @@ def _nodes_of_longest(rows: NDArray[Any], first: NDArray[np.intp]) -> NDArray[An
     nodes = np.zeros(len(first), rows["node"].dtype)
     nodes[groups[candidates[::-1]]] = rows["node"][candidates[::-1]]
     return nodes
+
+
+def compute_peaks(chunks: Iterable[NDArray[Any]], lanes: Sequence[Lane]) -> NDArray[Any]:
+    """Return the largest samples of the bytes in use of each memory in some intervals.
+
+    Args:
+      chunks: arrays of `SAMPLE`, each sorted by time.
+    Returns: array of `SAMPLE`, sorted by time: at most `_PEAKS` rows for each lane.
+    """
+    is_memory = np.array([lane.kind is LaneKind.MEMORY for lane in lanes] or [False])
+    rows, shift = np.zeros(0, SAMPLE), _FINEST
+    pending = [rows]
+    for samples in chunks:
+        pending.append(samples.compress(is_memory[samples["lane"]] & (samples["series"] == 0)))
+        if sum(map(len, pending)) > _PENDING_ROWS:
+            rows, shift = _keep_peaks(np.concatenate(pending), shift, int(is_memory.sum()))
+            pending = [rows]
+    rows, _ = _keep_peaks(np.concatenate(pending), shift, int(is_memory.sum()))
+    return rows
+
+
+def _keep_peaks(rows: NDArray[Any], shift: int, lanes: int) -> tuple[NDArray[Any], int]:
+    """Return the largest row of each lane and bucket, and the binary logarithm of its width."""
+    while True:
+        buckets = rows["time"] >> shift
+        rows = rows.take(np.lexsort((rows["value"], buckets, rows["lane"])))
+        buckets = rows["time"] >> shift
+        is_last = np.ones(len(rows), bool)
+        is_last[:-1] = (buckets[1:] != buckets[:-1]) | (rows["lane"][1:] != rows["lane"][:-1])
+        rows = rows.compress(is_last)
+        if len(rows) <= _PEAKS * lanes or shift >= _COARSEST:
+            return rows.take(np.argsort(rows["time"], kind="stable")), shift
+        shift += _STEP

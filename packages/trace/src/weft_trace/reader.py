@@ -41,6 +41,7 @@ _DTYPES: Final = {
     ChunkType.SAMPLES: SAMPLE,
     ChunkType.LEVELS: LEVEL,
     ChunkType.STEPS: EVENT,
+    ChunkType.PEAKS: SAMPLE,
 }
 
 
@@ -139,28 +140,80 @@ class TraceFile:
         is_visible = (events["start"] <= last) & (events["end"] >= first)
         return _sort(events.compress(is_visible), "start")
 
-    def samples(self) -> NDArray[Any]:
-        """Return all counter samples, sorted by time."""
-        return _sort(self._table(ChunkType.SAMPLES, self._of_type(ChunkType.SAMPLES)), "time")
+    def samples(self, first: int | None = None, last: int | None = None) -> NDArray[Any]:
+        """Return counter samples, sorted by time.
+
+        Args:
+          first, last: an interval of time; by default all samples.
+        """
+        headers = self._of_type(ChunkType.SAMPLES)
+        if first is None or last is None:
+            return _sort(self._table(ChunkType.SAMPLES, headers), "time")
+        headers = [header for header in headers if _touches(header, first, last)]
+        samples = self._table(ChunkType.SAMPLES, headers)
+        is_inside = (samples["time"] >= first) & (samples["time"] <= last)
+        return _sort(samples.compress(is_inside), "time")
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples that the file claims to have."""
+        return sum(header.rows for header in self._of_type(ChunkType.SAMPLES))
 
     def overview(self) -> Overview:
         """Return what shows a long trace: from the file, or computed in a pass over all events."""
-        headers = self._of_type(ChunkType.LEVELS)
-        if headers:
-            levels = self._table(ChunkType.LEVELS, headers)
-            levels = levels.take(np.lexsort((levels["start"], levels["level"])))
-            steps = self._table(ChunkType.STEPS, self._of_type(ChunkType.STEPS))
-            return Overview(levels, _sort(steps, "start"))
+        if self.levels():
+            levels = [self.level_rows(level) for level in self.levels()]
+            return Overview(np.concatenate(levels), self.step_events())
         step_events = [np.zeros(0, EVENT)]
 
         def read_chunks() -> Iterator[NDArray[Any]]:
-            for header in self._of_type(ChunkType.EVENTS):
-                events = self._table(ChunkType.EVENTS, [header])
+            for events in self.event_chunks():
                 step_events.append(events.compress(events["kind"] == Kind.STEP))
                 yield events
 
-        levels = compute_levels(read_chunks())
-        return Overview(levels, _sort(np.concatenate(step_events), "start"))
+        levels_of_events = compute_levels(read_chunks())
+        return Overview(levels_of_events, _sort(np.concatenate(step_events), "start"))
+
+    def levels(self) -> list[int]:
+        """Return the levels of detail that the file has, finest first."""
+        return sorted({header.level for header in self._of_type(ChunkType.LEVELS)})
+
+    def level_rows(
+        self, level: int, first: int | None = None, last: int | None = None
+    ) -> NDArray[Any]:
+        """Return rows of a level of detail, sorted by start.
+
+        Args:
+          first, last: an interval of time, whose chunks are read; by default all of the level.
+        """
+        headers = [h for h in self._of_type(ChunkType.LEVELS) if h.level == level]
+        if first is not None and last is not None:
+            headers = [h for h in headers if _touches(h, first, last)]
+        rows = self._table(ChunkType.LEVELS, headers)
+        return rows.take(np.argsort(rows["start"], kind="stable"))
+
+    def step_events(self) -> NDArray[Any]:
+        """Return the events of the kind STEP of a file with levels of detail, sorted by start."""
+        return _sort(self._table(ChunkType.STEPS, self._of_type(ChunkType.STEPS)), "start")
+
+    def peaks(self) -> NDArray[Any] | None:
+        """Return the largest samples of short intervals; None if the file has no such table."""
+        headers = self._of_type(ChunkType.PEAKS)
+        return _sort(self._table(ChunkType.PEAKS, headers), "time") if headers else None
+
+    def event_chunks(self) -> Iterator[NDArray[Any]]:
+        """Yield the events of each chunk, in the order of the file."""
+        for header in self._of_type(ChunkType.EVENTS):
+            yield self._table(ChunkType.EVENTS, [header])
+
+    def sample_chunks(self) -> Iterator[NDArray[Any]]:
+        """Yield the samples of each chunk, in the order of the file."""
+        for header in self._of_type(ChunkType.SAMPLES):
+            yield self._table(ChunkType.SAMPLES, [header])
+
+    def chunk_headers(self) -> Sequence[ChunkHeader]:
+        """Return the headers of all chunks that are whole as far as it is known."""
+        return self._headers
 
     def _of_type(self, kind: ChunkType) -> list[ChunkHeader]:
         return [header for header in self._headers if header.type == kind]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -16,9 +16,10 @@ from weft_trace.chunks import (
     ChunkType,
     encode_chunk,
     encode_records,
+    interval_of,
     pack_rows,
 )
-from weft_trace.levels import MIN_EVENTS
+from weft_trace.levels import MIN_EVENTS, MIN_SAMPLES, compute_peaks
 from weft_trace.reader import TraceFile
 from weft_trace.schema import EVENT, SAMPLE, Iteration, Lane, Node, Process, Step
 
@@ -26,6 +27,12 @@ _ROWS: Final = 1 << 15
 """Number of rows in a chunk."""
 _RECORDS: Final = 1 << 13
 """Number of records in a chunk."""
+_PARTIAL_CHUNKS: Final = 3
+"""Number of chunks that a file needs besides those of full size: one for each table."""
+_SMALL_EVENTS: Final = 100_000
+"""Number of events of a file below which better compression takes no time that matters."""
+_SMALL_LEVEL: Final = 6
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _TABLES: Final = ("processes", "lanes", "nodes", "inputs", "iterations", "steps")
 """The tables of records in the order in which they are written: records refer to earlier ones."""
 
@@ -57,10 +64,9 @@ class Writer:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._file = os.open(path, flags, 0o600)
+        self._file = os.open(path, _FLAGS, 0o600)
         self._path = os.path.abspath(path)
-        self._num_events = 0
+        self._num_events = self._num_chunks = 0
         self._lock = threading.Lock()
         self._tables: dict[str, list[Any]] = {}
         self._counts: dict[str, int] = {"iterations": 1}  # 0 stands for "outside of loops"
@@ -112,6 +118,7 @@ class Writer:
                 return
             try:
                 self._flush_all()
+                self._compact()
                 if self._num_events >= MIN_EVENTS:
                     self._write_overview()
             finally:
@@ -153,33 +160,110 @@ class Writer:
 
     def _flush_records(self) -> None:
         tables, self._tables = self._tables, {}
+        self._write_records(tables, 1)
+
+    def _write_records(self, tables: Mapping[str, Sequence[Any]], level: int) -> None:
+        part: dict[str, Sequence[Any]] = {}
+        free = _RECORDS
         for table in _TABLES:
             rows = tables.get(table, [])
-            for i in range(0, len(rows), _RECORDS):
-                part = rows[i : i + _RECORDS]
-                payload = encode_records({table: part})
-                self._write(encode_chunk(Chunk(ChunkType.RECORDS, len(part), 0, 0, payload)))
+            while rows:
+                part[table], rows = rows[:free], rows[free:]
+                free -= len(part[table])
+                if not free:
+                    self._write_record_chunk(part, level)
+                    part, free = {}, _RECORDS
+        if part:
+            self._write_record_chunk(part, level)
+
+    def _write_record_chunk(self, tables: Mapping[str, Sequence[Any]], level: int) -> None:
+        count = sum(map(len, tables.values()))
+        chunk = Chunk(ChunkType.RECORDS, count, 0, 0, encode_records(tables))
+        self._write(encode_chunk(chunk, level))
 
     def _flush_rows(self, kind: ChunkType) -> None:
         rows = np.concatenate(self._rows.pop(kind))
-        is_events = kind is ChunkType.EVENTS
-        self._num_events += len(rows) if is_events else 0
-        time, end = ("start", "end") if is_events else ("time", "time")
-        self._write_rows(kind, rows.take(np.argsort(rows[time], kind="stable")), time, end)
+        self._num_events += len(rows) if kind is ChunkType.EVENTS else 0
+        self._write_rows(kind, rows)
+
+    def _compact(self) -> None:
+        """Replace the file by one with fewer chunks, if most of them are small.
+
+        A recording that flushes often has chunks of some rows, whose headers need more bytes than
+        the rows. The file is replaced only when the new one is whole.
+        """
+        if self._num_chunks <= 2 * _PARTIAL_CHUNKS:
+            return
+        with TraceFile(self._path) as file:
+            least = (file.num_events + file.num_samples) // _ROWS + _PARTIAL_CHUNKS
+            if self._num_chunks <= 2 * least or file.warnings:
+                return
+            old, partial = self._file, f"{self._path}.partial"
+            try:
+                self._file = os.open(partial, _FLAGS, 0o600)
+            except OSError:
+                return  # the folder is read-only, or the disk is full
+            try:
+                self._write_compact(file)
+                os.replace(partial, self._path)
+            except OSError:
+                os.close(self._file)
+                self._file = old
+                os.unlink(partial)
+                return
+        os.close(old)
+
+    def _write_compact(self, file: TraceFile) -> None:
+        level = _SMALL_LEVEL if file.num_events < _SMALL_EVENTS else 1
+        records = file.records
+        self._write(FILE_HEADER)
+        tables: dict[str, Sequence[Any]] = records._asdict()
+        self._write_records({**tables, "iterations": records.iterations[1:]}, level)
+        for kind, chunks in (
+            (ChunkType.EVENTS, file.event_chunks()),
+            (ChunkType.SAMPLES, file.sample_chunks()),
+        ):
+            pending: list[NDArray[Any]] = []
+            for rows in chunks:
+                pending.append(rows)
+                if sum(map(len, pending)) >= _ROWS:
+                    self._write_rows(kind, np.concatenate(pending), level)
+                    pending = []
+            if pending:
+                self._write_rows(kind, np.concatenate(pending), level)
 
     def _write_overview(self) -> None:
         with TraceFile(self._path) as file:
             overview = file.overview()
-        self._write_rows(ChunkType.STEPS, overview.steps, "start", "end")
-        self._write_rows(ChunkType.LEVELS, overview.levels, "start", "start")
+            peaks = None
+            if file.num_samples >= MIN_SAMPLES:
+                peaks = compute_peaks(file.sample_chunks(), file.records.lanes)
+        self._write_rows(ChunkType.STEPS, overview.steps)
+        if peaks is not None:
+            self._write_rows(ChunkType.PEAKS, peaks)
+        for level in np.unique(overview.levels["level"]):
+            first, last = np.searchsorted(overview.levels["level"], [level, level + 1])
+            self._write_rows(ChunkType.LEVELS, overview.levels[first:last], detail=int(level))
 
-    def _write_rows(self, kind: ChunkType, rows: NDArray[Any], time: str, end: str) -> None:
+    def _write_rows(
+        self, kind: ChunkType, rows: NDArray[Any], level: int = 1, detail: int = 0
+    ) -> None:
+        """Write rows as chunks, sorted by time.
+
+        Args:
+          level: of compression.
+          detail: the level of detail of rows of the dtype `LEVEL`.
+        """
+        time = "time" if rows.dtype == SAMPLE else "start"
+        rows = rows.take(np.argsort(rows[time], kind="stable"))
         for i in range(0, len(rows), _ROWS):
             part = rows[i : i + _ROWS]
-            first, last = int(part[time].min()), int(part[end].max())
-            self._write(encode_chunk(Chunk(kind, len(part), first, last, pack_rows(part))))
+            first, last = interval_of(part)
+            chunk = Chunk(kind, len(part), first, last, pack_rows(part), detail)
+            self._write(encode_chunk(chunk, level))
 
     def _write(self, data: bytes) -> None:
+        self._num_chunks += 1
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]

@@ -1,4 +1,4 @@
-// Built by build.mjs (sources fc8e0955bd5d28e0707f052381a535661ada6dc736f9cef7352faddf288a5f08).
+// Built by build.mjs (sources c008e7e7417b33555d28973d3e10f220beb559d0c33aa708dc1d8a17365b7bb4).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;
@@ -569,7 +569,7 @@ function crc32(bytes, before = 0) {
 }
 
 // src/format/chunks.ts
-var VERSION = 1;
+var VERSION = 2;
 var FILE_HEADER_BYTES = 16;
 var CHUNK_HEADER_BYTES = 40;
 var CHECKED = 8;
@@ -588,39 +588,58 @@ function checkFileHeader(bytes, name) {
   const version = view(bytes).getUint32(8, true);
   if (version > VERSION) {
     throw new TraceError(
-      `${name} has version ${version} of the trace format; this page reads versions up to ${VERSION}. Make the page with a newer weftml-trace.`
+      `${name} has version ${version} of the trace format; this page reads version ${VERSION}. Make the page with a newer weftml-trace.`
+    );
+  }
+  if (version < VERSION) {
+    throw new TraceError(
+      `${name} has version ${version} of the trace format, which was never released; this page reads version ${VERSION}. Record the trace again.`
     );
   }
 }
+function readHeader(data, offset) {
+  if (offset + CHUNK_HEADER_BYTES > data.byteLength) {
+    return "the file ends inside the header of a chunk";
+  }
+  const storedSize = data.getUint32(offset + 12, true);
+  const size = data.getUint32(offset + 16, true);
+  const compression = data.getUint8(offset + 9);
+  const isMarked = data.getUint32(offset, true) === 1263421507;
+  if (!isMarked || compression > 1 || Math.max(storedSize, size) > MAX_CHUNK) {
+    return "there is no chunk here";
+  }
+  return {
+    type: data.getUint8(offset + 8),
+    level: data.getUint16(offset + 10, true),
+    isCompressed: compression === 1,
+    checksum: data.getUint32(offset + 4, true),
+    size,
+    rows: data.getUint32(offset + 20, true),
+    first: data.getBigInt64(offset + 24, true),
+    last: data.getBigInt64(offset + 32, true),
+    bytes: CHUNK_HEADER_BYTES + storedSize
+  };
+}
+function readChunk(bytes, offset) {
+  const header = readHeader(view(bytes), offset);
+  if (typeof header === "string") return header;
+  const end = offset + header.bytes;
+  if (end > bytes.length) return "the file ends inside a chunk";
+  return {
+    ...header,
+    checked: bytes.subarray(offset + CHECKED, end),
+    stored: bytes.subarray(offset + CHUNK_HEADER_BYTES, end),
+    offset
+  };
+}
 function listChunks(bytes) {
   const chunks = [];
-  const data = view(bytes);
   let offset = FILE_HEADER_BYTES;
-  const stop = (reason) => ({ chunks, damage: { offset, reason } });
   while (offset < bytes.length) {
-    const begin = offset + CHUNK_HEADER_BYTES;
-    if (begin > bytes.length) return stop("the file ends inside the header of a chunk");
-    const storedSize = data.getUint32(offset + 12, true);
-    const size = data.getUint32(offset + 16, true);
-    const compression = data.getUint8(offset + 9);
-    const isMarked = data.getUint32(offset, true) === 1263421507;
-    if (!isMarked || compression > 1 || Math.max(storedSize, size) > MAX_CHUNK) {
-      return stop("there is no chunk here");
-    }
-    if (begin + storedSize > bytes.length) return stop("the file ends inside a chunk");
-    chunks.push({
-      type: data.getUint8(offset + 8),
-      isCompressed: compression === 1,
-      checksum: data.getUint32(offset + 4, true),
-      checked: bytes.subarray(offset + CHECKED, begin + storedSize),
-      stored: bytes.subarray(begin, begin + storedSize),
-      size,
-      rows: data.getUint32(offset + 20, true),
-      first: data.getBigInt64(offset + 24, true),
-      last: data.getBigInt64(offset + 32, true),
-      offset
-    });
-    offset = begin + storedSize;
+    const chunk = readChunk(bytes, offset);
+    if (typeof chunk === "string") return { chunks, damage: { offset, reason: chunk } };
+    chunks.push(chunk);
+    offset += CHUNK_HEADER_BYTES + chunk.stored.length;
   }
   return { chunks, damage: null };
 }
@@ -704,78 +723,75 @@ var ColumnReader = class {
     const base = this.data.getBigInt64(this.offset + 1, true);
     const offset = this.offset + 9;
     this.offset = offset + this.rows * width;
-    if (![0, 1, 2, 4, 8].includes(width) || this.offset > this.bytes.length) {
+    if (width > 8 || this.offset > this.bytes.length) {
       throw new TraceError("a chunk has a damaged column");
     }
-    return { width, base, offset };
+    return { width, base, planes: this.bytes.subarray(offset, this.offset) };
   }
   /** Read a column into `out`: integers of less than 2⁵³. */
   read(out) {
-    const { width, base, offset } = this.begin();
-    this.fill(out, width, Number(base), offset);
+    const { width, base, planes } = this.begin();
+    this.fill(out, width, Number(base), planes);
     return out;
   }
   /** Read a column into the smallest array that holds its values. */
   readNarrow() {
-    const { width, base, offset } = this.begin();
+    const { width, base, planes } = this.begin();
     const low = Number(base);
-    const high = low + this.largest(width, offset);
+    const high = low + this.largest(width, planes);
     const out = makeNarrow(low, high, this.rows);
-    this.fill(out, width, low, offset);
+    this.fill(out, width, low, planes);
     return out;
   }
-  largest(width, offset) {
-    if (width < 4) return 2 ** (8 * width) - 1;
-    if (width === 8) return Infinity;
+  /** Return a bound of the unsigned numbers of a column. */
+  largest(width, planes) {
+    if (width === 0) return 0;
+    if (width > 4) return Infinity;
     let most = 0;
-    for (let i = 0, at = offset; i < this.rows; i++, at += 4) {
-      const value = this.data.getUint32(at, true);
-      if (value > most) most = value;
+    for (let i = (width - 1) * this.rows; i < width * this.rows; i++) {
+      if (planes[i] > most) most = planes[i];
     }
-    return most;
+    return (most + 1) * 2 ** (8 * (width - 1)) - 1;
   }
   /** Read a column of differences as nanoseconds from `origin`. */
   readTimes(origin) {
-    const { width, base, offset } = this.begin();
-    const out = new Float64Array(this.rows);
-    if (!this.rows) return out;
-    this.fill(out, width, Number(base), offset);
-    out[0] = Number(BigInt.asIntN(64, base + this.unsigned(width, offset) - origin));
+    if (this.offset + 8 > this.bytes.length) throw new TraceError("a chunk ends before a column");
+    const first = this.data.getBigInt64(this.offset, true);
+    this.offset += 8;
+    const out = this.read(new Float64Array(this.rows));
+    if (out.length) out[0] = Number(first - origin);
     for (let i = 1; i < out.length; i++) out[i] += out[i - 1];
     return out;
   }
-  unsigned(width, offset) {
-    let value = 0n;
-    for (let i = width - 1; i >= 0; i--) value = value << 8n | BigInt(this.bytes[offset + i]);
-    return value;
-  }
-  fill(out, width, base, offset) {
+  fill(out, width, base, planes) {
     if (width === 0) out.fill(base);
-    else if (out instanceof Float64Array) fillFloats(out, this.data, width, base, offset);
-    else if (out instanceof Uint32Array) fillIntegers(out, this.data, width, base, offset);
+    else if (out instanceof Float64Array) fillFloats(out, planes, width, base);
+    else if (out instanceof Uint32Array) fillIntegers(out, planes, width, base);
     else {
       const wide = new Uint32Array(this.rows);
-      fillIntegers(wide, this.data, width, base, offset);
+      fillIntegers(wide, planes, width, base);
       out.set(wide);
     }
   }
 };
-function fillIntegers(out, data, width, base, offset) {
+function fillIntegers(out, planes, width, base) {
   const n = out.length;
-  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
-  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
-  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
-  else for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 8 * i, true);
-}
-function fillFloats(out, data, width, base, offset) {
-  const n = out.length;
-  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
-  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
-  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
+  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + planes[i];
+  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + (planes[i] | planes[n + i] << 8);
   else {
-    for (let i = 0, at = offset; i < n; i++, at += 8) {
-      out[i] = base + data.getUint32(at, true) + data.getUint32(at + 4, true) * 2 ** 32;
+    for (let i = 0; i < n; i++) {
+      const high = width > 3 ? planes[3 * n + i] << 24 : 0;
+      out[i] = base + (planes[i] | planes[n + i] << 8 | planes[2 * n + i] << 16 | high);
     }
+  }
+}
+function fillFloats(out, planes, width, base) {
+  const n = out.length;
+  for (let i = 0; i < n; i++) out[i] = base + planes[i];
+  if (width > 1) for (let i = 0; i < n; i++) out[i] += planes[n + i] << 8;
+  for (let k = 2; k < width; k++) {
+    const [plane, factor] = [planes.subarray(k * n, (k + 1) * n), 256 ** k];
+    for (let i = 0; i < n; i++) out[i] += plane[i] * factor;
   }
 }
 function unpackEvents(payload, rows, origin) {
@@ -811,13 +827,17 @@ function unpackEvents(payload, rows, origin) {
 }
 function unpackSamples(payload, rows, origin) {
   const reader = new ColumnReader(payload, rows, SAMPLE_COLUMNS);
-  return {
-    rows,
-    lane: reader.read(new Uint16Array(rows)),
-    series: reader.read(new Uint16Array(rows)),
-    time: reader.readTimes(origin),
-    value: reader.read(new Float64Array(rows))
-  };
+  const lane = reader.read(new Uint16Array(rows));
+  const series = reader.read(new Uint16Array(rows));
+  const time = reader.readTimes(origin);
+  const value = reader.read(new Float64Array(rows));
+  const last = /* @__PURE__ */ new Map();
+  for (let i = 0; i < rows; i++) {
+    const key = lane[i] * 65536 + series[i];
+    value[i] += last.get(key) ?? 0;
+    last.set(key, value[i]);
+  }
+  return { rows, lane, series, time, value };
 }
 function sortByLane(lane) {
   const counts = new Uint32Array(65537);

@@ -33,7 +33,7 @@ function chunk(type, payload, { rows = 0, first = 0n, size = payload.length, pac
 function file(...chunks) {
   const header = Buffer.alloc(16);
   header.write("WEFTTRC\n", "latin1");
-  header.writeUInt32LE(1, 8);
+  header.writeUInt32LE(2, 8);
   return new Uint8Array(Buffer.concat([header, ...chunks]));
 }
 
@@ -83,7 +83,10 @@ test("foreign and newer files are refused with a reason", async () => {
   await assert.rejects(core.decodeTrace("x.png", new TextEncoder().encode("PNG")), /x.png is not a trace of weft/);
   const newer = file();
   newer[8] = 9;
-  await assert.rejects(core.decodeTrace("x", newer), /version 9.*up to 1.*newer weftml-trace/);
+  await assert.rejects(core.decodeTrace("x", newer), /version 9.*reads version 2.*newer weftml-trace/);
+  const older = file();
+  older[8] = 1;
+  await assert.rejects(core.decodeTrace("x", older), /version 1.*never released.*Record the trace again/);
 });
 
 test("a bomb is not decompressed further than the header says", async () => {
@@ -133,8 +136,11 @@ test("critical paths are the true ones", needsTraces, async () => {
 });
 
 test("columns are those that Python reads", needsTraces, async () => {
-  const [{ name, sums }] = truth();
+  const [{ name, sums, samples }] = truth();
   const trace = await core.decodeTrace(name, bytesOf(name));
+  const values = trace.series.flatMap((series) => [...series.value]);
+  assert.equal(values.reduce((total, value) => total + value, 0), samples);
+  assert.ok(trace.series.every((series) => Math.min(...series.value) >= 0));
   const { columns } = trace;
   const sum = (column) => column.reduce((total, value) => total + BigInt(value), 0n);
   const base = trace.origin * BigInt(columns.count);

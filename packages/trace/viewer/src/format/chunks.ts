@@ -2,9 +2,9 @@
 
 import { crc32 } from "./crc32";
 
-export const VERSION = 1;
+export const VERSION = 2;
 export const FILE_HEADER_BYTES = 16;
-const CHUNK_HEADER_BYTES = 40;
+export const CHUNK_HEADER_BYTES = 40;
 const CHECKED = 8; // offset in the header of the first byte that the checksum covers
 const MAX_CHUNK = 1 << 28;
 const MAGIC = "WEFTTRC\n";
@@ -13,6 +13,9 @@ export enum ChunkType {
   RECORDS = 1,
   EVENTS = 2,
   SAMPLES = 3,
+  LEVELS = 4,
+  STEPS = 5,
+  PEAKS = 6,
 }
 
 /** A file, or a part of it, that cannot be read. The message is for the user. */
@@ -23,6 +26,8 @@ export class TraceError extends Error {
 /** A chunk whose payload is still stored. */
 export interface StoredChunk {
   type: number;
+  /** Of the rows of a LEVELS chunk. */
+  level: number;
   isCompressed: boolean;
   checksum: number;
   /** The header's bytes that the checksum covers, and the stored payload. */
@@ -52,42 +57,69 @@ export function checkFileHeader(bytes: Uint8Array, name: string): void {
   const version = view(bytes).getUint32(8, true);
   if (version > VERSION) {
     throw new TraceError(
-      `${name} has version ${version} of the trace format; this page reads versions up to ` +
+      `${name} has version ${version} of the trace format; this page reads version ` +
         `${VERSION}. Make the page with a newer weftml-trace.`,
     );
   }
+  if (version < VERSION) {
+    throw new TraceError(
+      `${name} has version ${version} of the trace format, which was never released; this page ` +
+        `reads version ${VERSION}. Record the trace again.`,
+    );
+  }
+}
+
+/** What the header of a chunk says. `bytes` is the size of the chunk with its header. */
+export type ChunkHeader = Omit<StoredChunk, "checked" | "stored" | "offset"> & { bytes: number };
+
+/** Return the header at an offset, or the reason why there is none. */
+export function readHeader(data: DataView, offset: number): ChunkHeader | string {
+  if (offset + CHUNK_HEADER_BYTES > data.byteLength) {
+    return "the file ends inside the header of a chunk";
+  }
+  const storedSize = data.getUint32(offset + 12, true);
+  const size = data.getUint32(offset + 16, true);
+  const compression = data.getUint8(offset + 9);
+  const isMarked = data.getUint32(offset, true) === 0x4b4e4843; // "CHNK"
+  if (!isMarked || compression > 1 || Math.max(storedSize, size) > MAX_CHUNK) {
+    return "there is no chunk here";
+  }
+  return {
+    type: data.getUint8(offset + 8),
+    level: data.getUint16(offset + 10, true),
+    isCompressed: compression === 1,
+    checksum: data.getUint32(offset + 4, true),
+    size,
+    rows: data.getUint32(offset + 20, true),
+    first: data.getBigInt64(offset + 24, true),
+    last: data.getBigInt64(offset + 32, true),
+    bytes: CHUNK_HEADER_BYTES + storedSize,
+  };
+}
+
+/** Return the chunk at an offset, or the reason why there is none. */
+export function readChunk(bytes: Uint8Array, offset: number): StoredChunk | string {
+  const header = readHeader(view(bytes), offset);
+  if (typeof header === "string") return header;
+  const end = offset + header.bytes;
+  if (end > bytes.length) return "the file ends inside a chunk";
+  return {
+    ...header,
+    checked: bytes.subarray(offset + CHECKED, end),
+    stored: bytes.subarray(offset + CHUNK_HEADER_BYTES, end),
+    offset,
+  };
 }
 
 /** Return the chunks of a file whose header was checked, and where the file stops being readable. */
 export function listChunks(bytes: Uint8Array): { chunks: StoredChunk[]; damage: Damage | null } {
   const chunks: StoredChunk[] = [];
-  const data = view(bytes);
   let offset = FILE_HEADER_BYTES;
-  const stop = (reason: string) => ({ chunks, damage: { offset, reason } });
   while (offset < bytes.length) {
-    const begin = offset + CHUNK_HEADER_BYTES;
-    if (begin > bytes.length) return stop("the file ends inside the header of a chunk");
-    const storedSize = data.getUint32(offset + 12, true);
-    const size = data.getUint32(offset + 16, true);
-    const compression = data.getUint8(offset + 9);
-    const isMarked = data.getUint32(offset, true) === 0x4b4e4843; // "CHNK"
-    if (!isMarked || compression > 1 || Math.max(storedSize, size) > MAX_CHUNK) {
-      return stop("there is no chunk here");
-    }
-    if (begin + storedSize > bytes.length) return stop("the file ends inside a chunk");
-    chunks.push({
-      type: data.getUint8(offset + 8),
-      isCompressed: compression === 1,
-      checksum: data.getUint32(offset + 4, true),
-      checked: bytes.subarray(offset + CHECKED, begin + storedSize),
-      stored: bytes.subarray(begin, begin + storedSize),
-      size,
-      rows: data.getUint32(offset + 20, true),
-      first: data.getBigInt64(offset + 24, true),
-      last: data.getBigInt64(offset + 32, true),
-      offset,
-    });
-    offset = begin + storedSize;
+    const chunk = readChunk(bytes, offset);
+    if (typeof chunk === "string") return { chunks, damage: { offset, reason: chunk } };
+    chunks.push(chunk);
+    offset += CHUNK_HEADER_BYTES + chunk.stored.length;
   }
   return { chunks, damage: null };
 }

@@ -34,6 +34,7 @@ export interface SampleColumns {
 
 const EVENT_COLUMNS = 11;
 const SAMPLE_COLUMNS = 4;
+const LEVEL_COLUMNS = 8;
 
 /** The types of arrays with the range of their values, smallest first. */
 const TYPES = [
@@ -74,71 +75,64 @@ class ColumnReader {
     this.data = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
-  private begin(): { width: number; base: bigint; offset: number } {
+  private begin(): { width: number; base: bigint; planes: Uint8Array } {
     if (this.offset + 9 > this.bytes.length) throw new TraceError("a chunk ends before a column");
     const width = this.data.getUint8(this.offset);
     const base = this.data.getBigInt64(this.offset + 1, true);
     const offset = this.offset + 9;
     this.offset = offset + this.rows * width;
-    if (![0, 1, 2, 4, 8].includes(width) || this.offset > this.bytes.length) {
+    if (width > 8 || this.offset > this.bytes.length) {
       throw new TraceError("a chunk has a damaged column");
     }
-    return { width, base, offset };
+    return { width, base, planes: this.bytes.subarray(offset, this.offset) };
   }
 
   /** Read a column into `out`: integers of less than 2⁵³. */
   read<T extends Numbers>(out: T): T {
-    const { width, base, offset } = this.begin();
-    this.fill(out, width, Number(base), offset);
+    const { width, base, planes } = this.begin();
+    this.fill(out, width, Number(base), planes);
     return out;
   }
 
   /** Read a column into the smallest array that holds its values. */
   readNarrow(): Numbers {
-    const { width, base, offset } = this.begin();
+    const { width, base, planes } = this.begin();
     const low = Number(base);
-    const high = low + this.largest(width, offset);
+    const high = low + this.largest(width, planes);
     const out = makeNarrow(low, high, this.rows);
-    this.fill(out, width, low, offset);
+    this.fill(out, width, low, planes);
     return out;
   }
 
-  private largest(width: number, offset: number): number {
-    if (width < 4) return 2 ** (8 * width) - 1;
-    if (width === 8) return Infinity;
+  /** Return a bound of the unsigned numbers of a column. */
+  private largest(width: number, planes: Uint8Array): number {
+    if (width === 0) return 0;
+    if (width > 4) return Infinity;
     let most = 0;
-    for (let i = 0, at = offset; i < this.rows; i++, at += 4) {
-      const value = this.data.getUint32(at, true);
-      if (value > most) most = value;
+    for (let i = (width - 1) * this.rows; i < width * this.rows; i++) {
+      if (planes[i] > most) most = planes[i];
     }
-    return most;
+    return (most + 1) * 2 ** (8 * (width - 1)) - 1;
   }
 
   /** Read a column of differences as nanoseconds from `origin`. */
   readTimes(origin: bigint): Float64Array {
-    const { width, base, offset } = this.begin();
-    const out = new Float64Array(this.rows);
-    if (!this.rows) return out;
-    this.fill(out, width, Number(base), offset);
-    // The first difference is an absolute time, too large for a float.
-    out[0] = Number(BigInt.asIntN(64, base + this.unsigned(width, offset) - origin));
+    if (this.offset + 8 > this.bytes.length) throw new TraceError("a chunk ends before a column");
+    const first = this.data.getBigInt64(this.offset, true);
+    this.offset += 8;
+    const out = this.read(new Float64Array(this.rows));
+    if (out.length) out[0] = Number(first - origin);
     for (let i = 1; i < out.length; i++) out[i] += out[i - 1];
     return out;
   }
 
-  private unsigned(width: number, offset: number): bigint {
-    let value = 0n;
-    for (let i = width - 1; i >= 0; i--) value = (value << 8n) | BigInt(this.bytes[offset + i]);
-    return value;
-  }
-
-  private fill(out: Numbers, width: number, base: number, offset: number): void {
+  private fill(out: Numbers, width: number, base: number, planes: Uint8Array): void {
     if (width === 0) out.fill(base);
-    else if (out instanceof Float64Array) fillFloats(out, this.data, width, base, offset);
-    else if (out instanceof Uint32Array) fillIntegers(out, this.data, width, base, offset);
+    else if (out instanceof Float64Array) fillFloats(out, planes, width, base);
+    else if (out instanceof Uint32Array) fillIntegers(out, planes, width, base);
     else {
       const wide = new Uint32Array(this.rows);
-      fillIntegers(wide, this.data, width, base, offset);
+      fillIntegers(wide, planes, width, base);
       out.set(wide);
     }
   }
@@ -147,27 +141,25 @@ class ColumnReader {
 // Loops over arrays are written once for each element type: a loop that meets several of them is
 // compiled to code that is ten times as slow.
 
-function fillIntegers(
-  out: Uint32Array, data: DataView, width: number, base: number, offset: number,
-): void {
+function fillIntegers(out: Uint32Array, planes: Uint8Array, width: number, base: number): void {
   const n = out.length;
-  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
-  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
-  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
-  else for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 8 * i, true);
+  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + planes[i];
+  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + (planes[i] | (planes[n + i] << 8));
+  else {
+    for (let i = 0; i < n; i++) {
+      const high = width > 3 ? planes[3 * n + i] << 24 : 0;
+      out[i] = base + (planes[i] | (planes[n + i] << 8) | (planes[2 * n + i] << 16) | high);
+    }
+  }
 }
 
-function fillFloats(
-  out: Float64Array, data: DataView, width: number, base: number, offset: number,
-): void {
+function fillFloats(out: Float64Array, planes: Uint8Array, width: number, base: number): void {
   const n = out.length;
-  if (width === 1) for (let i = 0; i < n; i++) out[i] = base + data.getUint8(offset + i);
-  else if (width === 2) for (let i = 0; i < n; i++) out[i] = base + data.getUint16(offset + 2 * i, true);
-  else if (width === 4) for (let i = 0; i < n; i++) out[i] = base + data.getUint32(offset + 4 * i, true);
-  else {
-    for (let i = 0, at = offset; i < n; i++, at += 8) {
-      out[i] = base + data.getUint32(at, true) + data.getUint32(at + 4, true) * 2 ** 32;
-    }
+  for (let i = 0; i < n; i++) out[i] = base + planes[i];
+  if (width > 1) for (let i = 0; i < n; i++) out[i] += planes[n + i] << 8;
+  for (let k = 2; k < width; k++) {
+    const [plane, factor] = [planes.subarray(k * n, (k + 1) * n), 256 ** k];
+    for (let i = 0; i < n; i++) out[i] += plane[i] * factor;
   }
 }
 
@@ -198,13 +190,41 @@ export function unpackEvents(payload: Uint8Array, rows: number, origin: bigint):
 /** Return the samples of a payload. Throws a TraceError if its columns are damaged. */
 export function unpackSamples(payload: Uint8Array, rows: number, origin: bigint): SampleColumns {
   const reader = new ColumnReader(payload, rows, SAMPLE_COLUMNS);
-  return {
-    rows,
-    lane: reader.read(new Uint16Array(rows)),
-    series: reader.read(new Uint16Array(rows)),
-    time: reader.readTimes(origin),
-    value: reader.read(new Float64Array(rows)),
-  };
+  const lane = reader.read(new Uint16Array(rows));
+  const series = reader.read(new Uint16Array(rows));
+  const time = reader.readTimes(origin);
+  const value = reader.read(new Float64Array(rows));
+  // A value is stored as the difference from the last one of its counter.
+  const last = new Map<number, number>();
+  for (let i = 0; i < rows; i++) {
+    const key = lane[i] * 65536 + series[i];
+    value[i] += last.get(key) ?? 0;
+    last.set(key, value[i]);
+  }
+  return { rows, lane, series, time, value };
+}
+
+/** Rows of a level of detail: the counterpart of `LEVEL` of `weft_trace/schema.py`. */
+export interface LevelColumns {
+  rows: number;
+  kind: Uint8Array;
+  lane: Uint16Array;
+  start: Float64Array;
+  span: Float64Array;
+  busy: Float64Array;
+}
+
+/** Return the rows of a LEVELS payload. Throws a TraceError if its columns are damaged. */
+export function unpackLevels(payload: Uint8Array, rows: number, origin: bigint): LevelColumns {
+  const reader = new ColumnReader(payload, rows, LEVEL_COLUMNS);
+  reader.read(new Uint8Array(rows)); // the level, which the header of the chunk has too
+  const kind = reader.read(new Uint8Array(rows));
+  const lane = reader.read(new Uint16Array(rows));
+  reader.read(new Uint32Array(rows)); // the node
+  reader.read(new Uint32Array(rows)); // the number of events
+  const start = reader.readTimes(origin);
+  const span = reader.read(new Float64Array(rows));
+  return { rows, kind, lane, start, span, busy: reader.read(new Float64Array(rows)) };
 }
 
 /** Return a stable order of rows by lane, and where each lane begins. */
