@@ -93,3 +93,40 @@ def test_the_environment_requests_a_trace(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     (path,) = tmp_path.glob("*.weft-trace")
     assert path.stem.isdecimal() and num_steps(path) == 1
+
+
+def test_the_config_requests_recordings_of_a_session(tmp_path: Path) -> None:
+    config = wf.ConfigProto()
+    config.experimental.trace_file = str(tmp_path / "all-%p.weft-trace")
+    flight_options = config.experimental.flight_recorder
+    flight_options.path = str(tmp_path / "last.weft-trace")
+    flight_options.slow_seconds = 1e-9
+    y = wf.random_uniform([3])
+    with wf.Session(config=config) as session:
+        session.run(y)
+        with wf.Session() as other:
+            other.run(y)
+        wait_until(lambda: (tmp_path / "last-1.weft-trace").exists())
+    assert not consumers.is_active()
+    assert num_steps(tmp_path / f"all-{os.getpid()}.weft-trace") == 2
+    assert num_steps(tmp_path / "last-1.weft-trace") >= 1
+    session.close()
+    with wf.Session() as session:
+        session.run(y)
+    assert num_steps(tmp_path / f"all-{os.getpid()}.weft-trace") == 2
+
+
+def test_invalid_options_of_a_config_start_nothing(tmp_path: Path) -> None:
+    config = wf.ConfigProto()
+    config.experimental.flight_recorder.seconds = 3.0
+    with pytest.raises(errors.InvalidArgumentError, match="must have a path"):
+        wf.Session(config=config)
+    config.experimental.flight_recorder.path = str(tmp_path / "flight")
+    config.experimental.flight_recorder.seconds = -3.0
+    with pytest.raises(errors.InvalidArgumentError, match="positive"):
+        wf.Session(config=config)
+    config.experimental.flight_recorder.seconds = 3.0
+    config.experimental.trace_file = str(tmp_path / "missing" / "t")
+    with pytest.raises(OSError, match="missing"):
+        wf.Session(config=config)
+    assert not consumers.is_active()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from weft_exec.settings import settings
+from weft_exec.tracing.environment import TraceOptions
 from weft_tensor import errors
 
 _EXECUTORS = ("", "DEFAULT", "READY_QUEUE", "SINGLE_THREADED_EXECUTOR")
@@ -55,6 +56,7 @@ class SessionConfig:
         ready queue, "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
       proto: the ConfigProto that the options were read from, which sessions of other processes
         receive; or None.
+      trace: the recordings that the session starts.
     """
 
     __slots__ = (
@@ -77,6 +79,7 @@ class SessionConfig:
         "optimize",
         "proto",
         "timeout_ms",
+        "trace",
     )
 
     def __init__(
@@ -137,6 +140,7 @@ class SessionConfig:
         self.jit = jit
         self.jit_check = jit_check
         self.proto: Any = None
+        self.trace = TraceOptions()
 
     @staticmethod
     def from_proto(proto: Any) -> SessionConfig:
@@ -179,6 +183,7 @@ class SessionConfig:
             proto.experimental.jit_check,
         )
         session_config.proto = proto
+        session_config.trace = TraceOptions.of_config(proto)
         return session_config
 
 

@@ -30,7 +30,7 @@ from weft_exec.session.target import find_target
 from weft_exec.session.uninitialized import advise
 from weft_exec.session.update_ops import UpdateOpsWatch
 from weft_exec.tracing import consumers
-from weft_exec.tracing.environment import start_once
+from weft_exec.tracing.environment import SessionRecordings, start_once
 from weft_exec.tracing.records import records_of
 from weft_exec.tracing.step_trace import StepTrace, clock
 from weft_graph.ir import thread_stacks
@@ -100,6 +100,7 @@ class BaseSession:
         self._growth = GrowthWatch()
         self._updates = UpdateOpsWatch()
         start_once()
+        self._recordings = SessionRecordings(config.trace)
         self.tracing_changed()
         self._is_recorded = False
         consumers.watch(self)
@@ -710,6 +711,7 @@ class BaseSession:
             run.close(errors.CancelledError("the step was cancelled: the session was closed"))
         self._partial_runs.clear()
         self._backend.close()
+        self._recordings.close()
 
     @staticmethod
     def reset(target: str, containers: Sequence[str] | None = None, config: Any = None) -> None:

@@ -1,11 +1,12 @@
-"""Recordings that environment variables request."""
+"""Recordings that environment variables and the configs of sessions request."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from weft_tensor import errors
 
@@ -37,6 +38,80 @@ def start_once() -> None:
 
         path, seconds, slow = parse_flight(setting)
         atexit.register(FlightRecorder(_for_process(path), seconds, slow).close)
+
+
+class TraceOptions(NamedTuple):
+    """Recordings that the config of a session requests; both paths may contain "%p".
+
+    Attributes:
+      trace_file: the file of a trace; "" for none.
+      flight_path: the files of a flight recorder; "" for none.
+      flight_seconds: how much it keeps.
+      slow_seconds: duration from which a step is slow; None for no limit.
+    """
+
+    trace_file: str = ""
+    flight_path: str = ""
+    flight_seconds: float = 10.0
+    slow_seconds: float | None = None
+
+    @staticmethod
+    def of_config(proto: Any) -> TraceOptions:
+        """Return the options of a ConfigProto.
+
+        Raises: InvalidArgumentError: the flight recorder has no path, or a negative number.
+        """
+        flight = proto.experimental.flight_recorder
+        if not flight.path and (flight.seconds or flight.slow_seconds):
+            raise errors.InvalidArgumentError(
+                "experimental.flight_recorder must have a path, got "
+                f"seconds {flight.seconds:g} and slow_seconds {flight.slow_seconds:g} without one"
+            )
+        return TraceOptions(
+            proto.experimental.trace_file,
+            flight.path,
+            flight.seconds or 10.0,
+            flight.slow_seconds or None,
+        )
+
+
+class SessionRecordings:
+    """The recordings that the config of a session requests, from now until `close`.
+
+    Raises:
+      InvalidArgumentError: a number of the flight recorder is not positive.
+      OSError: the file of the trace cannot be written.
+    """
+
+    def __init__(self, options: TraceOptions) -> None:
+        self._closes: list[Callable[[], None]] = []
+        if options.flight_path:
+            from weft_exec.tracing.flight import FlightRecorder
+
+            path = _for_process(options.flight_path)
+            recorder = FlightRecorder(path, options.flight_seconds, options.slow_seconds)
+            self._closes.append(recorder.close)
+        if options.trace_file:
+            from weft_exec.tracing.recording import Recording
+
+            try:
+                self._closes.append(Recording(_for_process(options.trace_file)).close)
+            except OSError:
+                self.close()
+                raise
+        if self._closes:
+            atexit.register(self.close)
+
+    def close(self) -> None:
+        """Write what was recorded. Later calls do nothing.
+
+        Raises: OSError: a file cannot be written.
+        """
+        closes, self._closes = self._closes, []
+        if closes:
+            atexit.unregister(self.close)
+        for close in closes:
+            close()
 
 
 def _take() -> bool:

@@ -852,6 +852,11 @@ class ClusterCredentials(Message):
     authority: str
     token: str
 
+class FlightRecorderOptions(Message):
+    path: str
+    seconds: float
+    slow_seconds: float
+
 class ConfigProto(Message):
     class Experimental(Message):
         MlirBridgeRollout: Enum
@@ -896,6 +901,9 @@ class ConfigProto(Message):
         @property
         def credentials(self) -> ClusterCredentials: ...
         jit_check: bool
+        trace_file: str
+        @property
+        def flight_recorder(self) -> FlightRecorderOptions: ...
 
     @property
     def device_count(self) -> Map[str, int]: ...
