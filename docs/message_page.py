@@ -28,6 +28,7 @@ SECTIONS = {  # file and title, in the order of the page
 }
 OPTIONS = {  # a field of these without a comment is accepted and does nothing
     "ConfigProto",
+    "FlightRecorderOptions",
     "GPUOptions",
     "GraphOptions",
     "OptimizerOptions",
