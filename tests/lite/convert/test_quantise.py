@@ -433,3 +433,18 @@ def test_scales_have_zero_exactly() -> None:
         ends = (np.array([-128, 127]) - zero) * step
         assert ends[0] <= min(low, 0) + step
         assert ends[1] >= max(high, 0) - step
+
+
+def test_concat_stays_in_bytes_with_the_scale_of_its_result() -> None:
+    draw = np.random.default_rng(0)
+    samples = [{"x": draw.standard_normal((1, 8, 8, 3)).astype("f")} for _ in range(4)]
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [1, 8, 8, 3], name="x")
+        small, number = wf.tanh(x), wf.constant(np.full([1, 8, 8, 1], 0.5, "f"))
+        y = wf.nn.relu(wf.concat([small, 3.0 * x, number], 3), name="y")
+        converter = Converter(x.graph, [x], [y])
+        content = converter.convert(calibration=samples)
+        int16 = converter.convert(calibration=samples, activations="int16")
+    assert kinds(content, DataType.FLOAT32) == [OpKind.Dequantize]
+    assert OpKind.Concat in kinds(content, DataType.INT8)
+    assert OpKind.Concat in kinds(int16, DataType.INT16)

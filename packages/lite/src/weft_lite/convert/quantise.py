@@ -241,6 +241,8 @@ class Quantiser:
                 self._product(op)
             elif op.kind in COMPUTED and self._can_quantize(op):
                 self._compute(op)
+            elif op.kind is OpKind.Concat and self._can_quantize(op):
+                self._join(op)
             elif op.kind in SHARING and self._can_quantize(op):
                 self._sharing(op)
             elif (
@@ -463,6 +465,27 @@ class Quantiser:
         scale = Scale(counterpart.scales[0], counterpart.zero_points[0])
         self._add(op.kind, [counterpart, *op.inputs[1:]], self._new_quantized_value(out, scale), op)
 
+    def _join(self, op: Operation) -> None:
+        """Quantize a Concat, whose operands get the scale of its result."""
+        (out,) = op.outputs
+        scale = self._scale(out)
+        inputs: list[Value | None] = [
+            self._rescaled(value, scale, op) for value in op.inputs if value is not None
+        ]
+        self._add(op.kind, inputs, self._new_quantized_value(out, scale), op)
+
+    def _rescaled(self, value: Value, scale: Scale, op: Operation) -> Value:
+        """Return the quantized form of a value with another scale."""
+        if value.array is not None:
+            return _quantize(value, self._dtype, scale)
+        counterpart = self._quantized_value(value)
+        if (counterpart.scales, counterpart.zero_points) == ([scale.scale], [scale.zero]):
+            return counterpart
+        result = Value(f"{op.name}/{value.name}", self._dtype, value.shape, value.declared)
+        result.scales, result.zero_points = [scale.scale], [scale.zero]
+        self._ops.append(Operation(OpKind.Quantize, [counterpart], [result], None, result.name))
+        return result
+
     def _pad_number(self, op: Operation) -> int | None:
         """Return the int8 number that a Pad adds; None if the operand's scale cannot represent it.
 
@@ -577,11 +600,12 @@ def _matrix(weights: Value, columns: int) -> Array:
     return unpack_panels(weights.array, columns)
 
 
-def _quantize(value: Value, dtype: DataType) -> Value:
-    """Return a quantized constant."""
+def _quantize(value: Value, dtype: DataType, scale: Scale | None = None) -> Value:
+    """Return a quantized constant, by default with the scale of its range."""
     assert value.array is not None
     low, high = float(value.array.min(initial=0)), float(value.array.max(initial=0))
-    scale, info = Range(low, high).scale(dtype), np.iinfo(dtype.name.lower())
+    scale = scale or Range(low, high).scale(dtype)
+    info = np.iinfo(dtype.name.lower())
     numbers = np.clip(np.rint(value.array / scale.scale) + scale.zero, info.min, info.max)
     result = constant(f"{value.name}/{dtype.name.lower()}", numbers.astype(info.dtype))
     result.storage, result.scales, result.zero_points = (

@@ -3,7 +3,8 @@
     tanh(x * 0.5) + 1   →   table[x]
 
 The table has the real function, quantized once, so that it is also more precise than the chain.
-Ops take part that are functions of one element: unary ops, and binary ops with a constant number.
+Ops take part that are functions of one element: unary ops, binary ops with a constant number, and
+changes of the scale.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def fuse_tables(lowered: Lowered) -> int:
             chain = chains.pop(x, []) if len(readers[x]) == 1 and x not in results else []
             chains[op.outputs[0]] = [*chain, op]
         for chain in chains.values():
-            if len(chain) > 1 or chain[0].kind in BINARY:
+            if len(chain) > 1 or chain[0].kind in (*BINARY, OpKind.Quantize):
                 graph.ops[graph.ops.index(chain[-1])] = _lookup(chain)
                 for op in chain[:-1]:
                     graph.ops.remove(op)
@@ -48,7 +49,7 @@ def _operand(op: Operation) -> Value | None:
     """Return the operand of an int8 op that is a function of one element; otherwise None."""
     if len(op.outputs) != 1 or op.outputs[0].dtype is not DataType.INT8:
         return None
-    if OpKind.Abs <= op.kind <= OpKind.Silu:
+    if OpKind.Abs <= op.kind <= OpKind.Silu or op.kind is OpKind.Quantize:
         (x,) = op.inputs
         return x if x is not None and _is_quantized(x) else None
     if op.kind not in BINARY or any(value is None for value in op.inputs):
@@ -101,6 +102,7 @@ def _results(chain: list[Operation], x: Value, numbers: Array) -> Array:
                 inputs.append(floats[value])
         result = Value(op.name, DataType.FLOAT32, shape, shape)
         floats[op.outputs[0]] = result
-        ops.append(Operation(op.kind, inputs, [result], op.options, op.name))
+        kind = OpKind.Copy if op.kind is OpKind.Quantize else op.kind
+        ops.append(Operation(kind, inputs, [result], op.options, op.name))
     graph = Lowered([floats[x]], [ops[-1].outputs[0]], ops)
     return agreement.run(Writer(graph).content([]), [numbers])[0]
