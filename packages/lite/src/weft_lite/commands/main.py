@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from weft_lite.commands import building, extra, looking, running
+from weft_lite.commands import building, extra, looking, report, running
 from weft_lite.commands.output import printable
 from weft_lite.errors import LiteError
 
@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
         prog="weft-lite", description="Create, run and inspect frozen graphs for small devices."
     )
     actions = argument_parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (extra, running, looking, building):
+    for module in (extra, running, looking, report, building):
         module.add(actions)
     return argument_parser
 

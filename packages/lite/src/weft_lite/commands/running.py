@@ -68,9 +68,13 @@ def common(parser: argparse.ArgumentParser, call: Any) -> None:
     parser.set_defaults(call=call)
 
 
-def open_interpreter(arguments: argparse.Namespace) -> Interpreter:
-    """Return an interpreter whose inputs are set by the arguments."""
-    interpreter = Interpreter(arguments.model, num_threads=arguments.threads)
+def open_interpreter(arguments: argparse.Namespace, model: str | None = None) -> Interpreter:
+    """Return an interpreter whose inputs are set by the arguments.
+
+    Args:
+      model: the file; by default that of the arguments.
+    """
+    interpreter = Interpreter(model or arguments.model, num_threads=arguments.threads)
     assignments, shapes = arrays.assignments(arguments.input), arrays.shapes(arguments.shape)
     arrays.feed(interpreter, assignments, shapes)
     return interpreter
@@ -115,7 +119,7 @@ def bench(arguments: argparse.Namespace) -> int:
             "--runs and --warm-up must not be negative, and --seconds must be positive"
         )
     interpreter = open_interpreter(arguments)
-    _note_largest_shapes(interpreter, arguments)
+    note_largest_shapes(interpreter, arguments)
     for _ in range(arguments.warm_up):
         interpreter.invoke()
     times: list[float] = []
@@ -141,7 +145,7 @@ def bench(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _note_largest_shapes(interpreter: Interpreter, arguments: argparse.Namespace) -> None:
+def note_largest_shapes(interpreter: Interpreter, arguments: argparse.Namespace) -> None:
     """Print to stderr which inputs have their largest shape because none was specified."""
     shapes = arrays.shapes(arguments.shape)
     names = {*shapes, *(k for k, v in arrays.assignments(arguments.input).items() if v[:1] == "@")}
@@ -177,7 +181,7 @@ def profile_ops(arguments: argparse.Namespace) -> int:
     if arguments.runs < 1:
         raise InvalidArgumentError(f"--runs must be positive, not {arguments.runs}")
     interpreter = open_interpreter(arguments)
-    _note_largest_shapes(interpreter, arguments)
+    note_largest_shapes(interpreter, arguments)
     interpreter.invoke()
     result = profile(interpreter, arguments.runs)
     total = sum(item.seconds for item in result) or 1.0
