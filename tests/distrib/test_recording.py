@@ -131,6 +131,30 @@ def test_the_command_records_a_file(cluster: Any, tmp_path: Path) -> None:
     assert len(wf.trace.load(path).processes) == 2
 
 
+def test_nodes_of_all_tasks_lead_back_to_the_graph_of_the_user(
+    cluster: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [3], name="x")
+        with wf.device(PS):
+            first, second = wf.square(x, name="first"), wf.square(x, name="second")
+            y = wf.add(first, wf.multiply(second, 2.0), name="y")
+        with wf.Session(cluster[1].target) as session:
+            session.run(y, {x: np.ones(3)})
+            thread = threading.Thread(target=record_trace, args=(cluster[0].target, 2, path))
+            thread.start()
+            while thread.is_alive():
+                session.run(y, {x: np.ones(3)})
+            thread.join()
+    trace = wf.trace.load(path)
+    rows = trace.events[trace.events["kind"] == Kind.KERNEL]
+    squares = {node for node in rows["node"] if trace.nodes[node].op == "Square"}
+    (square,) = [trace.nodes[node] for node in squares]
+    assert set(square.origins) == {"first", "second"}
+    assert square.line.rpartition(":")[0] == __file__
+
+
 def test_offsets_move_until_no_value_arrives_before_it_left() -> None:
     def records(offset: int, *transfers: Passage) -> TaskRecords:
         trace = Trace([], [], [], [], [], np.zeros(0), np.zeros(0), [])

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from weft_exec.settings import settings
-from weft_exec.tracing.environment import TraceOptions
 from weft_tensor import errors
 
 _EXECUTORS = ("", "DEFAULT", "READY_QUEUE", "SINGLE_THREADED_EXECUTOR")
@@ -26,6 +25,41 @@ class GpuOptions(NamedTuple):
     memory_fraction: float = 0.0
     allow_growth: bool = False
     visible_device_list: str = ""
+
+
+class TraceOptions(NamedTuple):
+    """Recordings that the config of a session requests; both paths may contain "%p".
+
+    Attributes:
+      trace_file: the file of a trace; "" for none.
+      flight_path: the files of a flight recorder; "" for none.
+      flight_seconds: how much it keeps.
+      slow_seconds: duration from which a step is slow; None for no limit.
+    """
+
+    trace_file: str = ""
+    flight_path: str = ""
+    flight_seconds: float = 10.0
+    slow_seconds: float | None = None
+
+    @staticmethod
+    def of_config(proto: Any) -> TraceOptions:
+        """Return the options of a ConfigProto.
+
+        Raises: InvalidArgumentError: the flight recorder has no path, or a negative number.
+        """
+        flight = proto.experimental.flight_recorder
+        if not flight.path and (flight.seconds or flight.slow_seconds):
+            raise errors.InvalidArgumentError(
+                "experimental.flight_recorder must have a path, got "
+                f"seconds {flight.seconds:g} and slow_seconds {flight.slow_seconds:g} without one"
+            )
+        return TraceOptions(
+            proto.experimental.trace_file,
+            flight.path,
+            flight.seconds or 10.0,
+            flight.slow_seconds or None,
+        )
 
 
 class SessionConfig:

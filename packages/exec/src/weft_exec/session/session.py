@@ -100,7 +100,7 @@ class BaseSession:
         self._growth = GrowthWatch()
         self._updates = UpdateOpsWatch()
         start_once()
-        self._recordings = SessionRecordings(config.trace)
+        self._recordings = SessionRecordings(*config.trace)
         self.tracing_changed()
         self._is_recorded = False
         consumers.watch(self)

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from weft_tensor import errors
 
@@ -40,41 +40,6 @@ def start_once() -> None:
         atexit.register(FlightRecorder(_for_process(path), seconds, slow).close)
 
 
-class TraceOptions(NamedTuple):
-    """Recordings that the config of a session requests; both paths may contain "%p".
-
-    Attributes:
-      trace_file: the file of a trace; "" for none.
-      flight_path: the files of a flight recorder; "" for none.
-      flight_seconds: how much it keeps.
-      slow_seconds: duration from which a step is slow; None for no limit.
-    """
-
-    trace_file: str = ""
-    flight_path: str = ""
-    flight_seconds: float = 10.0
-    slow_seconds: float | None = None
-
-    @staticmethod
-    def of_config(proto: Any) -> TraceOptions:
-        """Return the options of a ConfigProto.
-
-        Raises: InvalidArgumentError: the flight recorder has no path, or a negative number.
-        """
-        flight = proto.experimental.flight_recorder
-        if not flight.path and (flight.seconds or flight.slow_seconds):
-            raise errors.InvalidArgumentError(
-                "experimental.flight_recorder must have a path, got "
-                f"seconds {flight.seconds:g} and slow_seconds {flight.slow_seconds:g} without one"
-            )
-        return TraceOptions(
-            proto.experimental.trace_file,
-            flight.path,
-            flight.seconds or 10.0,
-            flight.slow_seconds or None,
-        )
-
-
 class SessionRecordings:
     """The recordings that the config of a session requests, from now until `close`.
 
@@ -83,19 +48,25 @@ class SessionRecordings:
       OSError: the file of the trace cannot be written.
     """
 
-    def __init__(self, options: TraceOptions) -> None:
+    def __init__(
+        self,
+        trace_file: str,
+        flight_path: str,
+        flight_seconds: float,
+        slow_seconds: float | None,
+    ) -> None:
         self._closes: list[Callable[[], None]] = []
-        if options.flight_path:
+        if flight_path:
             from weft_exec.tracing.flight import FlightRecorder
 
-            path = _for_process(options.flight_path)
-            recorder = FlightRecorder(path, options.flight_seconds, options.slow_seconds)
+            path = _for_process(flight_path)
+            recorder = FlightRecorder(path, flight_seconds, slow_seconds)
             self._closes.append(recorder.close)
-        if options.trace_file:
+        if trace_file:
             from weft_exec.tracing.recording import Recording
 
             try:
-                self._closes.append(Recording(_for_process(options.trace_file)).close)
+                self._closes.append(Recording(_for_process(trace_file)).close)
             except OSError:
                 self.close()
                 raise

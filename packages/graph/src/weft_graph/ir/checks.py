@@ -153,13 +153,14 @@ def _are(value: Any, has_type: Callable[[Any], bool]) -> bool:
     return isinstance(value, tuple) and all(has_type(item) for item in value)
 
 
-_PLANNED: Final = frozenset({"_depth", "_guard", "_reads_only", "_used"})
+_PLANNED: Final = frozenset({"_depth", "_guard", "_origins", "_reads_only", "_used"})
 
 _OWN: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "_class": ("a list of names", lambda value: _are(value, _is_text)),
     "_depth": ("an integer of at least 0", _is_count),
     "_gradient_op_type": ("a name", _is_text),
     "_guard": ("an integer of at least 0", _is_count),
+    "_origins": ("a list of names", lambda value: _are(value, _is_text)),
     "_reads_only": ("a Boolean", lambda value: isinstance(value, bool)),
     "_used": ("a list of integers of at least 0", lambda value: _are(value, _is_count)),
 }

@@ -7,7 +7,7 @@ that the part returns.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.graph import Graph
@@ -20,6 +20,9 @@ from weft_graph.ops.step import FETCH
 from weft_graph.serialize.reader import read_graph
 from weft_graph.serialize.writer import graph_pieces
 from weft_tensor import errors
+
+ORIGINS: Final = "_origins"
+"""Attribute of nodes in serialized parts: the names of the user's nodes that they compute."""
 
 
 def part_to_bytes(part: Part) -> bytes:
@@ -39,7 +42,10 @@ def part_pieces(part: Part) -> list[bytes | memoryview]:
     graph = Graph()
     graph.functions = _called(nodes, step.graph.functions)
     outputs: dict[Output, Output] = {}
-    copy_nodes(nodes, graph, outputs)
+    for node, counterpart in copy_nodes(nodes, graph, outputs).items():
+        origins = step.graph.origins.of(node.name)
+        if origins != (node.name,):
+            counterpart.attrs = {**counterpart.attrs, ORIGINS: origins}
     for position, fetch in zip(part.fetches, step.fetches, strict=True):
         value = step.isolated.get(fetch, fetch)  # derivation isolates fetches, each time anew
         dtype = value.dtype.base_dtype
@@ -62,6 +68,7 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
     Raises: OpError: as `read_graph`, or InvalidArgumentError: the graph is not that of a part.
     """
     graph = read_graph(memoryview(data), internal_names=True, **limits)
+    _note_origins(graph)
     args = [node for node in graph.nodes if node.role is Role.ARGUMENT]
     ends = [node for node in graph.nodes if node.type == FETCH]
     for nodes in (args, ends):
@@ -76,6 +83,19 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
     targets = [node for node in graph.nodes if not node.consumers and node not in fetched]
     step = StepGraph(graph, [arg.outputs[0] for arg in args], fetches, targets)
     return Part(step, graph.nodes, [arg.attrs["index"] for arg in args], positions)
+
+
+def _note_origins(graph: Graph) -> None:
+    """Move the names of the user's nodes from an attribute of the nodes to the graph's origins."""
+    for node in graph.nodes:
+        if ORIGINS in node.attrs:
+            attrs = dict(node.attrs)
+            names = attrs.pop(ORIGINS)
+            node.attrs = attrs
+            if node.name not in names and names:
+                graph.origins.note_derived(node.name, names[0])
+            for name in names:
+                graph.origins.note_replaced(node.name, name)
 
 
 def _called(nodes: list[Node], library: Library) -> Library:
