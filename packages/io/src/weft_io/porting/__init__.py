@@ -1,6 +1,7 @@
 """Porting aids: find where a port departs from the model that it was ported from."""
 
 from weft_io.porting.activations import compare_activations, record_activations
+from weft_io.porting.backends import compare_backends
 from weft_io.porting.growth import measure_growth
 from weft_io.porting.nonfinite import NonFiniteError, NumericsGuard
 from weft_io.porting.parameter_files import read_parameters
@@ -14,6 +15,7 @@ __all__ = [
     "SessionRun",
     "Status",
     "compare_activations",
+    "compare_backends",
     "compare_parameters",
     "compare_runs",
     "compare_targets",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["compare_activations", "record_activations"]
+__all__ = ["compare_activations", "record_activations", "upstream"]
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,8 +20,11 @@ from weft_io.porting.tolerances import Difference, compare_arrays, rounding_tole
 from weft_tensor import errors
 from weft_tensor.shape import Dims, compatible_dims
 
-_DEPTH: Final = 8.0
-"""Factor of the tolerance of values that were computed through unrecorded nodes."""
+_MAX_DEPTH: Final = 8
+"""Largest factor of the tolerance of values that are computed through unrecorded nodes."""
+
+_UNKNOWN_TERMS: Final = 1000.0
+"""Assumed number of added terms of a node whose cost is unknown."""
 
 
 class ActivationMatch(NamedTuple):
@@ -105,7 +109,7 @@ def record_activations(
       {'x:0': np.float32(3.0), 'y:0': np.float32(9.0)}
     """
     fed = {session.graph.as_graph_element(key) for key in feed_dict or {}}
-    tensors = _upstream(outputs) if outputs else _downstream(session.graph, fed)
+    tensors = upstream(outputs) if outputs else _downstream(session.graph, fed)
     fetchable = [t for t in tensors if session.graph.is_fetchable(t) and not t.dtype._is_ref_dtype]
     values = session.run(fetchable, feed_dict)
     return {tensor.name: value for tensor, value in zip(fetchable, values, strict=True)}
@@ -115,8 +119,9 @@ def compare_activations(
     session: Any,
     recorded: Mapping[str, Any] | str | os.PathLike[str],
     names: Mapping[str, str] | None = None,
-    tolerance: float | None = None,
+    tolerance: float | Mapping[str, float] | None = None,
     layout: str = "NHWC",
+    ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> ActivationComparison:
     """Compare nodes with values that another system recorded for the same inputs.
 
@@ -130,10 +135,12 @@ def compare_activations(
         or PyTorch.
       names: recorded names by the names of our tensors. Without an entry, a tensor `scope/op:0` is
         compared with a recorded `scope/op:0` or `scope/op`.
-      tolerance: accepted relative difference; by default what rounding explains for the node's type
-        and number of added terms.
+      tolerance: accepted relative difference, or differences by the names of our tensors; by
+        default what rounding explains for the node's type and number of added terms.
       layout: "NCHW" if the other system has the channels before the spatial axes, and our graph
         behind them: recorded values are transposed where that gives our shape.
+      ranges: the smallest and largest numbers that quantized recorded values can have, by the names
+        of our tensors; our values are clipped to them.
     Raises:
       InvalidArgumentError: no recorded value belongs to a tensor of the graph, or the layout is
         unknown.
@@ -153,9 +160,12 @@ def compare_activations(
     graph = session.graph
     known = _known(graph, values, names or {})
     feeds = _Feeds(session, known, layout)
-    matches = [
-        match for tensor in list(known) if (match := feeds.compare(tensor, tolerance)) is not None
-    ]
+    matches = []
+    for tensor in list(known):
+        accepted = tolerance.get(tensor.name) if isinstance(tolerance, Mapping) else tolerance
+        match = feeds.compare(tensor, accepted, (ranges or {}).get(tensor.name))
+        if match is not None:
+            matches.append(match)
     return ActivationComparison(matches)
 
 
@@ -203,25 +213,27 @@ class _Feeds:
         self._known = known
         self._values: dict[Output, Array] = {}
 
-    def compare(self, tensor: Output, tolerance: float | None) -> ActivationMatch | None:
+    def compare(
+        self, tensor: Output, tolerance: float | None, limits: tuple[float, float] | None = None
+    ) -> ActivationMatch | None:
         """Compare a tensor; return None if there is nothing to compute it from.
 
         That is so for inputs, and for users of a recorded value whose shape does not fit.
         """
         name, theirs = self._known[tensor]
-        cut, is_direct = _cut(tensor, self._known)
+        cut, nodes = _cut(tensor, self._known)
         if not tensor.node.inputs or not all(feed in self._values for feed in cut):
             value = theirs.transpose(_to_our_layout(theirs, tensor.dims, self._layout))
             if tensor.shape.is_compatible_with(value.shape):
                 self._values[tensor] = value
             return None
         ours = np.asarray(self._session.run(tensor, {feed: self._values[feed] for feed in cut}))
+        if limits is not None:
+            ours = np.clip(ours, *limits)
         accepted = tolerance
         if accepted is None:
-            shapes = [self._values[i].shape for i in tensor.node.inputs if i in self._values]
-            accepted = _tolerance(tensor.node, ours, shapes)
-            if not is_direct:
-                accepted *= _DEPTH
+            terms = sum(_num_terms(node, self._values) for node in nodes)
+            accepted = rounding_tolerance(ours.dtype, terms) * min(_MAX_DEPTH, len(nodes))
         axes = _to_our_layout(theirs, ours.shape, self._layout)
         value = theirs.transpose(axes)
         difference = None
@@ -233,33 +245,36 @@ class _Feeds:
         return ActivationMatch(tensor, name, difference, theirs.shape, order, accepted, inputs)
 
 
-def _cut(tensor: Output, known: Mapping[Output, Any]) -> tuple[list[Output], bool]:
-    """Return the nearest recorded tensors before one, and whether it uses them directly."""
+def _cut(tensor: Output, known: Mapping[Output, Any]) -> tuple[list[Output], list[Node]]:
+    """Return the nearest recorded tensors before one, and the nodes between them and it."""
     feeds: dict[Output, None] = {}
-    seen = {tensor.node}
+    seen = {tensor.node: None}
     pending = [tensor.node]
     while pending:
         for source in pending.pop().inputs:
             if source in known:
                 feeds[source] = None
             elif source.node not in seen:
-                seen.add(source.node)
+                seen[source.node] = None
                 pending.append(source.node)
-    is_direct = all(not node.inputs or node is tensor.node for node in seen)
-    return list(feeds), is_direct
+    return list(feeds), [node for node in seen if node.inputs]
 
 
-def _tolerance(node: Node, value: Array, shapes: Sequence[tuple[int, ...]]) -> float:
-    terms = 1.0
-    if len(shapes) == len(node.inputs):
-        try:
-            work = cost_of(node, shapes, [value.shape] * len(node.outputs)).flops
-            terms = work / max(1, value.size)
-        except (errors.OpError, TypeError, ValueError, IndexError):
-            terms = 1000.0  # a cost rule that needs more than the shapes
-    else:
-        terms = 1000.0
-    return rounding_tolerance(value.dtype, terms)
+def _num_terms(node: Node, values: Mapping[Output, Array]) -> float:
+    """Return the number of terms that are added for one element of a node's result."""
+    shapes: list[tuple[int, ...]] = []
+    for tensor in (*node.inputs, *node.outputs[:1]):
+        dims = values[tensor].shape if tensor in values else tensor.dims
+        known = [size for size in dims or () if size is not None]
+        if dims is None or len(known) < len(dims):
+            return _UNKNOWN_TERMS
+        shapes.append(tuple(known))
+    *operands, result = shapes
+    try:
+        work = float(cost_of(node, operands, [result] * len(node.outputs)).flops)
+    except (errors.OpError, TypeError, ValueError, IndexError):
+        return _UNKNOWN_TERMS  # a cost rule that needs more than the shapes
+    return max(1.0, work / max(1, math.prod(result)))
 
 
 def _to_our_layout(theirs: Array, dims: Dims, layout: str) -> tuple[int, ...]:
@@ -274,7 +289,8 @@ def _to_our_layout(theirs: Array, dims: Dims, layout: str) -> tuple[int, ...]:
     return channels_last if layout == "NCHW" and compatible_dims(dims, shape) else identity
 
 
-def _upstream(outputs: Sequence[Output]) -> list[Output]:
+def upstream(outputs: Sequence[Output]) -> list[Output]:
+    """Return the outputs of all nodes that some tensors depend on, in the order of the graph."""
     seen: set[Node] = set()
     pending = [output.node for output in outputs]
     while pending:

@@ -30,7 +30,7 @@ def call(arguments: argparse.Namespace) -> int:
     with plain_errors():
         _print_progress(f"reading {arguments.source}")
         converter = _converter(arguments, kind)
-        samples = _calibration(arguments.calibration) if arguments.calibration else None
+        samples = read_calibration(arguments.calibration) if arguments.calibration else None
         _print_progress("converting, then trying the file beside the graph")
         content = converter.convert(
             limit=arguments.limit, calibration=samples, keep_float=arguments.keep_float,
@@ -65,7 +65,7 @@ def _require_fit(arguments: argparse.Namespace, kind: str) -> None:
 def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
     """Return the converter of the source that the arguments describe."""
     path, bounds = str(arguments.source), arrays.shapes(arguments.bound)
-    variables, values = arguments.variable or (), _values(arguments.value)
+    variables, values = arguments.variable or (), parse_values(arguments.value)
     shapes = arrays.shapes(arguments.shape)
     if kind == SAVED_MODEL:
         key, tags = arguments.signature or "serving_default", _names(arguments.tags or "serve")
@@ -87,7 +87,7 @@ def _names(text: str | None) -> list[str]:
     return [name for name in (text or "").split(",") if name]
 
 
-def _values(texts: Sequence[str]) -> dict[str, Any]:
+def parse_values(texts: Sequence[str]) -> dict[str, Any]:
     """Parse the options `--value`: Booleans, numbers, numbers with commas, or files of NumPy."""
     return {name: _value(name, text) for name, text in arrays.assignments(texts).items()}
 
@@ -120,7 +120,7 @@ def _print_progress(text: str) -> None:
         sys.stderr.write(text + "\n")
 
 
-def _calibration(path: Path) -> list[dict[str, Any]]:
+def read_calibration(path: Path) -> list[dict[str, Any]]:
     """Return samples of all inputs, one for each index of the first axis.
 
     Raises: InvalidArgumentError: the arrays differ in length.
