@@ -11,6 +11,7 @@ import pytest
 
 import weft as wf
 from weft_compiler.generator import LlvmGenerator, LoopCompiler, RegionCompiler
+from weft_compiler.lower.folded_values import FoldedValues, is_on_line
 from weft_compiler.lower.request_numbers import numbers_of, with_numbers
 from weft_compiler.native import cache
 from weft_graph.ir.code_generators import RegionRequest
@@ -95,6 +96,93 @@ def test_remainders_and_comparisons_of_a_size_are_those_of_each_size(
                 first, second = session.run([remainder, equal], {x: value})
                 np.testing.assert_array_equal(first, value * (rows % 3) + rows // 4)
                 np.testing.assert_array_equal(second, value + (rows == 36))
+
+
+def test_an_integer_of_a_size_is_evaluated_for_sizes_without_lowering(
+    monkeypatch: pytest.MonkeyPatch, lowered: list[Any]
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [None, 12])
+        size = wf.shape(x)[0]
+        linear = x * wf.cast(wf.maximum(size, 2) * 24 // 12, wf.float32)
+        with wf.Session() as session:
+            for rows in (20, 33):
+                session.run(linear, {x: np.ones([rows, 12], np.float32)})
+            count = len(lowered)
+            for rows in (3, 17, 64):
+                value = np.ones([rows, 12], np.float32)
+                np.testing.assert_array_equal(session.run(linear, {x: value}), value * 2 * rows)
+    assert len(lowered) == count
+
+
+def test_folded_values_decide_which_sizes_are_served() -> None:
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [None, 12])
+        number = wf.placeholder(wf.int32, [])
+        size = wf.shape(x)[0]
+        of_size, of_input = wf.floormod(size, 3), wf.floormod(number, 3)
+        y = x * wf.cast(of_size, wf.float32) + wf.cast(of_input, wf.float32)
+    nodes = [node for node in y.graph.get_operations() if node.inputs]
+    constants = [s for n in nodes for s in n.inputs if s.node.type == "Const"]
+    inputs = list(dict.fromkeys([x, number, *constants]))
+    shapes = [(16, 12), (), *[np.shape(c.node.attrs["value"]) for c in inputs[2:]]]
+    folded = FoldedValues(RegionRequest(nodes, inputs, [y], shapes))
+    others = [size for shape in shapes[1:] for size in shape]
+    values = {rows: folded.at((rows, 12, *others)) for rows in (16, 64)}
+    assert list(values[16] or ()) == [1, 1.0]
+    for rows, is_served in ((52, True), (36, False), (53, False), (22, True)):
+        there = folded.at((rows, 12, *others))
+        assert is_on_line({**values, rows: there}, rows) is is_served
+
+
+def test_a_recurrent_network_is_lowered_for_two_lengths_only(
+    monkeypatch: pytest.MonkeyPatch, lowered: list[Any]
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    draw = np.random.default_rng(0)
+    values = [draw.normal(size=(4, n, 8)).astype(np.float32) for n in (20, 33, 3, 17, 48)]
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [4, None, 8])
+        w = wf.constant(draw.normal(size=(8, 8)).astype(np.float32))
+
+        def step(state: Any, row: Any) -> Any:
+            return wf.tanh(wf.matmul(state, w) + row)
+
+        states = wf.scan(step, wf.transpose(x, [1, 0, 2]), initializer=wf.zeros([4, 8]))
+        (gradient,) = wf.gradients(wf.reduce_mean(states * states), [x])
+        counts = []
+        for mode in ("off", "now"):
+            monkeypatch.setenv("WEFT_JIT", mode)
+            with wf.Session() as session:
+                results = []
+                for value in values:
+                    results.append(session.run(gradient, {x: value}))
+                    counts.append(len(lowered))
+            if mode == "off":
+                expected = results
+    for result, kernels in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, kernels, rtol=1e-3, atol=1e-5)
+    assert counts[5] > 0
+    assert counts[6:] == [counts[6]] * 4
+
+
+@pytest.mark.parametrize("order", [(16, 64, 52, 36, 48), (64, 16, 52, 40, 36)])
+def test_remainders_of_a_size_inside_of_a_loop_are_those_of_each_size(
+    monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...]
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [None, 12])
+
+        def body(i: Any, total: Any) -> Any:
+            return i + 1, total + wf.cast(wf.floormod(wf.shape(total)[0], 3), wf.float32)
+
+        _, y = wf.while_loop(lambda i, _: i < 4, body, [wf.constant(0), x])
+        with wf.Session() as session:
+            for rows in order:
+                value = np.ones([rows, 12], np.float32)
+                np.testing.assert_array_equal(session.run(y, {x: value}), value + 4 * (rows % 3))
 
 
 def test_code_for_all_sizes_is_found_on_the_disk(lowered: list[Any]) -> None:

@@ -12,6 +12,7 @@ from weft_compiler.codegen.options import Options, options_of_regions
 from weft_compiler.fingerprint import constants_of, fingerprint, polymorphic_fingerprint
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.complex_numbers import is_complex
+from weft_compiler.lower.folded_values import FoldedValues
 from weft_compiler.lower.region import (
     changed,
     computes_with,
@@ -28,7 +29,7 @@ from weft_compiler.lower.registry import (
     update_of,
     wants_kernel,
 )
-from weft_compiler.lower.request_numbers import interpolates, numbers_of
+from weft_compiler.lower.request_numbers import numbers_of
 from weft_compiler.native import cache as disk
 from weft_compiler.native.code_index import (
     remember,
@@ -267,9 +268,9 @@ def _instance(
     codes: Iterable[PolymorphicCode], request: RegionRequest | LoopRequest
 ) -> Found | None:
     """Return a program for the sizes of a request by one of several codes; None if none serves."""
-    numbers, between = numbers_of(request), interpolates(request)
+    numbers, folded = numbers_of(request), FoldedValues(request)
     for code in codes:
-        size = code.size_of(numbers, between)
+        size = code.size_of(numbers, folded)
         if size is not None:
             return code.instance(size), size, code
     return None
@@ -353,7 +354,7 @@ class _RequestCompiler(Generic[R]):
         assert made.program is not None
         constants = self.constants(request)
         code = None if made.shared is None else made.shared.code
-        if code is not None and code.is_dense and interpolates(request):
+        if code is not None and code.is_dense and FoldedValues(request).are_evaluated:
             key = _polymorphic_key(request)
             if key is not None:
                 remember_polymorphic(key, code, constants)

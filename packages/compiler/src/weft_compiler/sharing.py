@@ -11,11 +11,11 @@ from weft_compiler.codegen.options import Options, options_of_regions
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.program import Check, Program, walk
 from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.folded_values import FoldedValues
 from weft_compiler.lower.registry import Unsupported
 from weft_compiler.lower.request_numbers import (
     AnyRequest,
     RequestNumbers,
-    interpolates,
     numbers_of,
     with_numbers,
 )
@@ -108,26 +108,29 @@ class Shared:
         Args:
           request: one of those that the code was made for.
         """
-        if self.code.numbers_at(MIN_SIZE) is None:
+        folded = FoldedValues(request)
+        if self.code.numbers_at(MIN_SIZE) is None or not folded.are_evaluated:
             return
         least, most = self.family.limits
         low, high = self.code.limits
         for size in (most, most // 2, most // 4):
-            if high < size <= most and self._verify_size(size, request, lower):
+            if high < size <= most and self._verify_size(size, request, lower, folded):
                 break
         for size in (least | 1, low // 2 | 1):
-            if least <= size < low and self._verify_size(size, request, lower):
+            if least <= size < low and self._verify_size(size, request, lower, folded):
                 break
         low, high = self.code.limits
         middle = (low + high) // 2
         for size in (middle | 1, middle - middle % 16):
             if not self.code.is_dense and low < size < high:
-                self._verify_size(size, request, lower)
+                self._verify_size(size, request, lower, folded)
 
-    def _verify_size(self, size: int, request: AnyRequest, lower: Lower) -> bool:
+    def _verify_size(
+        self, size: int, request: AnyRequest, lower: Lower, folded: FoldedValues
+    ) -> bool:
         may_pause()
         numbers = self.code.numbers_at(size)
-        if numbers is None:
+        if numbers is None or not self.code.is_linear_at(size, folded):
             return False
         other = with_numbers(request, numbers)
         try:
@@ -162,7 +165,7 @@ def make(
     if found is None:
         return CompiledArtifact(loaded(lowered), lowered, own)
     shared = found.shared
-    if shared is not None and interpolates(request) and not shared.code.is_dense:
+    if shared is not None and not shared.code.is_dense:
         shared.verify_range(request, lower)
     return found
 

@@ -48,18 +48,6 @@ def numbers_of(request: AnyRequest) -> RequestNumbers:
     return RequestNumbers(tuple(map(int, numbers)), repr(rest))
 
 
-def interpolates(request: AnyRequest) -> bool:
-    """Return True if code that is right for some sizes is right for sizes between them.
-
-    That is not so if a node computes with integers: it may compute a remainder of a size, or
-    compare a size with a number, and other nodes may depend on the result.
-    """
-    return not any(
-        node.traits.elementwise and any(source.dtype.is_integer for source in node.inputs)
-        for node in request.nodes
-    )
-
-
 def _is_integer(array: np.ndarray) -> bool:
     return array.dtype.kind in "iu"
 

@@ -71,6 +71,9 @@ from weft_tensor import dtypes
 
 _CHECKED_TOGETHER: Final = 1024
 """Number of elements that are checked before the program ends because of an invalid one."""
+_CHECKED_SINGLY: Final = 16
+"""Number of elements up to which each has a check of its own. Small, because code is shared only
+among sizes on the same side of the limit."""
 
 
 def write(
@@ -364,7 +367,7 @@ class Nests:
             return
         *rows, count = requirement.space or (1,)
         has_rows = math.prod(rows) > 1
-        together = has_rows or count > _CHECKED_TOGETHER
+        together = has_rows or count > _CHECKED_SINGLY
         holds = Variable(dtypes.bool_, self._unique("holds"))
 
         def check(*at: Expr) -> None:

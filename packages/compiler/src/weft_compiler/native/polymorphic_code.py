@@ -3,10 +3,11 @@
 The sizes of all inputs are linear functions of one size. Lowering has verified the code for some
 sizes. It serves all sizes between them if they differ enough that no other choice of lowering fits:
 three or more, of which one is odd and one is a multiple of 16. Choices of lowering depend on limits
-and on divisibility, and a function that is not linear differs from a line in one of these. Nodes
-that compute with integers could depend on a size in any way, such as by its remainder modulo 3;
-code with such nodes serves verified sizes only. The verifier has proven for all sizes that no index
-is out of bounds.
+and on divisibility, and a function that is not linear differs from a line in one of these. Values
+that lowering computes from sizes could depend on a size in any way, such as by its remainder modulo
+3. They are evaluated for each further size, which is served only if they are linear functions of
+the size there (`weft_compiler.lower.folded_values`). The verifier has proven for all sizes that no
+index is out of bounds.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from weft_compiler.codegen.interrupt_checks import Work
 from weft_compiler.ir.lines import Line
 from weft_compiler.ir.program import Buffer, Program
+from weft_compiler.lower.folded_values import FoldedValues, Values, is_on_line
 from weft_compiler.lower.request_numbers import RequestNumbers
 from weft_compiler.native.program import Code, NativeProgram
 
@@ -67,6 +69,7 @@ class PolymorphicCode:
         self.rest = rest
         self.verified: Mapping[int, VerifiedSize] = dict(verified or {})
         self._lines = self._request_lines()
+        self._folded: dict[int, Values | None] = {}
 
     def add(self, size: int, numbers: RequestNumbers, work: Work) -> None:
         """Add a verified size."""
@@ -114,11 +117,11 @@ class PolymorphicCode:
         """Return the numbers of a request for a size, if they are known."""
         return None if self._lines is None else [int(line.at(size)) for line in self._lines]
 
-    def size_of(self, numbers: RequestNumbers, between: bool) -> int | None:
+    def size_of(self, numbers: RequestNumbers, folded: FoldedValues) -> int | None:
         """Return the size that a request is for; None if this code does not serve it.
 
         Args:
-          between: serve sizes between verified ones; see `interpolates`.
+          folded: the folded values of the request, which decide about unverified sizes.
         """
         lines = self._lines
         if lines is None or self.rest != numbers.rest or len(lines) != len(numbers.numbers):
@@ -129,9 +132,27 @@ class PolymorphicCode:
         )
         if any(line.at(size) != number for line, number in pairs):
             return None
+        if size in self.verified:
+            return size
         low, high = self.limits
-        is_between = between and self.is_dense and low <= size <= high
-        return size if size in self.verified or is_between else None
+        is_between = self.is_dense and low < size < high
+        return size if is_between and self.is_linear_at(size, folded) else None
+
+    def is_linear_at(self, size: int, folded: FoldedValues) -> bool:
+        """Return True if the folded values at a size are on the lines through the verified sizes.
+
+        Args:
+          size: not verified.
+        """
+        if not folded.are_evaluated or self._lines is None:
+            return False
+        for verified in self.limits:
+            if verified not in self._folded:
+                self._folded[verified] = folded.at(self.verified[verified].numbers)
+        numbers = [int(line.at(size)) for line in self._lines]
+        low, high = self.limits
+        values = {low: self._folded[low], high: self._folded[high], size: folded.at(numbers)}
+        return is_on_line(values, size)
 
     def instance(self, size: int) -> NativeProgram:
         """Return the program for a size that `size_of` has returned."""
