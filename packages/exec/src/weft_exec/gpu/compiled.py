@@ -308,6 +308,10 @@ class GpuGenerator:
         """Return the GPU's limits; see `measure.py`."""
         return roofline(self._device)
 
+    def clock_reader(self) -> None:
+        """Return None: the host's generator reads the clock of the host."""
+        return None
+
 
 def _region(request: Request) -> RegionRequest:
     """Return the request if it is for a region.
