@@ -55,6 +55,9 @@ def load_native_reader(only_if_imported: bool = False) -> None:
     from weft_graph.ir.code_generators import generators
 
     names = generators.registered if only_if_imported else generators.keys()
-    if names:
-        _native = generators.lookup(names[0]).clock_reader()
+    for name in names:
+        reader = getattr(generators.lookup(name), "clock_reader", None)  # others may lack it
+        _native = None if reader is None else reader()
+        if _native is not None:
+            break
     _is_native_known = bool(names) or not only_if_imported
