@@ -40,6 +40,7 @@ ALLOWED = {
     "graph/src/weft_graph/raw_ops.py": "arguments that TensorFlow's raw ops call otherwise",
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
     "distrib/src/weft_distrib/collective/arithmetic.py": "TensorFlow's names of ways to merge",
+    "lite/src/weft_lite/convert/backends.py": "ops that pass errors of operands on unchanged",
     "lite/src/weft_lite/convert/shapes.py": "what a TensorArray is written by tells its shapes",
     "graph/src/weft_graph/passes/partitioned_lookups.py": "ops of partitioned lookups",
     "graph/src/weft_graph/passes/inference.py": "ops that dropout and moving averages are made of",

@@ -13,7 +13,7 @@ import weft as wf
 from weft_lite import errors as lite_errors
 from weft_lite.commands.arrays import feed, read_npy
 from weft_lite.convert import Converter
-from weft_lite.convert.commands.converting import _calibration
+from weft_lite.convert.commands.converting import read_calibration
 from weft_lite.convert.compiled import weftlite
 from weft_lite.interpreter import Interpreter
 
@@ -144,7 +144,7 @@ def test_a_calibration_file_has_as_many_samples_of_each_input(tmp_path: Path) ->
     path = tmp_path / "calibration.npz"
     np.savez(path, x=np.ones((3, 2)), y=np.ones((2, 2)))
     with pytest.raises(lite_errors.InvalidArgumentError, match="different numbers of samples"):
-        _calibration(path)
+        read_calibration(path)
 
 
 def test_a_file_of_lite_is_read_whole() -> None:
