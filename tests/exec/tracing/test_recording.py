@@ -15,10 +15,12 @@ import pytest
 from weft_testing.traces import record_training
 
 import weft as wf
+from weft_exec.resources.resources import VariableState, Waiters
 from weft_exec.tracing import consumers, readings
 from weft_graph import proto
 from weft_graph.functions.defun import Defun
 from weft_graph.ir.code_generators import generators
+from weft_tensor import dtypes
 from weft_trace import SERIES, Flag, Kind
 from weft_trace.trace import Trace
 
@@ -308,3 +310,36 @@ def test_time_between_steps_and_buffers_are_recorded(tmp_path: Path) -> None:
 def test_the_name_is_also_the_trace_of_a_matrix() -> None:
     with wf.Session() as session:
         assert session.run(wf.trace([[1.0, 2.0], [3.0, 4.0]])) == 5.0
+
+
+def test_waits_for_locks_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_waiting = threading.Event()
+
+    def announced(*arguments: Any) -> Any:
+        is_waiting.set()
+        return recorded_block(*arguments)
+
+    recorded_block = consumers.recorded
+    monkeypatch.setattr(consumers, "recorded", announced)
+    state = VariableState("v", dtypes.float32, (2,))
+    state.assign(np.ones(2, np.float32))
+    queue = Waiters()
+
+    with wf.trace(tmp_path / "t"):
+        for lock, use in (
+            (state._lock, lambda: state.update(np.square)),
+            (state._lock, lambda: state.assign(np.ones(2, np.float32))),
+            (queue.lock, queue.wake),
+        ):
+            is_waiting.clear()
+            other = threading.Thread(target=use)
+            with lock:
+                other.start()
+                assert is_waiting.wait(60)
+            other.join()
+        queue.wake()  # the lock is free
+        state.update(np.square)
+    trace = wf.trace.load(tmp_path / "t")
+    waits = [trace.nodes[row["node"]] for row in events(trace, Kind.WAIT)]
+    assert [node.name for node in waits] == ["lock of v", "lock of v", "lock of a queue"]
+    assert {node.op for node in waits} == {"_Lock"}

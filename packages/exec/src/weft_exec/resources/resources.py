@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 
 from weft_exec.resources.cancellation import Cancellation, Timer, call_at
+from weft_exec.tracing.consumers import acquire, record_contention
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -281,6 +282,7 @@ class VariableState(Resource):
         """
         value = self._value
         if value is None or value is _BUSY:
+            self._record_contention()
             with self._lock:
                 value = self._value
             if value is None:
@@ -301,6 +303,7 @@ class VariableState(Resource):
             raise errors.InvalidArgumentError(
                 f"variable {self.name} holds {self.dtype.name}, got a value of {value.dtype}"
             )
+        self._record_contention()
         with self._lock:
             old = self._value
             if validate_shape:
@@ -334,6 +337,7 @@ class VariableState(Resource):
 
         Raises: FailedPreconditionError: the variable has no value yet.
         """
+        self._record_contention()
         with self._lock:
             value = self._value
             if value is None:
@@ -381,6 +385,8 @@ class VariableState(Resource):
             raise errors.InvalidArgumentError(
                 f"an update requires different variables, got the same one twice: {names}"
             )
+        for state in states:
+            state._record_contention()
         locks = VariableState._locks_of(states)
         held_flags: list[bool] = []
         values: list[Any] = []
@@ -425,6 +431,11 @@ class VariableState(Resource):
     def _locks_of(states: Iterable[VariableState]) -> list[threading.Lock]:
         """Return the locks of variables, in the order in which they must be acquired."""
         return [state._lock for state in sorted(states, key=id)]
+
+    def _record_contention(self) -> None:
+        """Record the wait for an update of another thread, if steps are traced."""
+        if self._lock.locked():
+            record_contention(self._lock, f"lock of {self.name}")
 
     def _take(self) -> Any:
         value = self._value
@@ -578,12 +589,15 @@ class Waiters:
             deadline.
         """
         waiter = _Waiter(attempt, done, cancellation)
-        with self.lock:
+        acquire(self.lock, "lock of a queue")
+        try:
             if self._closed is not None:
                 waiter.attempt = _failing(self._closed)
             self._line[waiter] = None
             finished = self._advance()
             is_waiting = waiter.done is not None
+        finally:
+            self.lock.release()
         _complete(finished)
         if not is_waiting:
             return
@@ -596,8 +610,11 @@ class Waiters:
 
     def wake(self) -> int:
         """Retry attempts from the head of the queue; return the number of completed ones."""
-        with self.lock:
+        acquire(self.lock, "lock of a queue")
+        try:
             finished = self._advance()
+        finally:
+            self.lock.release()
         _complete(finished)
         return len(finished)
 

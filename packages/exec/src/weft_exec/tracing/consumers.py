@@ -7,6 +7,7 @@ is not traced need not ask.
 from __future__ import annotations
 
 import threading
+from _thread import LockType
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,10 @@ _thread = _Thread()
 _PYTHON: Final = 8  # of `weft_trace.schema.Kind`, which is imported with the first trace
 PHASE: Final = 1
 """The kind of a phase, such as compiling, for `recorded`."""
+KERNEL: Final = 2
+"""The kind of work such as computing an element of a dataset, for `recorded`."""
+WAIT: Final = 7
+"""The kind of a wait, for `recorded`."""
 CHECKPOINT: Final = 9
 """The kind of saving or restoring a checkpoint, for `recorded`."""
 
@@ -165,6 +170,29 @@ def recorded(kind: int, name: str, op: str) -> Iterator[None]:
         failed = False
     finally:
         add_span(Span(kind, Subject(name, op), start, start, clock(), failed=failed))
+
+
+def acquire(lock: Any, name: str) -> None:
+    """Acquire a lock, and record the wait for it if another thread holds it.
+
+    Args:
+      name: of the wait in the trace, such as "lock of the session".
+    """
+    if not lock.acquire(blocking=False):
+        with recorded(WAIT, name, "_Lock"):
+            lock.acquire()
+
+
+def record_contention(lock: LockType, name: str) -> None:
+    """Wait until a lock of another thread is free, and record the wait if steps are traced.
+
+    Args:
+      name: as for `acquire`.
+    """
+    if _consumers:
+        with recorded(WAIT, name, "_Lock"):
+            lock.acquire()
+            lock.release()
 
 
 def add_span(span: Span) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_exec.resources.threads import Task, ThreadPool
+from weft_exec.tracing.consumers import KERNEL, recorded
 from weft_io.resources.batch_memory import BatchMemory, Row, compute_in_row
 from weft_io.streams.mapping import InterleaveStream, inner_stream
 from weft_io.streams.pending_errors import encode_failure, failure_of
@@ -53,7 +54,8 @@ class _Pending:
     def _run(self, call: Call) -> None:
         assert self.element is not None
         try:
-            self.result = compute_in_row(self.row, call, self.element)
+            with recorded(KERNEL, "call for an element", "_ParallelMap"):
+                self.result = compute_in_row(self.row, call, self.element)
         except Exception as error:  # because it is raised when the result is requested
             self.error = (
                 add_location(error, self.place) if isinstance(error, errors.OpError) else error

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft_exec.resources.resources import NOT_READY
+from weft_exec.tracing.consumers import KERNEL, WAIT, recorded
 from weft_io.streams.pending_errors import encode_failure, failure_of
 from weft_io.streams.stream import (
     DerivedSource,
@@ -104,10 +105,16 @@ class _Buffer:
 
     def _wait_for_room(self) -> bool:
         with self.changed:
-            while len(self.items) >= self.limit and not self.stopped:
+            if len(self.items) >= self.limit and not self.stopped:
                 self.was_full = True
-                self.changed.wait()
+                with recorded(WAIT, "full buffer", "_Prefetch"):
+                    self.changed.wait_for(lambda: self.has_room or self.stopped)
             return not self.stopped
+
+    @property
+    def has_room(self) -> bool:
+        """True if another item may be added."""
+        return len(self.items) < self.limit
 
     def take(self) -> Element | Exception | None:
         """Remove and return the next item, except the end marker; requires the lock."""
@@ -136,7 +143,8 @@ def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 def _pulled(stream: Stream) -> Element | Exception | None:
     try:
-        return stream.get()
+        with recorded(KERNEL, f"element of {stream.kind}", "_Prefetch"):
+            return stream.get()
     except Exception as error:  # because it is raised when the element is requested
         return error
 
