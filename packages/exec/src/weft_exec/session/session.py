@@ -578,7 +578,7 @@ class BaseSession:
             None for no limit.
         Raises: DeadlineExceededError: another thread held the lock until the deadline.
         """
-        if not (self._lock.acquire(blocking=False) or self._acquire_until(deadline)):
+        if not consumers.acquire(self._lock, "lock of the session", _seconds_until(deadline)):
             raise errors.DeadlineExceededError(
                 "the call exceeded its timeout while another thread was planning a step of this "
                 "session: raise timeout_in_ms, or plan the step earlier with a first run"
@@ -590,11 +590,6 @@ class BaseSession:
         finally:
             self._backend.planning_deadline = before
             self._lock.release()
-
-    def _acquire_until(self, deadline: float | None) -> bool:
-        """Wait for the lock of planning; return False if a deadline has passed."""
-        with consumers.recorded(consumers.WAIT, "lock of the session", "_Lock"):
-            return self._lock.acquire(timeout=_seconds_until(deadline))
 
     def _signature(
         self, key: Any, fetches: Any, feed_dict: Any, deadline: float | None = None

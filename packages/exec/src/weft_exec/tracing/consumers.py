@@ -172,15 +172,18 @@ def recorded(kind: int, name: str, op: str) -> Iterator[None]:
         add_span(Span(kind, Subject(name, op), start, start, clock(), failed=failed))
 
 
-def acquire(lock: Any, name: str) -> None:
+def acquire(lock: Any, name: str, timeout: float = -1) -> bool:
     """Acquire a lock, and record the wait for it if another thread holds it.
 
     Args:
       name: of the wait in the trace, such as "lock of the session".
+      timeout: in seconds; -1 for no limit.
+    Returns: False if the timeout has passed.
     """
-    if not lock.acquire(blocking=False):
-        with recorded(WAIT, name, "_Lock"):
-            lock.acquire()
+    if lock.acquire(blocking=False):
+        return True
+    with recorded(WAIT, name, "_Lock"):
+        return bool(lock.acquire(timeout=timeout))
 
 
 def record_contention(lock: LockType, name: str) -> None:
