@@ -35,6 +35,8 @@ from weft_trace import (
     TraceError,
     Writer,
     load,
+    server,
+    writer,
 )
 from weft_trace.page import server_page, write_page
 from weft_trace.server import TraceServer
@@ -98,8 +100,15 @@ def test_a_page_holds_one_or_two_traces(tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
+def write_large(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a trace that has levels of detail, as those of a million events do."""
+    for name, least in (("MIN_EVENTS", 1000), ("MIN_SAMPLES", 1000), ("_ROWS", 1 << 12)):
+        monkeypatch.setattr(writer, name, least)
+    write_cluster(path, Cluster(Settings(workers=1, nodes=24), 3), steps=8, events=60_000)
+
+
 @needs_node
-def test_parsing_and_analysis(tmp_path: Path) -> None:
+def test_parsing_and_analysis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = []
     for seed in range(8):
         settings = replace(random_settings(seed), clock_offset=0)
@@ -118,6 +127,7 @@ def test_parsing_and_analysis(tmp_path: Path) -> None:
                 "samples": int(read.samples["value"].sum()),
             }
         )
+    write_large(tmp_path / "large.weft-trace", monkeypatch)
     (tmp_path / "truth.json").write_text(json.dumps(cases), encoding="utf-8")
     tests = sorted(map(str, (VIEWER / "test").glob("*.test.mjs")))
     environment = os.environ | {"WEFT_TRACES": str(tmp_path)}
@@ -166,6 +176,13 @@ class Page:
         from selenium.webdriver.common.action_chains import ActionChains
 
         ActionChains(self.browser).send_keys(keys).perform()
+
+    def click_at(self, x: float, y: float) -> None:
+        from selenium.webdriver.common.actions.action_builder import ActionBuilder
+
+        actions = ActionBuilder(self.browser)
+        actions.pointer_action.move_to_location(round(x), round(y)).click()
+        actions.perform()
 
     def search(self, query: str) -> None:
         field = self.browser.find_element("id", "search")
@@ -293,6 +310,78 @@ def test_damage_is_shown(browser: Any, tmp_path: Path) -> None:
     page = Page(browser, tmp_path / "foreign.html")
     page.wait("document.querySelector('[role=alert]') !== null")
     assert "torn is not a trace of weft" in page.text("[role=alert]")
+
+
+HOVER = """
+// Return the place of an event: each call looks at the next place, and for the tooltip of the last.
+const canvas = document.querySelector('.timeline canvas');
+const box = canvas.getBoundingClientRect();
+const last = window.hovered ?? {x: 240, y: 120};
+if (document.querySelector('.tooltip')) return [box.left + last.x, box.top + last.y];
+const x = last.x + 24;
+window.hovered = x < box.width ? {x, y: last.y} : {x: 240, y: 120 + (last.y - 111) % 200};
+canvas.dispatchEvent(new PointerEvent('pointermove', {
+  clientX: box.left + window.hovered.x, clientY: box.top + window.hovered.y, bubbles: true,
+}));
+return null;
+"""
+
+
+def check_parts(page: Page, trace: Path) -> None:
+    """Check a trace of which the page reads only the visible parts."""
+    count = len(load(trace).events)
+    page.wait("performance.getEntriesByName('step').length > 0")
+    assert f"{count:,} events" in page.text("header h1")
+    page.wait("document.querySelectorAll('.path .row.link').length > 5")
+    whole = page.span()
+    # A step far away is read when it is selected.
+    first = page.text(".step")
+    for _ in range(3):
+        page.press("[")
+    wait_until(lambda: page.text(".step") != first and page.span() < whole / 2)
+    page.wait("document.querySelectorAll('.path .row.link').length > 5")
+    # So is what is visible: events appear after zooming in anywhere, and can be selected.
+    page.press("0")
+    wait_until(lambda: page.span() >= whole * 0.9)
+    page.browser.execute_script(
+        "for (let i = 0; i < 10; i++) document.querySelector('.timeline canvas').dispatchEvent("
+        "new WheelEvent('wheel', {deltaY: -200, clientX: 230, clientY: 200, cancelable: true}))"
+    )
+    wait_until(lambda: page.browser.execute_script(HOVER))
+    page.click_at(*page.browser.execute_script(HOVER))
+    wait_until(page.selected)
+    page.search("op:MatMul")
+    assert "near the selected step" in page.text(".panel")
+
+
+def test_a_large_trace_is_read_in_parts(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_large(tmp_path / "run", monkeypatch)
+    monkeypatch.setattr("weft_trace.page._PART_BYTES", 1 << 16)
+    write_page(tmp_path / "page.html", [tmp_path / "run"])
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text.count('id="part-0-') > 3
+    assert text.index("<script>") < text.index('id="part-0-0"')
+    page = Page(browser, tmp_path / "page.html")
+    check_parts(page, tmp_path / "run")
+    assert page.errors() == []
+
+
+def test_a_large_trace_of_the_local_server(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_large(tmp_path / "run", monkeypatch)
+    monkeypatch.setattr(server, "_MAX_EXACT_EVENTS", 1000)
+    with TraceServer([tmp_path / "run"], server_page()) as opened:
+        thread = threading.Thread(target=opened.serve_forever)
+        thread.start()
+        try:
+            browser.get(opened.url)
+            check_parts(Page(browser), tmp_path / "run")
+        finally:
+            opened.stop()
+            thread.join()
 
 
 def test_a_trace_of_the_local_server(browser: Any, tmp_path: Path) -> None:

@@ -14,23 +14,6 @@ _KINDS: Final = 16
 _HIDDEN: Final = (Kind.STEP, Kind.BUFFER)
 
 
-def choose_level(levels: NDArray[Any], width: float) -> NDArray[Any]:
-    """Return the rows of the coarsest level whose buckets are not wider than a width.
-
-    Args:
-      levels: array of `LEVEL`, sorted by level.
-      width: in nanoseconds.
-    Returns: the rows; those of the finest level if that is coarser, too.
-    """
-    known = np.unique(levels["level"])
-    if not len(known):
-        return levels
-    fitting = known[(1 << known.astype(np.int64)) <= width]
-    chosen = fitting[-1] if len(fitting) else known[0]
-    first, last = np.searchsorted(levels["level"], [chosen, chosen + 1])
-    return levels[first:last]
-
-
 def rows_of_events(events: NDArray[Any]) -> NDArray[Any]:
     """Return events as rows of the finest possible level."""
     assert events.dtype == EVENT

@@ -169,6 +169,11 @@ class ChunkHeader(NamedTuple):
     level: int
 
 
+def stored_bytes(header: ChunkHeader) -> int:
+    """Return the size of a chunk in the file, with its header."""
+    return _CHUNK.size + header.stored_size
+
+
 def scan_chunks(data: memoryview) -> tuple[list[ChunkHeader], Damage | None]:
     """Return the headers of all chunks, without looking at their payloads.
 

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from weft_trace.bins import bin_lane, bin_memory, choose_level, rows_of_events
+from weft_trace.bins import bin_lane, bin_memory, rows_of_events
 from weft_trace.chunks import (
     FILE_HEADER,
     Chunk,
@@ -38,7 +38,7 @@ _RECORDS: Final = 1 << 13
 _MOST_BINS: Final = 8192
 _MOST_EVENTS: Final = 1 << 22
 _MAX_EXACT_EVENTS: Final = 1 << 20
-"""Number of events up to which bins may be made of the events themselves."""
+"""Number of events up to which bins may be made of the events, and a trace is small."""
 _LATEST: Final = 1 << 62
 
 _Query = Mapping[str, Sequence[str]]
@@ -60,15 +60,19 @@ class ServedTrace:
         self._path = Path(path)
         self._file = TraceFile(path)
         self._lock = threading.Lock()  # reading may drop damaged chunks
-        self._overview = self._file.overview()
-        self._samples = self._file.samples()
+        is_small = self._file.num_events <= _MAX_EXACT_EVENTS
+        self._events = self._file.events() if is_small else None
+        # A file of a killed process has no levels; they are computed from all events.
+        overview = None if self._file.levels() else self._file.overview()
+        self._steps = overview.steps if overview else self._file.step_events()
+        self._levels = overview.levels if overview else None
+        peaks = self._file.peaks()
+        samples = self._file.samples() if peaks is None else peaks
         self._bytes_in_use = {
-            i: self._samples.compress((self._samples["lane"] == i) & (self._samples["series"] == 0))
+            i: samples.compress((samples["lane"] == i) & (samples["series"] == 0))
             for i, lane in enumerate(self._file.records.lanes)
             if lane.kind is LaneKind.MEMORY
         }
-        is_small = self._file.num_events <= _MAX_EXACT_EVENTS
-        self._events = self._file.events() if is_small else None
 
     def close(self) -> None:
         """Close the file."""
@@ -82,6 +86,7 @@ class ServedTrace:
             "name": self._path.name,
             "bytes": self._path.stat().st_size,
             "events": self._file.num_events,
+            "small": self._events is not None,
             "first": str(first),
             "last": str(last),
             "warnings": self._file.warnings,
@@ -99,7 +104,7 @@ class ServedTrace:
                 part = rows[i : i + _RECORDS]
                 payload = encode_records({name: part})
                 parts.append(encode_chunk(Chunk(ChunkType.RECORDS, len(part), 0, 0, payload)))
-        return b"".join(parts) + _encode_rows(ChunkType.EVENTS, self._overview.steps)
+        return b"".join(parts) + _encode_rows(ChunkType.EVENTS, self._steps)
 
     def events(self, query: _Query) -> bytes | None:
         """Return a trace file with the events and samples of an interval; None: too many."""
@@ -110,8 +115,8 @@ class ServedTrace:
         events = self._read(first, last)
         if len(events) > limit:
             return None
-        begin, end = np.searchsorted(self._samples["time"], [first, last])
-        samples = self._samples[begin:end]
+        with self._lock:
+            samples = self._file.samples(first, last)
         return (
             FILE_HEADER
             + _encode_rows(ChunkType.EVENTS, events)
@@ -124,10 +129,7 @@ class ServedTrace:
         bins = _number(query, "bins", 1, _MOST_BINS)
         count = self._file.num_events_between(first, last)
         width = (last - first) / (4 * bins)  # a row may reach into the next bucket
-        rows = choose_level(self._overview.levels, width)
-        is_coarse = not len(rows) or 1 << int(rows["level"][0]) > width
-        if is_coarse and count <= _MAX_EXACT_EVENTS:
-            rows = rows_of_events(self._read(first, last))
+        rows = self._read_level(first, last, width, count)
         rows = rows.compress((rows["start"] < last) & (rows["start"] + rows["span"] > first))
         rows = rows.take(np.argsort(rows["lane"], kind="stable"))
         lanes = self._file.records.lanes
@@ -139,6 +141,21 @@ class ServedTrace:
                 shares = bin_memory(self._bytes_in_use[i], first, last, bins)
             parts += [kinds.tobytes(), shares.tobytes()]
         return b"".join(parts)
+
+    def _read_level(self, first: int, last: int, width: float, count: int) -> NDArray[Any]:
+        """Return the rows of an interval whose buckets are not wider than `width` nanoseconds.
+
+        They are those of the finest level if that is coarser and the interval has many events.
+        """
+        levels = self._file.levels() if self._levels is None else np.unique(self._levels["level"])
+        fitting = [int(level) for level in levels if 1 << int(level) <= width]
+        if not fitting and (count <= _MAX_EXACT_EVENTS or not len(levels)):
+            return rows_of_events(self._read(first, last))
+        level = fitting[-1] if fitting else int(levels[0])
+        if self._levels is not None:
+            return self._levels.compress(self._levels["level"] == level)
+        with self._lock:
+            return self._file.level_rows(level, first, last)
 
     def _read(self, first: int, last: int) -> NDArray[Any]:
         if self._events is None:

@@ -1,4 +1,4 @@
-// Built by build.mjs (sources c008e7e7417b33555d28973d3e10f220beb559d0c33aa708dc1d8a17365b7bb4).
+// Built by build.mjs (sources 925636e11ef61a88744833fa2fe530de6e7752eadf9e445384b6061f5bcfc2fd).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;
@@ -683,6 +683,7 @@ function view(bytes) {
 // src/format/columns.ts
 var EVENT_COLUMNS = 11;
 var SAMPLE_COLUMNS = 4;
+var LEVEL_COLUMNS = 8;
 var TYPES = [
   { Type: Int8Array, low: -128, high: 127 },
   { Type: Uint16Array, low: 0, high: 2 ** 16 - 1 },
@@ -838,6 +839,17 @@ function unpackSamples(payload, rows, origin) {
     last.set(key, value[i]);
   }
   return { rows, lane, series, time, value };
+}
+function unpackLevels(payload, rows, origin) {
+  const reader = new ColumnReader(payload, rows, LEVEL_COLUMNS);
+  reader.read(new Uint8Array(rows));
+  const kind = reader.read(new Uint8Array(rows));
+  const lane = reader.read(new Uint16Array(rows));
+  reader.read(new Uint32Array(rows));
+  reader.read(new Uint32Array(rows));
+  const start = reader.readTimes(origin);
+  const span = reader.read(new Float64Array(rows));
+  return { rows, kind, lane, start, span, busy: reader.read(new Float64Array(rows)) };
 }
 function sortByLane(lane) {
   const counts = new Uint32Array(65537);
@@ -1257,25 +1269,41 @@ function makeSeries(chunks) {
 async function decodeHere(task) {
   try {
     const payload = await readPayload(task);
-    return task.type === 2 /* EVENTS */ ? { events: unpackEvents(payload, task.rows, task.origin) } : { samples: unpackSamples(payload, task.rows, task.origin) };
+    switch (task.type) {
+      case 4 /* LEVELS */:
+        return { levels: unpackLevels(payload, task.rows, task.origin) };
+      case 3 /* SAMPLES */:
+      case 6 /* PEAKS */:
+        return { samples: unpackSamples(payload, task.rows, task.origin) };
+      default:
+        return { events: unpackEvents(payload, task.rows, task.origin) };
+    }
   } catch (error) {
     if (error instanceof TraceError || error instanceof RangeError) return { error: error.message };
     throw error;
   }
 }
+function makeTask(chunk, origin) {
+  const { type, isCompressed, checksum, checked, size, rows } = chunk;
+  return { type, isCompressed, checksum, checked, size, rows, origin };
+}
 async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => void 0, base = null) {
   checkFileHeader(bytes, name);
   const { chunks, damage } = listChunks(bytes);
-  const warnings = [];
   const lost = (offset, reason) => `${name}: the last ${bytes.length - offset} bytes, from offset ${offset}, were not read: ${reason}`;
-  if (damage) warnings.push(lost(damage.offset, damage.reason));
-  const origin = base ? base.origin : firstTime(chunks);
+  const types = [2 /* EVENTS */, 3 /* SAMPLES */];
+  return decodeChunks(name, chunks, types, { decoder, progress, base, damage, lost });
+}
+async function decodeChunks(name, chunks, types, options) {
+  const { base, damage, lost, decoder, progress } = options;
+  const warnings = damage ? [lost(damage.offset, damage.reason)] : [];
+  const hasRows = ({ type }) => types.includes(type);
+  const origin = base ? base.origin : firstTime(chunks.filter(hasRows));
   let done = 0;
   const decoding = chunks.map((chunk) => {
-    if (chunk.type !== 2 /* EVENTS */ && chunk.type !== 3 /* SAMPLES */) return Promise.resolve({});
-    const { type, isCompressed, checksum, checked, size, rows } = chunk;
-    return decoder({ type, isCompressed, checksum, checked, size, rows, origin }).then((result) => {
-      progress(++done / chunks.length);
+    if (!hasRows(chunk)) return Promise.resolve({});
+    return decoder(makeTask(chunk, origin)).then((result) => {
+      progress?.(++done / chunks.length);
       return result;
     });
   });
@@ -1285,7 +1313,7 @@ async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => v
   const results = await Promise.all(decoding);
   for (const [index, chunk] of chunks.entries()) {
     try {
-      if (chunk.type === 1 /* RECORDS */) addRecords(records, await readPayload(chunk));
+      if (chunk.type === 1 /* RECORDS */ && !base) addRecords(records, await readPayload(chunk));
       const { events: rows, samples: counts, error } = results[index];
       if (error !== void 0) throw new TraceError(error);
       if (rows) events.push(rows);
@@ -1300,11 +1328,206 @@ async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => v
 }
 function firstTime(chunks) {
   let first = null;
-  for (const { type, first: time } of chunks) {
-    if (type !== 2 /* EVENTS */ && type !== 3 /* SAMPLES */) continue;
-    if (first === null || time < first) first = time;
-  }
+  for (const { first: time } of chunks) if (first === null || time < first) first = time;
   return first ?? 0n;
+}
+
+// src/load/binning.ts
+var KINDS = 12;
+var Binning = class {
+  constructor(begin, end, count) {
+    this.begin = begin;
+    this.end = end;
+    this.count = count;
+  }
+  begin;
+  end;
+  count;
+  times = [];
+  /** Add the rows that overlap the interval. */
+  add(rows) {
+    const { kind, lane, start, span, busy } = rows;
+    const scale = this.count / (this.end - this.begin);
+    for (let i = 0; i < rows.rows; i++) {
+      if (start[i] >= this.end || start[i] + span[i] <= this.begin) continue;
+      if (kind[i] === 0 /* STEP */ || kind[i] === 11 /* BUFFER */) continue;
+      const from = (start[i] - this.begin) * scale;
+      const length = Math.max(span[i] * scale, 1e-9);
+      const density = Math.max(busy[i] * scale, 1e-9) / length;
+      const to = Math.min(this.count, from + length);
+      let times = this.times[lane[i]];
+      if (!times) times = this.times[lane[i]] = new Float32Array(KINDS * this.count);
+      const offset = Math.min(kind[i], KINDS - 1) * this.count;
+      for (let bin = Math.max(0, Math.floor(from)); bin < to; bin++) {
+        times[offset + bin] += density * (Math.min(to, bin + 1) - Math.max(from, bin, 0));
+      }
+    }
+  }
+  /** Return the bins of all lanes. */
+  finish() {
+    return this.times.map((times) => times && this.summarize(times));
+  }
+  summarize(times) {
+    const { count } = this;
+    const kinds = new Uint8Array(count);
+    const shares = new Uint8Array(count);
+    for (let bin = 0; bin < count; bin++) {
+      let [sum, most] = [0, 0];
+      for (let kind = 0; kind < KINDS; kind++) {
+        const time = times[kind * count + bin];
+        sum += time;
+        if (time > most) [most, kinds[bin]] = [time, kind];
+      }
+      const inner = times[4 /* GENERATED */ * count + bin];
+      shares[bin] = Math.min(255, Math.ceil(Math.max(sum - inner, inner) * 255));
+    }
+    return { kinds, shares };
+  }
+};
+function binMemory(samples, lane, begin, end, count) {
+  const values = new Float64Array(count).fill(-1);
+  let [peak, before] = [0, 0];
+  for (const { rows, lane: lanes, series, time, value } of samples) {
+    for (let i = 0; i < rows; i++) {
+      if (lanes[i] !== lane || series[i] !== 0) continue;
+      peak = Math.max(peak, value[i]);
+      if (time[i] < begin) before = value[i];
+      const bin = Math.floor((time[i] - begin) / (end - begin) * count);
+      if (bin >= 0 && bin < count && value[i] > values[bin]) values[bin] = value[i];
+    }
+  }
+  const shares = new Uint8Array(count);
+  for (let bin = 0; bin < count; bin++) {
+    if (values[bin] >= 0) before = values[bin];
+    shares[bin] = peak > 0 ? Math.min(255, Math.ceil(before / peak * 255)) : 0;
+  }
+  return { kinds: new Uint8Array(count), shares };
+}
+
+// src/load/parted.ts
+var TooManyEvents = class extends TraceError {
+};
+
+// src/load/file_parts.ts
+var SLACK = 4;
+var FileParts = class _FileParts {
+  constructor(index, base, decoder) {
+    this.index = index;
+    this.base = base;
+    this.decoder = decoder;
+    const events = this.ofType(2 /* EVENTS */);
+    const times = events.flatMap(({ first, last }) => [this.relative(first), this.relative(last)]);
+    this.interval = [Math.min(...times), Math.max(...times)];
+    this.count = events.reduce((sum, { rows }) => sum + rows, 0);
+    this.levels = [...new Set(this.ofType(4 /* LEVELS */).map(({ level }) => level))].sort((a, b) => a - b);
+  }
+  index;
+  base;
+  decoder;
+  interval;
+  count;
+  isSmall = false;
+  levels;
+  rows = /* @__PURE__ */ new Map();
+  samples = null;
+  static async open(index, decoder) {
+    const types = [1 /* RECORDS */, 5 /* STEPS */];
+    const chunks = await readChunks(index, index.chunks.filter(({ type }) => types.includes(type)));
+    const base = await decodeChunks(index.name, chunks, [5 /* STEPS */], {
+      decoder,
+      base: null,
+      damage: null,
+      lost: (_, reason) => describe(index, reason)
+    });
+    if (base.warnings.length) throw new TraceError(base.warnings[0]);
+    return new _FileParts(index, base, decoder);
+  }
+  get name() {
+    return this.index.name;
+  }
+  get warnings() {
+    return this.index.warnings;
+  }
+  get firstStep() {
+    return this.index.firstStep;
+  }
+  async readBins(begin, end, count) {
+    const binning = new Binning(begin, end, count);
+    const width = (end - begin) / (SLACK * count);
+    const level = this.levels.filter((level2) => 2 ** level2 <= width).at(-1) ?? this.levels[0];
+    const entries = this.touching(4 /* LEVELS */, begin, end).filter((entry) => entry.level === level);
+    for (const rows of await Promise.all(entries.map((entry) => this.readLevel(entry)))) binning.add(rows);
+    const lanes = binning.finish();
+    const samples = await this.readMemory();
+    this.base.records.lanes.forEach(({ kind }, lane) => {
+      if (kind === 3 /* MEMORY */) lanes[lane] = binMemory(samples, lane, begin, end, count);
+    });
+    return { begin, end, count, lanes, events: this.numEvents(begin, end) };
+  }
+  async readEvents(begin, end, limit) {
+    const count = this.numEvents(begin, end);
+    if (count > limit) throw new TooManyEvents(`the interval has up to ${count} events`);
+    const entries = [2 /* EVENTS */, 3 /* SAMPLES */].flatMap((type) => this.touching(type, begin, end));
+    const chunks = await readChunks(this.index, entries);
+    const trace = await decodeChunks(this.name, chunks, [2 /* EVENTS */, 3 /* SAMPLES */], {
+      decoder: this.decoder,
+      base: this.base,
+      damage: null,
+      lost: (_, reason) => describe(this.index, reason)
+    });
+    return trace.withWarnings(this.warnings);
+  }
+  relative(time) {
+    return Number(time - this.base.origin);
+  }
+  ofType(type) {
+    return this.index.chunks.filter((chunk) => chunk.type === type);
+  }
+  touching(type, begin, end) {
+    return this.ofType(type).filter(
+      ({ first, last }) => this.relative(first) < end && this.relative(last) > begin
+    );
+  }
+  numEvents(begin, end) {
+    return this.touching(2 /* EVENTS */, begin, end).reduce((sum, { rows }) => sum + rows, 0);
+  }
+  readLevel(entry) {
+    let rows = this.rows.get(entry);
+    if (!rows) {
+      rows = this.decode(entry).then(({ levels }) => levels);
+      this.rows.set(entry, rows);
+    }
+    return rows;
+  }
+  /** Return the bytes in use over time: the largest of short intervals, if the file has them. */
+  readMemory() {
+    if (!this.samples) {
+      const peaks = this.ofType(6 /* PEAKS */);
+      const entries = peaks.length ? peaks : this.ofType(3 /* SAMPLES */);
+      this.samples = Promise.all(
+        entries.map((entry) => this.decode(entry).then(({ samples }) => samples))
+      );
+    }
+    return this.samples;
+  }
+  async decode(entry) {
+    const [chunk] = await readChunks(this.index, [entry]);
+    const result = await this.decoder(makeTask(chunk, this.base.origin));
+    if (result.error !== void 0) throw new TraceError(describe(this.index, result.error));
+    return result;
+  }
+};
+async function readChunks(index, entries) {
+  return Promise.all(
+    entries.map(async (entry) => {
+      const chunk = readChunk(await index.readPart(entry), entry.offset);
+      if (typeof chunk === "string") throw new TraceError(describe(index, chunk));
+      return chunk;
+    })
+  );
+}
+function describe({ name }, reason) {
+  return `${name}: a part of the file cannot be read: ${reason}`;
 }
 
 // src/view/units.ts
@@ -1340,11 +1563,13 @@ function formatBytes(bytes) {
   return `${value.toFixed(digits)} ${units[unit]}`;
 }
 export {
+  FileParts,
   StepExecutions,
   TraceError,
   assignRows,
   compareSteps,
   crc32,
+  decodeHere,
   decodeTrace,
   findCriticalPath,
   formatBytes,
@@ -1352,6 +1577,7 @@ export {
   formatTime,
   holdersAt,
   holdersOver,
+  listChunks,
   matchNodes,
   matchingEvents,
   memoryLanes,

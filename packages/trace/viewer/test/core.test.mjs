@@ -208,3 +208,70 @@ test("a scope contains the time of its nodes, and a trace equals itself", needsT
   const changes = core.compareSteps({ trace, step }, { trace, step }, "op");
   assert.ok(changes.length && changes.every((change) => change.before === change.after));
 });
+
+/** Return the chunks of the bytes of a file, as the page lists them. */
+function chunkIndex(bytes) {
+  const { chunks } = core.listChunks(bytes);
+  const sizeOf = (chunk) => chunk.checked.length + 8;
+  return {
+    name: "large", warnings: [], firstStep: null,
+    chunks: chunks.map((chunk, part) => ({ ...chunk, part, offset: 0, bytes: sizeOf(chunk) })),
+    readPart: async ({ part }) => bytes.subarray(chunks[part].offset, chunks[part].offset + sizeOf(chunks[part])),
+  };
+}
+
+test("parts of a large file are those of the whole", needsTraces, async () => {
+  const bytes = bytesOf("large.weft-trace");
+  const whole = await core.decodeTrace("large", bytes);
+  const parts = await core.FileParts.open(chunkIndex(bytes), core.decodeHere);
+  const shift = Number(parts.base.origin - whole.origin);
+  assert.deepEqual(parts.base.steps.map(({ id, start, end }) => [id, start + shift, end + shift]), whole.steps.map(({ id, start, end }) => [id, start, end]));
+  assert.equal(parts.count, whole.columns.count);
+  assert.deepEqual(parts.interval.map((time) => time + shift), [whole.begin, whole.end]);
+  // The events of an interval.
+  const [begin, end] = [parts.base.steps[3].start, parts.base.steps[5].end];
+  const part = await parts.readEvents(begin, end, 1e6);
+  const inside = (trace, from, to) => {
+    const keys = [];
+    for (let i = 0; i < trace.columns.count; i++) {
+      const [a, b] = [trace.columns.start[i], trace.endOf(i)];
+      if (a < to && b > from) keys.push([a - from, b - from, trace.columns.node[i], trace.laneOf(i)].join());
+    }
+    return keys.sort();
+  };
+  assert.deepEqual(inside(part, begin, end), inside(whole, begin + shift, end + shift));
+  assert.ok(part.columns.count < whole.columns.count / 2);
+  await assert.rejects(parts.readEvents(begin, end, 10), /up to \d+ events/);
+});
+
+test("bins show how busy lanes are", needsTraces, async () => {
+  const bytes = bytesOf("large.weft-trace");
+  const whole = await core.decodeTrace("large", bytes);
+  const parts = await core.FileParts.open(chunkIndex(bytes), core.decodeHere);
+  const [begin, end] = parts.interval;
+  const count = 50;
+  const bins = await parts.readBins(begin, end, count);
+  assert.ok(bins.events >= whole.columns.count);
+  const [KERNEL, REGION, STEP, BUFFER, GENERATED, MEMORY] = [2, 3, 0, 11, 4, 3];
+  whole.laneRows.forEach((rows, lane) => {
+    if (whole.records.lanes[lane].kind === MEMORY) {
+      assert.ok(Math.max(...bins.lanes[lane].shares) > 240);
+      return;
+    }
+    let [time, inner, other] = [0, 0, 0];
+    for (const row of rows) {
+      for (let i = row.from; i < row.to; i++) {
+        const kind = whole.columns.kind[i];
+        if (kind === STEP || kind === BUFFER) continue;
+        time += whole.columns.duration[i];
+        if (kind === GENERATED) inner += whole.columns.duration[i];
+        if (kind !== KERNEL && kind !== REGION && kind !== GENERATED) other += 1;
+      }
+    }
+    if (!time || other) return; // events of other kinds overlap
+    const share = bins.lanes[lane].shares.reduce((sum, value) => sum + value / 255, 0) / count;
+    assert.ok(Math.abs(share - Math.max(time - inner, inner) / (end - begin)) < 0.02, `lane ${lane}`);
+    const kinds = new Set(bins.lanes[lane].kinds.filter((_, bin) => bins.lanes[lane].shares[bin] > 50));
+    assert.ok([...kinds].every((kind) => kind === KERNEL || kind === REGION));
+  });
+});

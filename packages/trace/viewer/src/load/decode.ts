@@ -1,9 +1,11 @@
 /** Decodes the bytes of a file into a trace, with workers where there are any. */
 
 import {
-  ChunkType, TraceError, checkFileHeader, listChunks, readPayload, type Payload, type StoredChunk,
+  ChunkType, TraceError, checkFileHeader, listChunks, readPayload, type Damage, type Payload, type StoredChunk,
 } from "../format/chunks";
-import { unpackEvents, unpackSamples, type EventColumns, type SampleColumns } from "../format/columns";
+import {
+  unpackEvents, unpackLevels, unpackSamples, type EventColumns, type LevelColumns, type SampleColumns,
+} from "../format/columns";
 import { addRecords, emptyRecords } from "../format/records";
 import type { Trace } from "../model/trace";
 import { assemble } from "./assemble";
@@ -12,6 +14,7 @@ import { assemble } from "./assemble";
 export interface Decoded {
   events?: EventColumns;
   samples?: SampleColumns;
+  levels?: LevelColumns;
   error?: string;
 }
 
@@ -29,13 +32,22 @@ export type Decoder = (task: Task) => Promise<Decoded>;
 export async function decodeHere(task: Task): Promise<Decoded> {
   try {
     const payload = await readPayload(task);
-    return task.type === ChunkType.EVENTS
-      ? { events: unpackEvents(payload, task.rows, task.origin) }
-      : { samples: unpackSamples(payload, task.rows, task.origin) };
+    switch (task.type) {
+      case ChunkType.LEVELS: return { levels: unpackLevels(payload, task.rows, task.origin) };
+      case ChunkType.SAMPLES:
+      case ChunkType.PEAKS: return { samples: unpackSamples(payload, task.rows, task.origin) };
+      default: return { events: unpackEvents(payload, task.rows, task.origin) };
+    }
   } catch (error) {
     if (error instanceof TraceError || error instanceof RangeError) return { error: error.message };
     throw error;
   }
+}
+
+/** Return what a worker needs of a chunk. */
+export function makeTask(chunk: StoredChunk, origin: bigint): Task {
+  const { type, isCompressed, checksum, checked, size, rows } = chunk;
+  return { type, isCompressed, checksum, checked, size, rows, origin };
 }
 
 /**
@@ -49,17 +61,34 @@ export async function decodeTrace(
 ): Promise<Trace> {
   checkFileHeader(bytes, name);
   const { chunks, damage } = listChunks(bytes);
-  const warnings: string[] = [];
   const lost = (offset: number, reason: string) =>
     `${name}: the last ${bytes.length - offset} bytes, from offset ${offset}, were not read: ${reason}`;
-  if (damage) warnings.push(lost(damage.offset, damage.reason));
-  const origin = base ? base.origin : firstTime(chunks);
+  const types = [ChunkType.EVENTS, ChunkType.SAMPLES];
+  return decodeChunks(name, chunks, types, { decoder, progress, base, damage, lost });
+}
+
+interface Options {
+  decoder: Decoder;
+  base: Trace | null;
+  damage: Damage | null;
+  /** Describes a damage at an offset. */
+  lost: (offset: number, reason: string) => string;
+  progress?: (share: number) => void;
+}
+
+/** Return the trace of some chunks, of which rows are read from those of the given types. */
+export async function decodeChunks(
+  name: string, chunks: readonly StoredChunk[], types: readonly ChunkType[], options: Options,
+): Promise<Trace> {
+  const { base, damage, lost, decoder, progress } = options;
+  const warnings: string[] = damage ? [lost(damage.offset, damage.reason)] : [];
+  const hasRows = ({ type }: StoredChunk) => types.includes(type);
+  const origin = base ? base.origin : firstTime(chunks.filter(hasRows));
   let done = 0;
   const decoding = chunks.map((chunk): Promise<Decoded> => {
-    if (chunk.type !== ChunkType.EVENTS && chunk.type !== ChunkType.SAMPLES) return Promise.resolve({});
-    const { type, isCompressed, checksum, checked, size, rows } = chunk;
-    return decoder({ type, isCompressed, checksum, checked, size, rows, origin }).then((result) => {
-      progress(++done / chunks.length);
+    if (!hasRows(chunk)) return Promise.resolve({});
+    return decoder(makeTask(chunk, origin)).then((result) => {
+      progress?.(++done / chunks.length);
       return result;
     });
   });
@@ -69,7 +98,7 @@ export async function decodeTrace(
   const results = await Promise.all(decoding);
   for (const [index, chunk] of chunks.entries()) {
     try {
-      if (chunk.type === ChunkType.RECORDS) addRecords(records, await readPayload(chunk));
+      if (chunk.type === ChunkType.RECORDS && !base) addRecords(records, await readPayload(chunk));
       const { events: rows, samples: counts, error } = results[index];
       if (error !== undefined) throw new TraceError(error);
       if (rows) events.push(rows);
@@ -85,9 +114,6 @@ export async function decodeTrace(
 
 function firstTime(chunks: readonly StoredChunk[]): bigint {
   let first: bigint | null = null;
-  for (const { type, first: time } of chunks) {
-    if (type !== ChunkType.EVENTS && type !== ChunkType.SAMPLES) continue;
-    if (first === null || time < first) first = time;
-  }
+  for (const { first: time } of chunks) if (first === null || time < first) first = time;
   return first ?? 0n;
 }

@@ -70,7 +70,6 @@ function Welcome({ store, pick }: { store: Store; pick: (index: number) => void 
 
 function Toolbar({ store, pick }: { store: Store; pick: (index: number) => void }) {
   const [slot] = store.slots;
-  const [served] = store.served;
   const [step] = store.steps;
   const [query, setQuery] = useState("");
   const isOther = store.search !== null && store.search.query !== query;
@@ -87,7 +86,7 @@ function Toolbar({ store, pick }: { store: Store; pick: (index: number) => void 
     <header>
       <h1 title={store.slots.map((slot) => printable(slot.trace.name)).join(", ")}>
         <Name text={slot.trace.name} />
-        <small>{formatCount(slot.trace.columns.count)}{served && served.count > slot.trace.columns.count && ` of ${formatCount(served.count)}`} events</small>
+        <small>{formatCount(slot.parted?.source.count ?? slot.trace.columns.count)} events</small>
       </h1>
       {step && (
         <div class="group" role="group" aria-label="step">
@@ -189,9 +188,8 @@ function TimelineView({ store }: { store: Store }) {
 function Tooltip({ store }: { store: Store }) {
   const { hover } = store;
   if (!hover) return null;
-  const { item, event } = hit(store.scene(), hover.x, hover.y);
-  if (!item || event === null) return null;
-  const { trace } = store.slots[item.slot];
+  const { item, event, trace } = hit(store.scene(), hover.x, hover.y);
+  if (!item || !trace || event === null) return null;
   const node = trace.nodeOf(event);
   const isRight = hover.x > store.gutter + store.view.width * 0.6;
   const style: CSSProperties = {

@@ -91,10 +91,11 @@ function click(store: Store, { x, y }: { x: number; y: number }): void {
     selectOnPath(store, x, y);
     return store.changed();
   }
-  const { item, event } = hit(scene, x, y);
+  const { item, event, isDetail } = hit(scene, x, y);
   if (item && event === null && (x < store.gutter || item.type !== "lane")) store.toggle(item.key);
   else if (item && event !== null) {
     store.range = null;
+    if (isDetail) store.focusDetail(item.slot);
     store.select({ slot: item.slot, event });
   } else {
     store.range = null;

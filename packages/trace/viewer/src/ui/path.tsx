@@ -17,7 +17,10 @@ export function PathPanel({ store }: { store: Store }) {
 function OnePath({ store, slot }: { store: Store; slot: number }) {
   const path = store.pathOf(slot);
   const { trace } = store.slots[slot];
-  if (!path) return <p class="faint pad">The trace contains no step.</p>;
+  if (!path) {
+    const isComing = store.stepsOf(slot).length > 0;
+    return <p class="faint pad">{isComing ? "Select a step to see its critical path." : "The trace contains no step."}</p>;
+  }
   const length = path.step.end - path.step.start;
   const shown = CATEGORIES.filter((category) => path.totals[category] > 0);
   const segments = path.segments.filter((part) => part.end - part.start > 0);

@@ -27,7 +27,7 @@ export function SearchPanel({ store }: { store: Store }) {
   return (
     <div class="column">
       <p class="headline pad">
-        {formatCount(search.byTime.length)} events of {formatCount(rows.length)} nodes match.{" "}
+        {formatCount(search.byTime.length)} events of {formatCount(rows.length)} nodes match{store.slots[0].parted && " near the selected step"}.{" "}
         <button type="button" class="toggle" onClick={() => store.nextMatch(-1)}>previous</button>
         <button type="button" class="toggle" onClick={() => store.nextMatch(1)}>next</button>
         {search.index >= 0 && <span class="faint"> {formatCount(search.index + 1)} of {formatCount(search.byTime.length)}</span>}

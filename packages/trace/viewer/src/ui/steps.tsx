@@ -1,6 +1,6 @@
 /** The durations of all steps. */
 
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { spread } from "../analysis/compare";
 import type { StepSpan } from "../model/trace";
 import { formatDuration } from "../view/units";
@@ -17,14 +17,14 @@ export function StepsPanel({ store }: { store: Store }) {
 
 function OneTrace({ store, slot }: { store: Store; slot: number }) {
   const all = store.stepsOf(slot);
-  const labels = [...new Set(all.map((step) => step.label))];
+  const labels = useMemo(() => [...new Set(all.map((step) => step.label))], [all]);
   const [chosen, setChosen] = useState<string | null>(null);
   const [hover, setHover] = useState<StepSpan | null>(null);
-  if (!labels.length) return <p class="faint pad">The trace contains no step.</p>;
   const current = store.steps[slot];
   const label = chosen ?? current?.label ?? labels[0];
-  const steps = all.filter((step) => step.label === label);
-  const { count, median, low, high } = spread(steps);
+  const steps = useMemo(() => all.filter((step) => step.label === label), [all, label]);
+  const { count, median, low, high } = useMemo(() => spread(steps), [steps]);
+  if (!labels.length) return <p class="faint pad">The trace contains no step.</p>;
   const most = steps.reduce((most, step) => Math.max(most, step.end - step.start), 1);
   const { theme } = store;
   const at = (x: number, width: number): StepSpan | null => {

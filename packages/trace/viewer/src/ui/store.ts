@@ -2,14 +2,16 @@
 
 import { findCriticalPath, type CriticalPath } from "../analysis/critical_path";
 import { StepExecutions } from "../analysis/dependencies";
-import type { ServedTrace } from "../load/server";
+import { TooManyEvents, readPart, readStep, type Part, type PartedSource } from "../load/parted";
 import { matchNodes, matchingEvents } from "../analysis/search";
 import { TraceError } from "../format/chunks";
 import { Kind } from "../model/schema";
 import type { StepSpan, Trace } from "../model/trace";
 import { DARK, LIGHT, type ColorBy, type Theme } from "../view/colors";
 import { makeLayout, type Layout } from "../view/layout";
-import { eventBox, headHeight, type Arrow, type Scene, type Selected, type Slot } from "../view/timeline";
+import {
+  eventBox, headHeight, intervalOf, type Arrow, type Parted, type Scene, type Selected, type Slot,
+} from "../view/timeline";
 import { Viewport } from "../view/viewport";
 
 export type Tab = "path" | "steps" | "scopes" | "memory" | "search" | "compare";
@@ -22,13 +24,14 @@ export interface Search {
 }
 
 const MOST_ARROWS = 60;
+const REST = 60; // milliseconds without a change after which parts are read
+const MOST_BINS = 8192;
+const DETAIL_EVENTS = 400_000; // of a part that is read because it is visible
 
 export class Store {
   slots: Slot[] = [];
   steps: (StepSpan | null)[] = [];
   executions: (StepExecutions | null)[] = [];
-  /** Traces of a local server, of which slots show parts. */
-  served: ServedTrace[] = [];
   readonly view = new Viewport();
   readonly collapsed = new Set<string>();
   layout: Layout = { items: [], height: 0 };
@@ -47,6 +50,7 @@ export class Store {
   theme: Theme = window.matchMedia("(prefers-color-scheme: dark)").matches ? DARK : LIGHT;
   message = "";
   isHelpOpen = false;
+  private reading = 0;
   private readonly paths = new Map<StepExecutions, CriticalPath>();
   private readonly listeners: (() => void)[] = [];
   private readonly drawings: (() => void)[] = [];
@@ -68,12 +72,15 @@ export class Store {
 
   /** Note that only the visible interval changed, which no panel depends on. */
   viewChanged(): void {
+    this.readVisible();
     for (const listener of this.drawings) listener();
   }
 
-  /** Show a trace in the first or the second place. */
-  open(trace: Trace, index: number): void {
-    this.slots[index] = { trace, shift: 0, path: null, matches: null };
+  /** Show a trace in the first or the second place; `parted` if it is only a part. */
+  open(trace: Trace, index: number, parted: Omit<Parted, "focus" | "detail"> | null = null): void {
+    const slot: Slot = { trace, shift: 0, path: null, matches: null, parted: null };
+    if (parted) slot.parted = { ...parted, focus: [0, 0], detail: null };
+    this.slots[index] = slot;
     this.steps[index] = null;
     this.executions[index] = null;
     this.selected = null;
@@ -82,11 +89,37 @@ export class Store {
     this.search = null;
     if (index === 0) this.collapseLanes(trace);
     this.relayout();
-    const step = typicalStep(trace.steps);
+    const step = parted ? null : typicalStep(trace.steps);
     if (step) this.selectStep(index, step, false);
     else this.align();
     if (index === 1) this.tab = "compare";
     this.showAll();
+  }
+
+  /** Return the interval and the number of bins that show a whole trace. */
+  overviewBins({ interval: [first, last] }: PartedSource): { begin: number; end: number; count: number } {
+    const margin = (last - first) * 0.05 + 1;
+    const count = Math.min(MOST_BINS, Math.ceil(this.view.width * 1.1));
+    return { begin: first - margin, end: last + margin, count };
+  }
+
+  /** Show a part of a trace in its slot, and select a step of it. */
+  showPart(index: number, part: Part, step: StepSpan | null): void {
+    const slot = this.slots[index];
+    const [isFirst, matched] = [slot.parted!.focus[1] === 0, this.search?.query];
+    slot.trace = part.trace;
+    slot.parted!.focus = [part.begin, part.end];
+    slot.path = slot.matches = null;
+    this.executions[index] = null;
+    this.steps[index] = null;
+    this.selected = null;
+    this.arrows = [];
+    if (isFirst && index === 0) this.collapseLanes(part.trace);
+    this.relayout();
+    const own = step && part.trace.steps.find((other) => other.id === step.id);
+    if (own) this.selectStep(index, own, false);
+    if (matched) this.setQuery(matched);
+    this.changed();
   }
 
   /** Collapse lanes with many rows. */
@@ -98,7 +131,7 @@ export class Store {
   }
 
   relayout(): void {
-    this.layout = makeLayout(this.slots.map((slot) => slot.trace), this.collapsed);
+    this.layout = makeLayout(this.slots, this.collapsed);
     this.scrollTo(this.scroll);
   }
 
@@ -115,14 +148,16 @@ export class Store {
 
   /** Return all steps of a trace, including those that are not read yet. */
   stepsOf(slot: number): readonly StepSpan[] {
-    return this.served[slot]?.steps ?? this.slots[slot].trace.steps;
+    const { trace, parted } = this.slots[slot];
+    return (parted?.source.base ?? trace).steps;
   }
 
   selectStep(slot: number, step: StepSpan, isShown = true): void {
-    const { trace } = this.slots[slot];
+    const { trace, parted } = this.slots[slot];
     const own = trace.steps.find((other) => other.id === step.id);
-    const isWhole = own && own.start >= trace.begin && own.end <= trace.end;
-    if (this.served[slot] && !isWhole) return void this.readStep(slot, step);
+    if (parted && !(own && own.start >= parted.focus[0] && own.end <= parted.focus[1])) {
+      return void this.readStep(slot, step);
+    }
     step = own ?? step;
     this.steps[slot] = step;
     const executions = new StepExecutions(this.slots[slot].trace, step);
@@ -145,20 +180,74 @@ export class Store {
   }
 
   /** Read the part of a trace around a step, and select the step. */
-  private async readStep(slot: number, step: StepSpan): Promise<void> {
+  private async readStep(index: number, step: StepSpan): Promise<void> {
+    const slot = this.slots[index];
+    const { source } = slot.parted!;
     try {
-      const trace = await this.served[slot].read(step);
-      this.slots[slot] = { trace, shift: 0, path: null, matches: null };
-      this.search = null;
-      this.select(null);
-      this.relayout();
-      const own = trace.steps.find((other) => other.id === step.id);
-      if (own) this.selectStep(slot, own);
+      const part = await readStep(source, step);
+      if (this.slots[index] !== slot) return; // another trace was opened
+      this.showPart(index, part, step);
+      this.showStep();
     } catch (error) {
       if (!(error instanceof TraceError || error instanceof TypeError)) throw error;
       this.message = `step ${step.number} cannot be read: ${error.message}`;
     }
     this.changed();
+  }
+
+  /** Make the part that is drawn besides the one of the selected step the one of the panels. */
+  focusDetail(index: number): void {
+    const { parted } = this.slots[index];
+    if (!parted?.detail) return;
+    const part = parted.detail;
+    parted.detail = null;
+    this.showPart(index, part, null);
+  }
+
+  /** Read what is visible and not there yet, when the view has come to rest. */
+  private readVisible(): void {
+    clearTimeout(this.reading);
+    if (this.slots.some((slot) => slot.parted)) {
+      this.reading = window.setTimeout(() => this.slots.forEach((slot) => void this.readSlot(slot)), REST);
+    }
+  }
+
+  private async readSlot(slot: Slot): Promise<void> {
+    const { parted } = slot;
+    if (!parted || parted.isReading) return;
+    const [begin, end] = [this.view.begin - slot.shift, this.view.end - slot.shift];
+    const length = end - begin;
+    const isCovered = [parted.focus, ...(parted.detail ? [[parted.detail.begin, parted.detail.end]] : [])]
+      .some(([from, to]) => from <= Math.max(begin, parted.begin) && Math.min(end, parted.end) <= to);
+    const { bins, source } = parted;
+    const scale = (bins.end - bins.begin) / bins.count / this.view.nsPerPixel;
+    const isFine = bins.begin <= Math.max(begin, parted.begin) && bins.end >= Math.min(end, parted.end) && scale > 0.2 && scale < 1.3;
+    if (isCovered || (isFine && bins.events > 8 * DETAIL_EVENTS)) return;
+    parted.isReading = true;
+    try {
+      if (!isFine) {
+        // The margins are as wide as the view, unless that is as wide as several screens.
+        const margin = Math.min(1, (MOST_BINS / this.view.width - 1) / 2) * length;
+        const count = Math.ceil((this.view.width * (length + 2 * margin)) / length);
+        parted.bins = await source.readBins(begin - margin, end + margin, Math.min(count, MOST_BINS));
+        this.viewChanged();
+      }
+      if (parted.bins.events <= 8 * DETAIL_EVENTS) {
+        const part = await readPart(source, begin - length / 2, end + length / 2, DETAIL_EVENTS);
+        if (!this.slots.includes(slot)) return;
+        parted.detail = part;
+        this.relayout();
+        this.viewChanged();
+      }
+    } catch (error) {
+      if (error instanceof TooManyEvents) return;
+      if (!(error instanceof TraceError || error instanceof TypeError)) throw error;
+      this.message = `a part of the trace cannot be read: ${error.message}`;
+      this.changed();
+    } finally {
+      parted.isReading = false;
+    }
+    this.readVisible();
   }
 
   togglePath(): void {
@@ -192,8 +281,8 @@ export class Store {
       const [first, second] = [this.steps[0]?.start ?? a.trace.begin, this.steps[1]?.start ?? b.trace.begin];
       b.shift = first - second;
     }
-    this.view.lowest = Math.min(...this.slots.map(({ trace, shift }) => trace.begin + shift));
-    this.view.highest = Math.max(...this.slots.map(({ trace, shift }) => trace.end + shift));
+    this.view.lowest = Math.min(...this.slots.map((slot) => intervalOf(slot)[0] + slot.shift));
+    this.view.highest = Math.max(...this.slots.map((slot) => intervalOf(slot)[1] + slot.shift));
   }
 
   showAll(): void {

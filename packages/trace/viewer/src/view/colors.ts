@@ -63,7 +63,7 @@ export class EventColors {
   readonly rgb: Uint32Array;
   private readonly ofNode: Uint8Array;
 
-  constructor(private readonly trace: Trace, private readonly by: ColorBy, theme: Theme) {
+  constructor(private readonly trace: Trace, readonly by: ColorBy, readonly theme: Theme) {
     const kinds = Array.from({ length: 16 }, (_, kind) => KINDS[kind] ?? KERNELS[0]);
     kinds[Kind.STEP] = theme.step;
     this.fills = [...kinds, ...KERNELS];

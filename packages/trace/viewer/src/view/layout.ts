@@ -1,5 +1,6 @@
 /** The vertical layout of the timeline: traces, processes and lanes below each other. */
 
+import type { Bins } from "../load/parted";
 import { LaneKind, type Process } from "../model/schema";
 import type { Row, Trace } from "../model/trace";
 
@@ -31,8 +32,14 @@ export interface Layout {
   height: number;
 }
 
+/** A trace, and the rows of lanes of which it is only a part. */
+export interface Shown {
+  trace: Trace;
+  parted: { detail: { trace: Trace } | null; bins: Bins } | null;
+}
+
 /** Return the layout of traces. */
-export function makeLayout(traces: readonly Trace[], collapsed: ReadonlySet<string>): Layout {
+export function makeLayout(shown: readonly Shown[], collapsed: ReadonlySet<string>): Layout {
   const items: Item[] = [];
   let y = 0;
   const add = (item: Partial<Item> & Pick<Item, "type" | "slot" | "key" | "label" | "height">) => {
@@ -42,25 +49,32 @@ export function makeLayout(traces: readonly Trace[], collapsed: ReadonlySet<stri
     });
     y += item.height;
   };
-  traces.forEach((trace, slot) => {
-    if (traces.length > 1) {
+  shown.forEach(({ trace, parted }, slot) => {
+    const inPart = parted?.detail?.trace.laneRows ?? [];
+    const depths = trace.laneRows.map((rows, lane) => Math.max(rows.length, inPart[lane]?.length ?? 0));
+    const isUsed = (lane: number) => {
+      return depths[lane] > 0 || Boolean(parted?.bins.lanes[lane]?.shares.some((share) => share > 0));
+    };
+    if (shown.length > 1) {
       const label = `${"AB"[slot]}: ${trace.name}`;
       add({ type: "trace", slot, key: `${slot}`, label, height: HEADER + 4 });
       if (collapsed.has(`${slot}`)) return;
     }
-    for (const [id, lanes] of lanesByProcess(trace)) {
+    for (const [id, lanes] of lanesByProcess(trace, isUsed)) {
       const process = trace.process({ process: id, kind: LaneKind.THREAD, name: "" });
       const key = `${slot}/${id}`;
       const note = processNote(process);
       add({ type: "process", slot, key, label: process.name, note, height: HEADER });
       if (collapsed.has(key)) continue;
-      for (const lane of lanes) add(laneItem(trace, slot, lane, collapsed));
+      for (const lane of lanes) add(laneItem(trace, slot, lane, depths[lane], collapsed));
     }
   });
   return { items, height: y + GAP };
 }
 
-function laneItem(trace: Trace, slot: number, lane: number, collapsed: ReadonlySet<string>) {
+function laneItem(
+  trace: Trace, slot: number, lane: number, depth: number, collapsed: ReadonlySet<string>,
+) {
   const { kind, name } = trace.records.lanes[lane];
   const rows = trace.laneRows[lane];
   const key = `${slot}/lane ${lane}`;
@@ -69,18 +83,18 @@ function laneItem(trace: Trace, slot: number, lane: number, collapsed: ReadonlyS
   const isMemory = kind === LaneKind.MEMORY;
   const height = isMemory
     ? (isCollapsed ? 16 : MEMORY) + GAP
-    : Math.max(14, rows.length * rowHeight) + GAP;
+    : Math.max(14, Math.max(1, depth) * rowHeight) + GAP;
   const label = name.replace(/\/job:([^/ ]+)\/task:(\d+)/g, "$1:$2");
   return { type: "lane" as const, slot, key, label, lane, kind, rows, rowHeight, height };
 }
 
 /** Return the lanes that have events or samples, by process: threads, devices, links, memory. */
-function lanesByProcess(trace: Trace): [number, number[]][] {
+function lanesByProcess(trace: Trace, isUsed: (lane: number) => boolean): [number, number[]][] {
   const groups = new Map<number, number[]>();
   const sampled = new Set(trace.series.map((series) => series.lane));
   trace.records.lanes.forEach((lane, id) => {
     const isMemory = lane.kind === LaneKind.MEMORY && sampled.has(id);
-    if (!trace.laneRows[id].length && !isMemory) return;
+    if (!isUsed(id) && !isMemory) return;
     const group = groups.get(lane.process);
     if (group) group.push(id);
     else groups.set(lane.process, [id]);

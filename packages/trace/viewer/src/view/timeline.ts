@@ -3,6 +3,7 @@
 import type { CriticalPath } from "../analysis/critical_path";
 import { memoryUse } from "../analysis/memory";
 import { scopeAt } from "../analysis/scopes";
+import type { Bins, LaneBins, Part, PartedSource } from "../load/parted";
 import { upperBound } from "../model/rows";
 import { Kind, LaneKind } from "../model/schema";
 import type { Row, Trace } from "../model/trace";
@@ -22,6 +23,26 @@ export interface Slot {
   path: CriticalPath | null;
   /** Events that match the search, or null without a search. */
   matches: Uint32Array | null;
+  /** If `trace` is a part of a larger one: where it is, and what is known of the rest. */
+  parted: Parted | null;
+}
+
+export interface Parted {
+  source: PartedSource;
+  /** The interval of the whole trace. */
+  begin: number;
+  end: number;
+  /** The interval of which `Slot.trace` has all events. */
+  focus: readonly [number, number];
+  /** Another part, which is drawn besides it. */
+  detail: Part | null;
+  bins: Bins;
+  isReading?: boolean;
+}
+
+/** Return the interval of a trace. */
+export function intervalOf({ trace, parted }: Slot): [number, number] {
+  return parted ? [parted.begin, parted.end] : [trace.begin, trace.end];
 }
 
 /** An event of a slot. */
@@ -61,8 +82,8 @@ const HATCH_STEP = 6;
 export class Timeline {
   private readonly context: CanvasRenderingContext2D;
   private readonly strip = document.createElement("canvas");
-  private colors: EventColors[] = [];
-  private colorKey: unknown[] = [];
+  private readonly colors = new WeakMap<Trace, EventColors>();
+  private readonly images = new WeakMap<LaneBins, { theme: Theme; image: HTMLCanvasElement }>();
   private readonly labels = new Map<string, string>();
   private scopes = new WeakMap<Trace, { depth: number; names: string[] }>();
 
@@ -82,7 +103,6 @@ export class Timeline {
     c.textBaseline = "middle";
     c.fillStyle = scene.theme.background;
     c.fillRect(0, 0, width, height);
-    this.updateColors(scene);
     const top = headHeight(scene);
     this.clip(scene.gutter, top, width, height, () => {
       this.drawGrid(scene, top, width, height);
@@ -107,11 +127,14 @@ export class Timeline {
     c.restore();
   }
 
-  private updateColors(scene: Scene): void {
-    const key = [scene.theme, scene.colorBy, ...scene.slots.map((slot) => slot.trace)];
-    if (key.length === this.colorKey.length && key.every((part, i) => part === this.colorKey[i])) return;
-    this.colorKey = key;
-    this.colors = scene.slots.map(({ trace }) => new EventColors(trace, scene.colorBy, scene.theme));
+  /** Return the colors of a trace, which depend on the theme and on the choice of the toolbar. */
+  private colorsOf({ theme, colorBy }: Scene, trace: Trace): EventColors {
+    let colors = this.colors.get(trace);
+    if (!colors || colors.theme !== theme || colors.by !== colorBy) {
+      colors = new EventColors(trace, colorBy, theme);
+      this.colors.set(trace, colors);
+    }
+    return colors;
   }
 
   private drawGrid(scene: Scene, top: number, width: number, height: number): void {
@@ -132,21 +155,89 @@ export class Timeline {
       c.fillRect(scene.gutter, y, width, item.height - 1);
       return;
     }
-    if (item.kind === LaneKind.MEMORY) return this.drawMemory(scene, item, y);
     const slot = scene.slots[item.slot];
-    if (slot.matches) c.globalAlpha = 0.22;
-    item.rows.forEach((row, k) => {
-      const rowY = y + 2 + k * item.rowHeight;
-      if (scene.scopeDepth && !item.isCollapsed) this.drawScopes(scene, item, row, rowY);
-      else this.drawRow(scene, item, row, rowY);
-    });
-    c.globalAlpha = 1;
-    if (slot.matches) this.drawMatches(scene, item, y, slot.matches);
+    if (!slot.parted) return this.drawLane(scene, item, y, slot.trace);
+    const { focus, detail, bins } = slot.parted;
+    const [from, to] = [scene.view.begin - slot.shift, scene.view.end - slot.shift];
+    const isWhole = [focus, detail ? [detail.begin, detail.end] : [0, 0]].some(([a, b]) => a <= from && to <= b);
+    if (!isWhole) this.drawBins(scene, item, y, bins);
+    if (detail && !(focus[0] <= from && to <= focus[1])) {
+      this.drawPart(scene, item, y, detail.trace, [detail.begin, detail.end]);
+    }
+    this.drawPart(scene, item, y, slot.trace, focus);
   }
 
-  private drawRow(scene: Scene, item: Item, row: Row, y: number): void {
-    const { trace, shift } = scene.slots[item.slot];
-    const colors = this.colors[item.slot];
+  /** Draw the events of a part over the bins of its interval. */
+  private drawPart(scene: Scene, item: Item, y: number, trace: Trace, [begin, end]: readonly [number, number]): void {
+    const { shift } = scene.slots[item.slot];
+    const left = scene.gutter + Math.max(0, scene.view.x(begin + shift));
+    const right = scene.gutter + Math.min(scene.view.width, scene.view.x(end + shift));
+    if (right - left < 1) return;
+    this.clip(left, y, right, y + item.height - 1, () => {
+      this.context.fillStyle = scene.theme.background;
+      this.context.fillRect(left, y, right - left, item.height - 1);
+      this.drawLane(scene, item, y, trace);
+    });
+  }
+
+  private drawLane(scene: Scene, item: Item, y: number, trace: Trace): void {
+    const { context: c } = this;
+    const slot = scene.slots[item.slot];
+    if (item.kind === LaneKind.MEMORY) return this.drawMemory(scene, item, y, trace);
+    const matches = trace === slot.trace ? slot.matches : null;
+    if (matches) c.globalAlpha = 0.22;
+    trace.laneRows[item.lane].forEach((row, k) => {
+      const rowY = y + 2 + k * item.rowHeight;
+      if (scene.scopeDepth && !item.isCollapsed) this.drawScopes(scene, item, trace, row, rowY);
+      else this.drawRow(scene, item, trace, row, rowY);
+    });
+    c.globalAlpha = 1;
+    if (matches) this.drawMatches(scene, item, y, matches);
+  }
+
+  /** Draw the busy share of each pixel of a lane, or the use of a memory. */
+  private drawBins(scene: Scene, item: Item, y: number, bins: Bins): void {
+    const lane = bins.lanes[item.lane];
+    if (!lane) return;
+    const { context: c } = this;
+    const { view, gutter } = scene;
+    const { shift } = scene.slots[item.slot];
+    const perBin = (bins.end - bins.begin) / bins.count;
+    const from = Math.max(0, Math.floor((view.begin - shift - bins.begin) / perBin));
+    const to = Math.min(bins.count, Math.ceil((view.end - shift - bins.begin) / perBin));
+    if (to <= from) return;
+    const isMemory = item.kind === LaneKind.MEMORY;
+    const fills = this.colorsOf(scene, scene.slots[item.slot].trace).fills;
+    const image = this.imageOf(lane, isMemory, fills, scene.theme);
+    const x = view.x(bins.begin + from * perBin + shift);
+    const width = view.x(bins.begin + to * perBin + shift) - x;
+    const height = item.height - (isMemory ? 9 : 7);
+    c.imageSmoothingEnabled = false;
+    c.drawImage(image, from, 0, to - from, image.height, gutter + x, y + item.height - 5 - height, width, height);
+  }
+
+  /** Return the bins of a lane as an image of one pixel per bin, which is drawn once. */
+  private imageOf(lane: LaneBins, isMemory: boolean, fills: readonly string[], theme: Theme): HTMLCanvasElement {
+    const known = this.images.get(lane);
+    if (known?.theme === theme) return known.image;
+    const image = document.createElement("canvas");
+    image.width = lane.shares.length;
+    image.height = isMemory ? 32 : 1;
+    const c = image.getContext("2d")!;
+    lane.shares.forEach((share, bin) => {
+      if (!share) return;
+      const size = isMemory ? (share / 255) * image.height : 1;
+      c.fillStyle = isMemory ? fills[Kind.BUFFER] : fills[lane.kinds[bin]];
+      c.globalAlpha = isMemory ? (theme.isDark ? 0.5 : 0.75) : Math.max(0.3, share / 255);
+      c.fillRect(bin, image.height - size, 1, size);
+    });
+    this.images.set(lane, { theme, image });
+    return image;
+  }
+
+  private drawRow(scene: Scene, item: Item, trace: Trace, row: Row, y: number): void {
+    const { shift } = scene.slots[item.slot];
+    const colors = this.colorsOf(scene, trace);
     const { context: c } = this;
     const height = item.rowHeight - (item.isCollapsed ? 1 : 2);
     const pixels = Math.ceil(scene.view.width) + 1;
@@ -239,13 +330,13 @@ export class Timeline {
   }
 
   /** Draw neighbors with one name scope as one box. */
-  private drawScopes(scene: Scene, item: Item, row: Row, y: number): void {
-    const { trace, shift } = scene.slots[item.slot];
-    const colors = this.colors[item.slot];
+  private drawScopes(scene: Scene, item: Item, trace: Trace, row: Row, y: number): void {
+    const { shift } = scene.slots[item.slot];
+    const colors = this.colorsOf(scene, trace);
     const { columns } = trace;
     const names = this.scopeNames(trace, scene.scopeDepth);
     const [first, last] = trace.overlapping(row, scene.view.begin - shift, scene.view.end - shift);
-    if (last - first > 200_000) return this.drawRow(scene, item, row, y);
+    if (last - first > 200_000) return this.drawRow(scene, item, trace, row, y);
     for (let i = first; i < last; ) {
       const name = names[columns.node[i]] ?? "";
       const isGrouped = columns.kind[i] === Kind.KERNEL || columns.kind[i] === Kind.REGION;
@@ -274,7 +365,7 @@ export class Timeline {
 
   private drawMatches(scene: Scene, item: Item, y: number, matches: Uint32Array): void {
     const { trace, shift } = scene.slots[item.slot];
-    const colors = this.colors[item.slot];
+    const colors = this.colorsOf(scene, trace);
     item.rows.forEach((row, k) => {
       const rowY = y + 2 + k * item.rowHeight;
       markEvents(trace, row, shift, scene.view, matches, (event, x, width) => {
@@ -288,8 +379,8 @@ export class Timeline {
   }
 
   /** Draw the bytes in use of a memory lane. */
-  private drawMemory(scene: Scene, item: Item, y: number): void {
-    const { trace, shift } = scene.slots[item.slot];
+  private drawMemory(scene: Scene, item: Item, y: number, trace: Trace): void {
+    const { shift } = scene.slots[item.slot];
     const { view } = scene;
     const curve = memoryCurve(trace, item.lane);
     if (!curve) return;
@@ -297,7 +388,7 @@ export class Timeline {
     const height = item.height - 9;
     const bottom = y + item.height - 5;
     const { time, bytes, peak } = curve;
-    c.fillStyle = this.colors[item.slot].fills[Kind.BUFFER];
+    c.fillStyle = this.colorsOf(scene, trace).fills[Kind.BUFFER];
     c.globalAlpha = scene.theme.isDark ? 0.5 : 0.75;
     let i = Math.max(0, upperBound(time, view.begin - shift, 0, time.length) - 1);
     for (let x = 0; x < view.width && i < time.length; x++) {
@@ -520,8 +611,8 @@ export class Timeline {
   /** Mark the starts of steps on the ruler. */
   private drawSteps(scene: Scene): void {
     const { context: c } = this;
-    const { trace, shift } = scene.slots[0];
-    const { steps } = trace;
+    const { trace, shift, parted } = scene.slots[0];
+    const { steps } = parted?.source.base ?? trace;
     c.fillStyle = scene.theme.accent;
     let last = -Infinity;
     for (const step of steps) {
@@ -628,16 +719,28 @@ export function eventBox(scene: Scene, slot: number, event: number): { y: number
   return { y, height: item.rowHeight - (item.isCollapsed ? 1 : 2) };
 }
 
+export interface Hit {
+  item: Item | null;
+  /** An event of `trace`. */
+  event: number | null;
+  trace: Trace | null;
+  /** True if the trace is not that of the slot but the part besides it. */
+  isDetail: boolean;
+}
+
 /** Return the event at a point of the canvas, the heading, or the lane. */
-export function hit(scene: Scene, x: number, y: number): { item: Item | null; event: number | null } {
+export function hit(scene: Scene, x: number, y: number): Hit {
   const item = itemAt(scene.layout, y - headHeight(scene) + scene.scroll);
-  if (!item || item.type !== "lane" || x < scene.gutter) return { item, event: null };
-  if (item.kind === LaneKind.MEMORY) return { item, event: null };
+  const none = { item, event: null, trace: null, isDetail: false };
+  if (!item || item.type !== "lane" || x < scene.gutter) return none;
+  if (item.kind === LaneKind.MEMORY) return none;
   const inside = y - headHeight(scene) + scene.scroll - item.y - 2;
-  const row = item.rows[Math.floor(inside / item.rowHeight)];
-  if (!row) return { item, event: null };
-  const { trace, shift } = scene.slots[item.slot];
+  const { trace: focus, shift, parted } = scene.slots[item.slot];
   const time = scene.view.time(x - scene.gutter) - shift;
+  const isDetail = Boolean(parted?.detail) && !(parted!.focus[0] <= time && time <= parted!.focus[1]);
+  const trace = isDetail ? parted!.detail!.trace : focus;
+  const row = trace.laneRows[item.lane][Math.floor(inside / item.rowHeight)];
+  if (!row) return none;
   const slack = 3 * scene.view.nsPerPixel;
   const [from, to] = trace.overlapping(row, time - slack, time + slack);
   let nearest: number | null = null;
@@ -646,7 +749,7 @@ export function hit(scene: Scene, x: number, y: number): { item: Item | null; ev
     const d = Math.max(trace.columns.start[i] - time, time - trace.endOf(i), 0);
     if (d < distance && d <= slack) [nearest, distance] = [i, d];
   }
-  return { item, event: nearest };
+  return { item, event: nearest, trace, isDetail };
 }
 
 interface Curve {
