@@ -39,6 +39,7 @@ PAGES = [
     "docs/replicas.md",
     "docs/training.md",
     "docs/porting.md",
+    "docs/porting-examples.md",
     "docs/models.md",
     "docs/onnx.md",
     "docs/api/index.md",
