@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf import text_format
 
+import weft as wf
 from weft_graph import proto
 from weft_io.checkpoint.state import latest_checkpoint
 from weft_io.files.message_files import (
@@ -142,3 +145,19 @@ def test_what_is_no_item() -> None:
     item.value = b"\xff"
     with pytest.raises(errors.DataLossError, match="an Any holds no SaverDef"):
         unpack(item, proto.SaverDef)
+
+
+def test_a_large_message_is_not_copied(tmp_path: Path) -> None:
+    size = 16 * 2**20
+    with wf.Graph().as_default() as graph:
+        wf.constant(np.arange(size // 4, dtype=np.int32))
+    message = wf.train.export_meta_graph(graph=graph)
+    tracemalloc.start()
+    try:
+        write_message(str(tmp_path / "graph.meta"), message)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < peak < 1.5 * size
+    read = read_message(str(tmp_path / "graph.meta"), proto.MetaGraphDef)
+    assert read.graph_def == message.graph_def

@@ -21,6 +21,7 @@ from weft_graph.messages.tensor_proto import (
     array_from_proto,
     array_to_proto,
     dtype_from_proto,
+    fill_tensor,
 )
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -111,19 +112,26 @@ def attr_to_proto(value: Any, kind: str, attrs: dict[str, Any]) -> proto.AttrVal
       attrs: all attributes of the node.
     """
     message = proto.AttrValue()
+    fill_attr(message, value, kind, attrs)
+    return message
+
+
+def fill_attr(message: proto.AttrValue, value: Any, kind: str, attrs: dict[str, Any]) -> None:
+    """Write an attribute value to an empty AttrValue; see `attr_to_proto`.
+
+    Large tensors are not copied from another message.
+    """
     if kind.startswith("list("):
         message.list.SetInParent()
         inner = kind[5:-1]
         for item in value:
             getattr(message.list, FIELD[inner]).append(_scalar_to_proto(item, inner, attrs))
-        return message
-    field = FIELD[kind]
-    item = _scalar_to_proto(value, kind, attrs)
-    if kind in ("shape", "tensor", "func"):
-        getattr(message, field).CopyFrom(item)
+    elif kind == "tensor":
+        fill_tensor(message.tensor, value, tensor_dtype(value, attrs))
+    elif kind in ("shape", "func"):
+        getattr(message, FIELD[kind]).CopyFrom(_scalar_to_proto(value, kind, attrs))
     else:
-        setattr(message, field, item)
-    return message
+        setattr(message, FIELD[kind], _scalar_to_proto(value, kind, attrs))
 
 
 def _scalar_to_proto(value: Any, kind: str, attrs: dict[str, Any]) -> Any:

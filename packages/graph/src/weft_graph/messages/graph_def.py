@@ -6,11 +6,13 @@ __all__ = ["GRAPH_DEF_VERSION", "GRAPH_DEF_VERSION_MIN_CONSUMER", "GRAPH_DEF_VER
 
 from typing import Any, Final
 
+import numpy as np
+
 from weft_graph import proto
 from weft_graph.ir.forms import writers
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node
-from weft_graph.messages.attr_value import attr_to_proto, declared_kind, shape_to_proto
+from weft_graph.messages.attr_value import declared_kind, fill_attr, shape_to_proto
 from weft_tensor import errors
 
 GRAPH_DEF_VERSION: Final = 134
@@ -21,6 +23,9 @@ GRAPH_DEF_VERSION_MIN_CONSUMER: Final = 0
 
 GRAPH_DEF_VERSION_MIN_PRODUCER: Final = 0
 """The oldest writer version whose graphs can be read."""
+
+_LARGE: Final = 2**16
+"""Bytes from which on an array is assumed to take most of the message of its node."""
 
 SHAPES_ATTR: Final = "_output_shapes"
 
@@ -36,12 +41,21 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
       add_shapes: write the static shapes of outputs to the attribute `_output_shapes`.
     Raises: InvalidArgumentError: the message would have 2 GiB or more.
     """
-    message = proto.GraphDef(versions=versions_of(graph))
+    message = proto.GraphDef()
+    fill_graph_def(message, graph, from_version, add_shapes)
+    return message
+
+
+def fill_graph_def(
+    message: proto.GraphDef, graph: Graph, from_version: int = 0, add_shapes: bool = False
+) -> None:
+    """Write a graph to an empty `GraphDef`; see `graph_to_def`."""
+    message.versions.CopyFrom(versions_of(graph))
     size = 0
     for node in graph.nodes[from_version:]:
         node_def = message.node.add()
         fill_node_def(node_def, node, add_shapes)
-        size += node_def.ByteSize()
+        size += _large_bytes(node) or node_def.ByteSize()
         if size >= 2**31:
             raise errors.InvalidArgumentError(
                 "the graph does not fit into a GraphDef (2 GiB at most); "
@@ -55,7 +69,13 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
         gradient = gradient_name(definition)
         if gradient:
             message.library.gradient.add(function_name=name, gradient_func=gradient)
-    return message
+
+
+def _large_bytes(node: Node) -> int:
+    """Return the size of the large arrays among the attributes; protobuf would encode them."""
+    arrays = [value for value in node.attrs.values() if isinstance(value, np.ndarray)]
+    large = [value.nbytes for value in arrays if value.nbytes >= _LARGE and value.dtype != object]
+    return sum(large)
 
 
 def versions_of(graph: Graph) -> proto.VersionDef:
@@ -90,7 +110,7 @@ def fill_node_def(message: proto.NodeDef, node: Node, add_shapes: bool) -> None:
     for name, value in node.attrs.items():
         try:
             kind = declared_kind(node.op_def, name, value)
-            message.attr[name].CopyFrom(attr_to_proto(value, kind, node.attrs))
+            fill_attr(message.attr[name], value, kind, node.attrs)
         except (errors.OpError, TypeError, ValueError) as cause:
             raise errors.InvalidArgumentError(
                 f"attribute {name} cannot be written to a NodeDef: {cause}",

@@ -155,12 +155,19 @@ def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
         represented.
       InvalidTypeError: a variant is neither a ragged tensor nor a tensor.
     """
-    message = proto.TensorProto(dtype=dtype.as_datatype_enum)
+    message = proto.TensorProto()
+    fill_tensor(message, array, dtype)
+    return message
+
+
+def fill_tensor(message: proto.TensorProto, array: np.ndarray, dtype: DType) -> None:
+    """Write an array to an empty `TensorProto`; see `array_to_proto`."""
+    message.dtype = dtype.as_datatype_enum
     _fill_shape(message.tensor_shape, array.shape)
     if dtype is dtypes.variant:
         items = array.reshape(-1).tolist()
         message.variant_val.extend([variant_to_proto(item, _part_to_proto) for item in items])
-        return message
+        return
     if array.nbytes > MAX_BYTES:
         raise errors.InvalidArgumentError(
             f"a tensor of {array.nbytes} bytes does not fit into a TensorProto (2 GiB at most)"
@@ -169,7 +176,6 @@ def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
         message.tensor_content = little_endian(array).tobytes()
     else:
         _fill_values(message, array, dtype)
-    return message
 
 
 def _part_to_proto(array: np.ndarray) -> proto.TensorProto:

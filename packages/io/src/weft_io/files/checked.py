@@ -33,9 +33,13 @@ class Form(NamedTuple):
         """The size of the checksum in bytes, with head and tail."""
         return len(self.head) + self.width + len(self.tail)
 
+    def start(self, data: bytes) -> bytes:
+        """Return the checksum of data, with head and tail."""
+        return self.head + self.encode(zlib.crc32(data)) + self.tail
+
     def sealed(self, data: bytes) -> bytes:
         """Prepend the checksum to data."""
-        return b"".join([self.head, self.encode(zlib.crc32(data)), self.tail, data])
+        return self.start(data) + data
 
     def begins(self, data: bytes | memoryview, path: str) -> bool:
         """Return True if data begins with a valid checksum of this form.

@@ -241,12 +241,13 @@ class LocalStorage:
         """Create a file for writing."""
         return LocalWriting(path)
 
-    def write_atomically(self, path: str, data: Bytes) -> None:
+    def write_atomically(self, path: str, *parts: Bytes) -> None:
         """Replace a file atomically: after a crash it is completely old or completely new."""
         directory, base = os.path.split(path)
         saving = Saving(directory or ".", base)
         try:
-            saving.write(data)
+            for part in parts:
+                saving.write(part)
             saving.publish(path)
         except BaseException:  # because no file may be left behind after any failure
             saving.discard()

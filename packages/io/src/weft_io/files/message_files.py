@@ -78,8 +78,14 @@ def parse_message(data: bytes, path: str, kind: type[M], as_text: bool | None = 
 
 
 def message_bytes(message: Any, as_text: bool = False) -> bytes:
-    """Serialize a message for a file, with a checksum if its type has a form for one.
+    """Serialize a message for a file; see `message_parts`."""
+    return b"".join(message_parts(message, as_text))
 
+
+def message_parts(message: Any, as_text: bool = False) -> list[bytes]:
+    """Serialize a message for a file, after a checksum if its type has a form for one.
+
+    Returns: the contents of the file in parts, so that a large message is not copied.
     Raises: InvalidArgumentError: the message has 2 GiB or more.
     """
     from google.protobuf import text_format
@@ -87,24 +93,24 @@ def message_bytes(message: Any, as_text: bool = False) -> bytes:
 
     try:
         if as_text:
-            return checked.TEXT.sealed(text_format.MessageToString(message).encode())
+            return [checked.TEXT.sealed(text_format.MessageToString(message).encode())]
         data: bytes = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as cause:
         raise errors.InvalidArgumentError(
             f"a {message.DESCRIPTOR.name} must take less than 2 GiB: {cause}"
         ) from cause
     form = checked.BINARY.get(message.DESCRIPTOR.name)
-    return data if form is None else form.sealed(data)
+    return [data] if form is None else [form.start(data), data]
 
 
 def write_message(path: str, message: Any, as_text: bool = False) -> None:
     """Write a message to a file atomically, creating its directory if needed."""
     path = paths.as_path(path)
-    data = message_bytes(message, as_text)
+    parts = message_parts(message, as_text)
     with reported("writing", path):
         storage = paths.storage_of(path)
         storage.make_directory(paths.split_prefix(path)[0])
-        storage.write_atomically(path, data)
+        storage.write_atomically(path, *parts)
 
 
 # --------------------------------------------------------------------------- Any

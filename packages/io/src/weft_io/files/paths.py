@@ -22,9 +22,13 @@ def read_bytes(path: str) -> bytes:
     return storage_of(path).read(path)
 
 
-def write_atomically(path: str, data: Bytes) -> None:
-    """Replace a file atomically: after a crash it is completely old or completely new."""
-    storage_of(path).write_atomically(path, data)
+def write_atomically(path: str, *parts: Bytes) -> None:
+    """Replace a file atomically: after a crash it is completely old or completely new.
+
+    Args:
+      parts: the contents, one after the other.
+    """
+    storage_of(path).write_atomically(path, *parts)
 
 
 # --------------------------------------------------------------------------- paths

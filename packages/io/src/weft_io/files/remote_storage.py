@@ -258,16 +258,17 @@ class RemoteStorage:
         self._fs.pipe_file(self._inner(path), data)
 
     @_asking
-    def write_atomically(self, path: str, data: Bytes) -> None:
+    def write_atomically(self, path: str, *parts: Bytes) -> None:
         """Replace an object atomically, by one request or by renaming a temporary object."""
+        data = b"".join(parts)
         if self.replaces_at_once:
-            self.put(path, bytes(data))
+            self.put(path, data)
             return
         directory, _, base = path.rpartition("/")
         aside = join(directory, saving_name(base))
         _own[aside] = True
         try:
-            self.put(aside, bytes(data))
+            self.put(aside, data)
             self._fs.mv(self._inner(aside), self._inner(path))
             _own.pop(aside)
         except BaseException:  # because no object may be left behind after any failure

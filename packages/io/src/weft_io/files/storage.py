@@ -141,8 +141,12 @@ class Storage(Protocol):
         """Create a file with a unique name for writing."""
         ...
 
-    def write_atomically(self, path: str, data: Bytes) -> None:
-        """Replace a file atomically: after a crash it is completely old or completely new."""
+    def write_atomically(self, path: str, *parts: Bytes) -> None:
+        """Replace a file atomically: after a crash it is completely old or completely new.
+
+        Args:
+          parts: the contents, one after the other.
+        """
         ...
 
     def remove(self, path: str) -> None:

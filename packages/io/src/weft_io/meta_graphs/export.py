@@ -66,6 +66,7 @@ def export_meta_graph(
       >>> len(meta.graph_def.node) > 0
       True
     """
+    from weft_graph.messages.graph_def import fill_graph_def
     from weft_graph.messages.op_def_proto import stripped_op_list
     from weft_io.meta_graphs import graph_def_edits
     from weft_io.meta_graphs.tensorflow_ops import use_tensorflow_ops
@@ -76,9 +77,10 @@ def export_meta_graph(
     message = proto.MetaGraphDef()
     if meta_info_def is not None:
         message.meta_info_def.CopyFrom(meta_info_def)
-    message.graph_def.CopyFrom(
-        selected.as_graph_def(add_shapes=True) if graph_def is None else graph_def
-    )
+    if graph_def is None:
+        fill_graph_def(message.graph_def, selected, add_shapes=True)
+    else:
+        message.graph_def.CopyFrom(graph_def)
     use_tensorflow_ops(message.graph_def)
     if clear_extraneous_savers:
         graph_def_edits.remove_savers(message.graph_def, saver_def)

@@ -25,7 +25,7 @@ from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import paths
-from weft_io.files.message_files import message_bytes
+from weft_io.files.message_files import message_parts
 from weft_io.meta_graphs.export import export_meta_graph, rename_saver
 from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.object_names import names_of_objects
@@ -160,7 +160,7 @@ class Saver:
         self._resumable = resumable
         self._pending_hold: Any = None  # the output of the node that holds the values to save
         self._job: background.Job | None = None
-        self._graph_cache: tuple[Any, bytes | None] = (None, None)
+        self._graph_cache: tuple[Any, Sequence[bytes] | None] = (None, None)
         self._save_lock = threading.Lock()  # serializes the start of asynchronous saves
         self._is_empty = False
         self._by_name = False  # whether it replaces a saver whose names a checkpoint lacks
@@ -379,7 +379,7 @@ class Saver:
             )
         return save.prefix
 
-    def _graph_file_later(self, graph: Any, save: _Save) -> Callable[[], bytes | None]:
+    def _graph_file_later(self, graph: Any, save: _Save) -> Callable[[], Sequence[bytes] | None]:
         """Return a function that returns the graph's file, for use while the program continues."""
         if graph.finalized or save.graph_path is None:
             return lambda: self._cached_graph_file(graph, save)
@@ -404,7 +404,10 @@ class Saver:
         self.wait_until_finished()
 
     def _carry_out(
-        self, save: _Save, write: Callable[[], str], graph_file: Callable[[], bytes | None]
+        self,
+        save: _Save,
+        write: Callable[[], str],
+        graph_file: Callable[[], Sequence[bytes] | None],
     ) -> str:
         """Write the tensors, the list of checkpoints, and the graph."""
         with recorded(CHECKPOINT, "save", "_Checkpoint"):
@@ -417,10 +420,10 @@ class Saver:
                 self._write_graph(save, graph_file())
             return written
 
-    def _write_graph(self, save: _Save, data: bytes | None) -> None:
-        if save.graph_path is not None and data is not None:
+    def _write_graph(self, save: _Save, parts: Sequence[bytes] | None) -> None:
+        if save.graph_path is not None and parts is not None:
             with reported("writing", save.graph_path):
-                paths.write_atomically(save.graph_path, data)
+                paths.write_atomically(save.graph_path, *parts)
 
     def _write_and_record(self, save: _Save, list_name: str, write: Callable[[], str]) -> str:
         prefix, directory = save.prefix, save.directory
@@ -456,17 +459,17 @@ class Saver:
             note.done()
         return written
 
-    def _graph_file(self, graph: Any, save: _Save) -> bytes | None:
+    def _graph_file(self, graph: Any, save: _Save) -> Sequence[bytes] | None:
         strip = save.strip_default_attrs
         try:
-            return message_bytes(self.export_meta_graph(strip_default_attrs=strip, graph=graph))
+            return message_parts(self.export_meta_graph(strip_default_attrs=strip, graph=graph))
         except (errors.InvalidArgumentError, errors.UnimplementedError) as cause:
             _log.warning(
                 "the checkpoint is complete, but writing %s failed: %s", save.graph_path, cause
             )
             return None
 
-    def _cached_graph_file(self, graph: Any, save: _Save) -> bytes | None:
+    def _cached_graph_file(self, graph: Any, save: _Save) -> Sequence[bytes] | None:
         """Return the graph's file, cached unless nodes were added since the last save."""
         keys = graph.get_all_collection_keys()
         collections = [(key, [id(item) for item in graph.get_collection(key)]) for key in keys]
