@@ -1,4 +1,4 @@
-"""Measures clusters of processes beside TensorFlow's, and beside what a socket and a copy take."""
+"""Measures clusters of processes beside TensorFlow's, and beside raw sockets and copies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Measured = dict[str, dict[str, float]]  # row -> subject -> seconds
 
 
 class Promise(NamedTuple):
-    """What is promised of some measurements of one round."""
+    """A bound that measurements of one round must meet."""
 
     title: str
     most: float
@@ -48,7 +48,7 @@ class Promise(NamedTuple):
 
 
 def _floor(kind: str, subject: str, size: int) -> Callable[[Measured], float]:
-    """A transfer's time beyond that of nothing, over that of the floor."""
+    """Return a transfer's time, without that of an empty transfer, relative to raw transport."""
 
     def value(m: Measured) -> float:
         spent = m[f"transfer_{size}MB"][subject] - m["transfer_0MB"][subject]
@@ -109,7 +109,7 @@ def parse() -> argparse.Namespace:
 
 
 def commands(program: str, tensorflow: str | None) -> Iterator[tuple[str, list[str], str]]:
-    """Who runs a program: the subject, its command, and the protocol of its servers."""
+    """Return the subjects: name, command of the program, and protocol of the servers."""
     script = str(PROGRAM_DIRECTORY / "cluster_v1.py")
     yield "weft", [sys.executable, script, program], "grpc"
     if program in BY_TCP:
@@ -140,7 +140,7 @@ def run(command: list[str], protocol: str, budget: float) -> dict[str, float]:
 
 
 def measure(arguments: argparse.Namespace) -> list[Measured]:
-    """Rounds; each begins with another subject."""
+    """Run the rounds; each begins with another subject."""
     rounds: list[Measured] = []
     for index in range(arguments.rounds):
         measured: Measured = {}
@@ -155,7 +155,7 @@ def measure(arguments: argparse.Namespace) -> list[Measured]:
 
 
 def cells(rounds: list[Measured]) -> tuple[list[str], list[list[str]]]:
-    """Medians in milliseconds, and beside TensorFlow's how many times as long as weft it takes."""
+    """Return medians in milliseconds, and for TensorFlow the ratio of its time to weft's."""
     subjects = ("weft", "weft, TCP", "tensorflow", "floor")
     body = []
     for row in rounds[0]:

@@ -24,7 +24,7 @@ PINNED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
 class Counter:
-    """What programs take for their timer: it counts their steps."""
+    """A stand-in for the programs' timer, which counts their steps."""
 
     threads = 1
 
@@ -32,7 +32,7 @@ class Counter:
         self.seconds = seconds
 
     def time(self, row: str, step: Callable[[], Any]) -> None:
-        """Run steps until the processor's time is over, and print how many there were."""
+        """Run steps until the processor time is used up, and print their number."""
         end = time.process_time() + self.seconds
         step()
         count = 1
@@ -55,7 +55,7 @@ def run_here(name: str, seconds: float) -> None:
 
 
 def steps(name: str, seconds: float, jit: str, cache: str) -> int:
-    """Count them in a child process."""
+    """Count the steps of a program in a child process."""
     own = {key: value for key, value in os.environ.items() if key not in PINNED}
     own |= {"WEFT_JIT": jit, "WEFT_CACHE": cache, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "--here", name, "--seconds", str(seconds)]

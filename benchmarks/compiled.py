@@ -1,4 +1,4 @@
-"""Compiled programs beside NumPy: entering, exp over a million numbers, products, convolutions.
+"""Compiled programs beside NumPy: calls, exp of a million numbers, products, convolutions.
 
 Each pair alternates in one process, and the least of its times counts; the processor's time is
 taken, since the machine may have other work.  BLAS chooses its own kernels, with one thread.
@@ -19,7 +19,7 @@ ROUNDS = 15
 
 
 def least(*subjects: Callable[[], object], turns: int) -> list[float]:
-    """Seconds of each, in rounds that alternate."""
+    """Return the least seconds of each function, in alternating rounds."""
     found = [float("inf")] * len(subjects)
     for _ in range(ROUNDS):
         for at, subject in enumerate(subjects):

@@ -48,7 +48,7 @@ def call(*command: str | Path) -> float:
 
 
 def build(folder: Path) -> tuple[Path, dict[str, float]]:
-    """Build the library and the program in C++; return the program, and what it took."""
+    """Build the library and the C++ program; return the program and the build's time."""
     source = weft_client.source_directory()
     call("cmake", "-S", source, "-B", folder / "library")
     library_seconds = call("cmake", "--build", folder / "library")
@@ -67,7 +67,7 @@ def build(folder: Path) -> tuple[Path, dict[str, float]]:
 
 @contextmanager
 def server() -> Iterator[tuple[str, str]]:
-    """Start `weft server`; its addresses for Python and for other languages."""
+    """Start `weft server`; return its addresses for Python and for other languages."""
     command = [sys.executable, "-m", "weft", "server", "--stop-at-eof"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:

@@ -1,4 +1,4 @@
-"""What the walk over the op table runs: for each op inputs of a size, made of its first cases."""
+"""The nodes of the op benchmark: inputs of a given size, made from an op's first cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MATRICES = {"MatMul", "BatchMatMul", "BatchMatMulV2"}
 
 
 def entries(size: int, ops: list[str]) -> Iterator[dict[str, Any]]:
-    """A description of a node per op: what a child process needs to make it, without weft."""
+    """Return for each op a description from which a child process builds the node without weft."""
     first: dict[str, list[Case]] = {}
     for family in load_cases().values():
         for case in family:
@@ -75,7 +75,7 @@ _SIZES = ("input_sizes", "orig_input_shape")
 def _scaled(
     case: Case, base: list[Any], size: int
 ) -> Iterator[tuple[int | None, list[tuple[int, ...]]]]:
-    """Shapes with about `size` elements in the largest input, and the axis that is longer.
+    """Scale shapes to about `size` elements in the largest input; return them with the scaled axis.
 
     That is axis 0 or the last one: of the inputs that are as long there as the first one, of all,
     or of the first one alone. A filter so keeps its size, where a batch has another.
@@ -110,7 +110,7 @@ def _scaled(
 def _made(
     case: Case, dtype: str, base: list[Any], shapes: list[tuple[int, ...]], grouped: list[int]
 ) -> dict[str, Any] | None:
-    """The node's attributes; None where it cannot be made, or is too small."""
+    """Return the node's attributes, or None if the node cannot be built or is too small."""
     attrs = dict(case.attrs)
     if dtype and case.type_attr in case.op_def.attrs:
         attrs[case.type_attr] = dtypes.as_dtype(dtype)
@@ -141,7 +141,7 @@ def _told(value: Any) -> Any:
 
 
 def _plain(array: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    """An array as its few values and the shape that they fill."""
+    """Return an array as its few distinct values and its shape."""
     text = array.dtype.kind == "O"
     values = (
         [v.decode("latin1") for v in array.reshape(-1)]

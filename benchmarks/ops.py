@@ -64,7 +64,7 @@ def parse() -> argparse.Namespace:
 def run(
     name: str, python: str, lines: list[str], nodes: int, budget: float
 ) -> Iterator[tuple[str, Told]]:
-    """Each op with its seconds per node, or with what became of it.
+    """Measure each op; return the seconds per node, or the reason for a missing measurement.
 
     A subject that dies of an op, as TensorFlow does of some sizes, or that does not come back from
     one, goes on with the op after it.
@@ -81,7 +81,7 @@ def run(
 
 
 def _answers(command: list[str], lines: list[str]) -> Iterator[dict[str, Any]]:
-    """What a child process says to the first lines, and what ended it if that is not to all.
+    """Return the child's answers to the first lines, and how it ended if it did not answer all.
 
     Raises: SystemExit: it did not come so far as to measure.
     """
@@ -110,7 +110,7 @@ def _answers(command: list[str], lines: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def _watch(child: subprocess.Popen[str], ended: threading.Event) -> threading.Timer:
-    """Ends a child that says nothing for too long; also one that a kernel holds in C."""
+    """Kill a child that does not answer in time, even if a kernel blocks it in C."""
 
     def end() -> None:
         ended.set()
@@ -123,7 +123,7 @@ def _watch(child: subprocess.Popen[str], ended: threading.Event) -> threading.Ti
 
 
 class Reasons:
-    """Why ops take more than `SLOW` times as long as the slower peer, and what would help."""
+    """The reasons why ops take more than `SLOW` times as long as the slower peer."""
 
     def __init__(self, path: Path) -> None:
         told = json.loads(path.read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ class Reasons:
         self._ops: dict[str, str] = {op: cause for cause, ops in told["ops"].items() for op in ops}
 
     def why(self, op: str, ratio: float) -> str:
-        """The short name of the cause; a question mark where there ought to be one."""
+        """Return the short name of the cause, or a question mark if a cause is missing."""
         return "" if ratio <= SLOW else self._ops.get(op, "?")
 
     def legend(self) -> list[list[str]]:
@@ -139,7 +139,7 @@ class Reasons:
 
 
 def rows(found: Found, reasons: Reasons) -> list[list[str]]:
-    """The cells of rows: first what is slow without a reason, and in this order worst first."""
+    """Return the rows: slow ops without a reason first, otherwise the slowest first."""
     made = []
     for size, subjects in found.items():
         for op, ours in subjects["weft"].items():
@@ -162,7 +162,7 @@ def _cell(told: Told | None) -> str:
 
 
 def walk(arguments: argparse.Namespace, pythons: dict[str, str], reasons: Reasons) -> Found:
-    """Measure group by group, and write what is known after each op."""
+    """Measure group by group, and write the results after each op."""
     found = _kept(arguments.out) if arguments.resume else {}
     for size in arguments.sizes:
         elements, nodes = SIZES[size]

@@ -19,7 +19,7 @@ SCALE = {"s": 1.0, "ms": 1e3, "µs": 1e6, "MB": 1e-6}
 
 
 class Results:
-    """Every round's measurements, and what they amount to."""
+    """The measurements of all rounds, and their statistics."""
 
     def __init__(self, subjects: Sequence[Subject], programs: Sequence[Program]) -> None:
         self.subjects = subjects
@@ -34,7 +34,7 @@ class Results:
         return statistics.median(values) if values else None
 
     def ratio(self, row: str, subject: str) -> float | None:
-        """The subject's over weft's, taken within each round: over 1 means that weft is ahead.
+        """Return the subject's time over weft's in each round; over 1, weft is faster.
 
         Where weft is measured with its compiler, that is weft's.
         """
@@ -56,7 +56,7 @@ class Results:
         return header, [*body, mean] if mean else body
 
     def mean_of_models(self) -> list[str]:
-        """The cells of a row with the geometric means of the ratios of all models."""
+        """Return the cells of a row with the geometric means of the ratios of all models."""
         models = [row.name for row in self.rows if row.name.startswith("model_")]
         cells = [f"geometric mean of {len(models)} models"]
         for subject in self.subjects:
@@ -102,7 +102,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that is measured, with a plus sign where files differ from it."""
+    """Return the measured commit, with a plus sign if files differ from it."""
     command = ["git", "describe", "--always", "--dirty=+"]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False
@@ -138,7 +138,7 @@ def markdown(results: Results, setting: dict[str, Any]) -> str:
 
 
 def write(results: Results, setting: dict[str, Any], directory: Path) -> list[Path]:
-    """Writes results.json, with every round, and results.md."""
+    """Write results.json, with every round, and results.md."""
     directory.mkdir(parents=True, exist_ok=True)
     data = setting | {"rounds": results.rounds, "failures": results.failures}
     files = {

@@ -1,4 +1,4 @@
-"""The rows of the table: which program gives each, for whom, and what weft promises."""
+"""The rows of the table: their programs, subjects and bounds for weft."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Program:
-    """One child process, which may give several rows."""
+    """One child process, which may measure several rows."""
 
     name: str
     rows: tuple[Row, ...]
@@ -108,7 +108,7 @@ GPU_PROGRAMS = (
 
 
 def plans(op: str, title: str) -> list[Program]:
-    """Three sizes, so that growth shows; TensorFlow's rewriter needs minutes for the larger."""
+    """Return three sizes, which show growth; TensorFlow needs minutes for larger ones."""
     return [
         Program(
             f"plan_{op}_{count}",
@@ -407,7 +407,7 @@ def over_weft(row: str, peer: str) -> Callable[[Measured], float]:
 
 
 def ahead(row: str, title: str, bound: float) -> Promise:
-    """A bound on TensorFlow's time over weft's."""
+    """Return a bound on the ratio of TensorFlow's time to weft's."""
     return Promise(title, bound, over_weft(row, "tensorflow"), at_least=True, unit="×")
 
 

@@ -64,7 +64,7 @@ def chosen(names: Sequence[str], on_gpu: bool) -> list[Program]:
 def schedule(
     programs: Sequence[Program], subjects: Sequence[Subject], rounds: int
 ) -> Iterator[tuple[int, Program, Subject]]:
-    """Subjects alternate within a program, each round starting with another one."""
+    """Run a program; subjects alternate, and each round starts with another one."""
     for index in range(rounds):
         turn = index % len(subjects)
         for program in programs:

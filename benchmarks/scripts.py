@@ -1,4 +1,4 @@
-"""Whole scripts as processes: from an empty cache, again, from a full cache, by kernels, by peers.
+"""Whole scripts as processes: with a cold, a warm and a full cache, and in peers.
 
 Each script of `programs/scripts_v1.py` runs as a process of its own: weft by its kernels (`off`),
 three times from one empty cache (`first`, `second`, `third`), with all code on the disk (`full`),
@@ -28,7 +28,7 @@ TIMEOUT = 900
 
 
 class Measurement(NamedTuple):
-    """One process: its seconds, those of a step at the end, those until then, and its memory."""
+    """A finished process: total seconds, seconds per final step, warm-up seconds, memory."""
 
     wall: float
     processor: float
@@ -82,7 +82,7 @@ def modes(tensorflow: str, name: str, threads: int) -> Iterator[tuple[str, Measu
 
 
 def show(rounds: dict[str, list[dict[str, Measurement]]]) -> None:
-    """Print the medians, and ratios to TensorFlow of the same round."""
+    """Print the medians, and ratios to TensorFlow in the same round."""
     names = list(next(iter(rounds.values()))[0])
     for title, field, scale in (
         ("processor seconds", "processor", 1.0),

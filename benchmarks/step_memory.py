@@ -1,4 +1,4 @@
-"""What steps take of memory, compiled and by kernels.
+"""The memory of steps, compiled and by kernels.
 
 Each program of `programs/networks_v1.py` runs some steps in child processes: by kernels, and
 compiled, with its code on the disk. The table has, by kernels and compiled, the megabytes that the
@@ -29,25 +29,25 @@ MEGABYTE = 1e6
 
 
 def memory(name: str) -> int:
-    """Bytes of this process: `VmRSS` now, `VmHWM` at most since `forget`."""
+    """Return bytes of this process: `VmRSS` is current, `VmHWM` the peak since `forget`."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 def forget() -> None:
-    """Let the most be counted from now on."""
+    """Reset the peak."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 class Gauge:
-    """What programs take for their timer: it looks at the memory of steps."""
+    """A stand-in for the programs' timer, which measures the memory of steps."""
 
     def __init__(self, steps: int, threads: int) -> None:
         self.steps = steps
         self.threads = threads
 
     def time(self, row: str, step: Callable[[], Any]) -> None:
-        """Run steps, and print what they took."""
+        """Run steps, and print their memory."""
         forget()
         before = memory("VmRSS")
         for _ in range(self.steps):
@@ -64,14 +64,14 @@ class Gauge:
 
 
 def arenas() -> int:
-    """Bytes that compiled functions of this process work in."""
+    """Return the bytes of the arena of compiled functions."""
     from weft_compiler.native import arena
 
     return arena.ARENA.usage().wanted
 
 
 def warm_up(weft: Any) -> None:
-    """One small step, whose code is on the disk."""
+    """Run one small step whose code is in the disk cache."""
     with weft.Graph().as_default(), weft.Session() as session:
         x = weft.placeholder(weft.float32, [64, 64])
         session.run(weft.reduce_sum(weft.tanh(weft.matmul(x, x))), {x: [[0.0] * 64] * 64})
@@ -91,7 +91,7 @@ def run_here(name: str, steps: int, threads: int) -> None:
 
 
 def child(name: str, steps: int, threads: int, jit: str, cache: str) -> list[float]:
-    """Run a program in a process of its own."""
+    """Run a program in a new process."""
     own = {key: value for key, value in os.environ.items() if key not in PINNED}
     own |= {"WEFT_JIT": jit, "WEFT_CACHE": cache, "OPENBLAS_NUM_THREADS": str(threads)}
     command = [sys.executable, __file__, "--here", name]

@@ -1,4 +1,4 @@
-"""Who is measured: weft in this environment, its peers each in a virtual environment of its own."""
+"""The measured subjects: weft in this environment, and peers in their own virtual environments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Subject:
 
     @property
     def peer(self) -> str:
-        """What rows name it by: the same with its compiler and without."""
+        """Return the name in rows, which is the same with and without the compiler."""
         return self.name.removesuffix("-jit")
 
     def version(self) -> str:
@@ -50,7 +50,7 @@ class Subject:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def run(self, program: Program, threads: int, budget: float) -> dict[str, float]:
-        """One child process: row -> its median. Raises CalledProcessError if the child fails."""
+        """Run a child process; return each row's median. Raises CalledProcessError."""
         script, *options = self.script
         if program.family:
             script = f"{program.family}_{script}"
@@ -82,7 +82,7 @@ DROPPED = {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONDONTWRITEBYTECODE", "
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Equal for all: the processor's own BLAS kernels, the threads asked for, and no GPU.
+    """Return the environment of all subjects: native BLAS kernels, the requested threads, no GPU.
 
     Python keeps its bytecode, as it does for whoever has not told it otherwise.
     """
@@ -102,19 +102,19 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def keep_to(count: int) -> None:
-    """Keep this process to so many processors: JAX has as many threads as there are processors."""
+    """Limit this process to some processors, because JAX starts one thread per processor."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def gpu_environment() -> dict[str, str]:
-    """The GPUs that this process was given."""
+    """Return the GPUs that this process may use."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
     return {"CUDA_VISIBLE_DEVICES": visible, "JAX_PLATFORMS": "cuda,cpu"}
 
 
 def has_gpu() -> bool:
-    """Whether weft finds a GPU here."""
+    """Return True if weft finds a GPU."""
     code = "import weft; print([d.device_type for d in weft.Session().list_devices()])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT
@@ -126,13 +126,13 @@ WEFT = Subject("weft", "weft", sys.executable, ("v1.py", "--module", "weft"), "w
 
 
 def weft(compiled: bool) -> list[Subject]:
-    """weft by its kernels, and with its compiler where that is asked for."""
+    """Return weft with kernels, and with the compiler if requested."""
     jit = (("WEFT_JIT", "now"),)
     return [WEFT, *([replace(WEFT, name="weft-jit", title="weft compiled", extra=jit)] * compiled)]
 
 
 def peers(pythons: dict[str, str], compiled: bool, jit: bool) -> list[Subject]:
-    """The peers that have an interpreter, in the table's order.
+    """Return the peers that have an interpreter, in the order of the table.
 
     Args:
       compiled: PyTorch through its compiler too.
@@ -173,7 +173,7 @@ def peers(pythons: dict[str, str], compiled: bool, jit: bool) -> list[Subject]:
 
 
 def make_peers(directory: Path) -> dict[str, str]:
-    """Creates what is missing of the peers' environments under `directory`, with pip."""
+    """Create the missing environments of the peers under `directory`, with pip."""
     pythons = {}
     for name, requirements in REQUIREMENTS.items():
         home = directory / name

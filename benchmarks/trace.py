@@ -1,4 +1,4 @@
-"""What recording a trace costs: `python benchmarks/trace.py [--tensorflow PYTHON]`.
+"""The cost of recording a trace: `python benchmarks/trace.py [--tensorflow PYTHON]`.
 
 Each row is a program in a process of its own, which runs blocks of steps without and with a trace
 in turn; the figures are medians of the blocks. "rest" is what ending the recording takes, per step:

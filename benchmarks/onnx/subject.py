@@ -1,4 +1,4 @@
-"""Runs one model by one runtime, as often as a line of its input says.
+"""Runs one model in one runtime; each line of input is a number of runs.
 
     python subject.py weft|onnxruntime FILE MODEL RESULTS CLOCK
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a gigabyte: beside plain writing and reading, torch.save and Orbax.
+"""Checkpoints of a gigabyte, beside plain file access, torch.save and Orbax.
 
 Everything is flushed to the disk before a save counts as done, and nothing is replaced, so that no
 time goes into removing old files. "cached" restores find the file in the memory of the system,
@@ -41,7 +41,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def cool(directory: Path) -> None:
-    """Let the system forget what the files hold."""
+    """Drop the files from the system's page cache."""
     for path in directory.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -61,7 +61,7 @@ def place() -> Iterator[Path]:
 
 
 class Plain:
-    """The bytes one after the other: pwrite and fsync, preadv into new arrays."""
+    """Plain file access: pwrite and fsync, then preadv into new arrays."""
 
     name = "plain"
 
@@ -159,7 +159,7 @@ class Orbax:
 
 
 def cycle(subject: Any, samples: Samples) -> None:
-    """One save, and restores with and without the help of the system's cache."""
+    """Measure one save, and restores with a warm and with a cold page cache."""
     with place() as directory:
         found = {"save": timed(lambda: subject.save(directory))}
         found["restore_cached"] = timed(lambda: subject.restore(directory))
@@ -170,7 +170,7 @@ def cycle(subject: Any, samples: Samples) -> None:
 
 
 def stops(arrays: list[np.ndarray], samples: Samples) -> None:
-    """How long an asynchronous save stops training, beside a copy of the same bytes in memory.
+    """Measure how long an asynchronous save blocks training, beside a memory copy of the same size.
 
     The stop is the call and what the steps take longer while it goes on than they do else, up to
     the one after which nothing is held any more.
@@ -203,7 +203,7 @@ def own_subjects(arrays: list[np.ndarray]) -> list[Any]:
 
 
 def measure(timer: Timer) -> None:
-    """Rows without the subject's name, as the table has them; "plain" ones are rows of weft's.
+    """Return the rows without the subject's name; rows named "plain" belong to weft's table.
 
     The first cycle counts for nothing: memory that nobody had before is slow to get. Then the
     subjects take turns in being first.

@@ -1,4 +1,4 @@
-"""What a transfer between two processes costs at least: a TCP socket, a copy in memory."""
+"""The least time of a transfer between two processes: by a TCP socket, and by a memory copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = (1, 10, 100)
 
 
 def give(port: int) -> None:
-    """Send as many bytes as the other end asks for, as often as it does."""
+    """Send the requested number of bytes for each request."""
     data = memoryview(bytearray(max(SIZES) * MB))
     with socket.create_connection(("localhost", port)) as sock:
         while asked := sock.recv(8):

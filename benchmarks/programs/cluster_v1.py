@@ -1,4 +1,4 @@
-"""Clusters of processes: one text, run with weft or with tensorflow.compat.v1 as `tf`.
+"""Clusters of processes: one program that runs with weft or tensorflow.compat.v1 as `tf`.
 
 This process is the client, and worker 0 with its server; `serve` is every other task.
 """
@@ -46,7 +46,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Here:
-    """Worker 0, and the other tasks' processes."""
+    """Worker 0, in this process, with the processes of the other tasks."""
 
     def __init__(self, server: Any, others: list[subprocess.Popen[bytes]]) -> None:
         self.target: str = server.target
@@ -54,11 +54,11 @@ class Here:
         self._others = others
 
     def received(self) -> int:
-        """The bytes that have come to worker 0; weft counts them."""
+        """Return the bytes that worker 0 has received, as counted by weft."""
         return sum(each.bytes_received for each in self.server.traffic())
 
     def let_begin(self) -> None:
-        """Tell the others that the variables have values; else they would look every 30 s."""
+        """Announce that the variables are initialized; others check only every 30 s."""
         for process in self._others:
             assert process.stdin is not None
             process.stdin.close()
@@ -66,7 +66,7 @@ class Here:
 
 @contextmanager
 def cluster(ps: int, workers: int, command: str = "serve", *told: str) -> Iterator[Any]:
-    """All tasks as processes but worker 0, whose server is here; gives worker 0."""
+    """Start all tasks except worker 0 as processes, and worker 0 here; yield worker 0."""
     ports = free_ports(ps + workers)
     jobs = {"ps": ports[:ps], "worker": ports[ps:]}
     spec = {job: [f"localhost:{port}" for port in each] for job, each in jobs.items() if each}
@@ -109,7 +109,7 @@ def variable(nbytes: int) -> Any:
 
 
 def transfer(timer: Timer) -> None:
-    """One Send and Receive: a value of the parameter server, of which this task takes a part."""
+    """Measure one Send and Receive: a part of a value on the parameter server."""
     with cluster(1, 1) as server:
         with tf.device("/job:ps/task:0"):
             values = {size: variable(size * MB) for size in (0, *TRANSFERS)}
@@ -124,7 +124,7 @@ def transfer(timer: Timer) -> None:
 
 
 def null_steps(timer: Timer, name: str, per_worker: Callable[[], Any]) -> None:
-    """Steps in which each worker fetches something of one parameter server and adds it up."""
+    """Measure steps in which each worker fetches a value of one parameter server and sums it."""
     for count in WORKERS:
         with tf.Graph().as_default(), cluster(1, count) as server:
             with tf.device("/job:ps/task:0"):
@@ -171,17 +171,17 @@ def sparse(rows: int) -> Callable[[], Any]:
 
 
 def null_sparse(timer: Timer) -> None:
-    """Rows of a table of 1 GB."""
+    """Measure fetches of rows of a 1 GB table."""
     null_steps(timer, "null_sparse", sparse(TABLE_ROWS))
 
 
 def null_sparse_small(timer: Timer) -> None:
-    """Rows of a table of 16 MB."""
+    """Measure fetches of rows of a 16 MB table."""
     null_steps(timer, "null_sparse_small", sparse(TABLE_ROWS // 64))
 
 
 def update(timer: Timer) -> None:
-    """A gradient of 100 MB goes to the parameter server, which adds it to a variable."""
+    """Measure sending a gradient of 100 MB to the parameter server, which adds it to a variable."""
     with cluster(1, 1) as server:
         with tf.device("/job:ps/task:0"):
             v = variable(100 * MB)
@@ -195,7 +195,7 @@ def update(timer: Timer) -> None:
 
 
 def first_run(timer: Timer) -> None:
-    """A graph of 36,000 nodes over 8 workers: to the first result, and to that of a second."""
+    """Measure 36,000 nodes over 8 workers: time of the first and of a second result."""
     with cluster(0, SPREAD) as server:
         towers = []
         for i in range(SPREAD):
@@ -219,7 +219,7 @@ def first_run(timer: Timer) -> None:
 
 
 def replica(index: int, count: int, aggregate: int) -> tuple[Any, Any]:
-    """A worker's step of synchronous training, and its optimizer."""
+    """Return a worker's step of synchronous training, and its optimizer."""
     with tf.device("/job:ps/task:0"):
         step = tf.train.get_or_create_global_step()
         w = tf.get_variable("w", initializer=tf.zeros([4]))
@@ -233,7 +233,7 @@ def replica(index: int, count: int, aggregate: int) -> tuple[Any, Any]:
 
 
 def train(server: Any, index: int, count: int, aggregate: int, seconds: float, steps: int) -> float:
-    """Train for some steps; returns how long each took. The computing is a wait outside."""
+    """Train for some steps; return their durations. A sleep simulates computation."""
     with tf.Graph().as_default():
         op, optimizer = replica(index, count, aggregate)
         hook = optimizer.make_session_run_hook(index == 0, num_tokens=0)
@@ -258,7 +258,7 @@ def replicate(server: Any, arguments: argparse.Namespace) -> None:
 
 
 def backup(timer: Timer) -> None:
-    """Four workers that compute for 50 ms; then one of them for 500, without and with backup."""
+    """Measure four workers: all of 50 ms, then one of 500 ms, without and with a backup."""
     for row, aggregate, slow in (("even", 4, 0), ("slow", 4, 3), ("backup", 3, 3)):
         told = ["--aggregate", str(aggregate), "--slow", str(slow)]
         with cluster(1, 4, "replicate", *told) as server:

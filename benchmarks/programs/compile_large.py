@@ -1,4 +1,4 @@
-"""The first step of a training step of 64 layers: by kernels, compiled anew, and from the disk.
+"""The first training step of 64 layers: by kernels, compiled, and loaded from the disk cache.
 
 Each is a process of its own, and its time the processor's, from the graph to the first result.
 """

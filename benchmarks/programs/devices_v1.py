@@ -1,4 +1,4 @@
-"""Several CPU devices: one text, run with weft or with tensorflow.compat.v1 as `tf`."""
+"""Several CPU devices: one program that runs with weft or tensorflow.compat.v1 as `tf`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def chain(x: Any, devices: int) -> Any:
 
 
 def crossings(timer: Timer) -> None:
-    """What a chain that goes to and fro takes longer than one that stays, for each time."""
+    """Measure a transfer: a chain that alternates between devices, minus one that does not."""
     x = tf.placeholder(tf.float32, [1024])
     feed = {x: np.zeros(1024, np.float32)}
     there, to_and_fro = chain(x, 1).op, chain(x, 2).op
@@ -64,7 +64,7 @@ def branch(seed: int) -> Any:
 
 
 def products(timer: Timer) -> None:
-    """Independent products on one device with one thread, and on two."""
+    """Measure independent products on one device with one thread, and on two devices."""
     for row, devices in (("device_products_one", 1), ("device_products_two", 2)):
         with tf.Graph().as_default():
             ends = []
@@ -77,7 +77,7 @@ def products(timer: Timer) -> None:
 
 
 def placing(timer: Timer, count: int) -> None:
-    """Placing and partitioning over four devices, without what comes before and after."""
+    """Measure placement and partitioning over four devices alone."""
     from weft_exec.executor.priority import by_priority
     from weft_graph.ir.gc_pause import paused_gc
     from weft_graph.passes import prune
@@ -105,7 +105,7 @@ def placing(timer: Timer, count: int) -> None:
 
 
 def deep(timer: Timer) -> None:
-    """Training with all activations kept, and within two fifths of that memory."""
+    """Measure training with all activations saved, and with two fifths of that memory."""
     memory = tf.config.experimental
     cpu = memory.list_physical_devices("CPU")[0]
     kept = deep_step(timer, "kept", cpu, None)
@@ -113,7 +113,7 @@ def deep(timer: Timer) -> None:
 
 
 def deep_step(timer: Timer, how: str, cpu: Any, limit: int | None) -> int:
-    """Times a step under a limit in megabytes; its peak in bytes."""
+    """Measure a step under a limit in megabytes; return its peak in bytes."""
     memory = tf.config.experimental
     limits = [memory.VirtualDeviceConfiguration(memory_limit=limit or 4096)]
     memory.set_virtual_device_configuration(cpu, limits)

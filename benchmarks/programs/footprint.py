@@ -1,4 +1,4 @@
-"""What a framework costs before it does anything: import time and size on disk."""
+"""The cost of a framework before it computes anything: import time and size on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ arguments = None
 
 
 def imports(timer: Timer) -> None:
-    """In a process of its own, since a module is imported once."""
+    """Measure the import in a new process."""
     started = time.perf_counter()
     importlib.import_module("numpy")
     middle = time.perf_counter()
@@ -29,7 +29,7 @@ def imports(timer: Timer) -> None:
 
 
 def with_requirements(root: str) -> dict[str, importlib.metadata.Distribution]:
-    """The distribution and all that it requires, extras apart."""
+    """Return the distribution and its transitive requirements, without extras."""
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting = [root]
     while waiting:

@@ -14,7 +14,7 @@ import weft as wf
 
 
 def median(budget: float, call: Callable[[], object]) -> float:
-    """Return the median time of a call, of as many as there is time for."""
+    """Return the median time of a call, over as many calls as fit into the time."""
     times = []
     call()
     end = time.perf_counter() + budget

@@ -1,4 +1,4 @@
-"""What a compiler makes of elementwise functions, rows and sums on a GPU: weft, PyTorch or JAX.
+"""Compiled elementwise functions, rows and sums on a GPU: weft, PyTorch or JAX.
 
 A step is over when the GPU has finished it; nothing is copied from there.
 """

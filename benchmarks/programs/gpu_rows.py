@@ -1,4 +1,4 @@
-"""Training steps on a GPU, in weft or in PyTorch: the networks are one table for both.
+"""Training steps on a GPU, in weft or PyTorch; one table describes the networks for both.
 
 Weft keeps images as (N, H, W, C), PyTorch as (N, C, H, W), each as its users do. A step is over
 when the GPU has finished it.
@@ -179,7 +179,7 @@ def with_weft(arguments: Any) -> None:
 
 
 def _in_place(weft: Weft) -> Any:
-    """The module of networks, with inputs and results that stay on the device.
+    """Return the module of networks with inputs and results that stay on the device.
 
     Integers are fed as on the CPU: they are few, and a program has them on the host.
     """

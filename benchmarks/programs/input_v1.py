@@ -1,4 +1,4 @@
-"""Input pipelines: images decoded and augmented, records one by one; one text, as queues_v1.py.
+"""Input pipelines: decoded and augmented images, single records; for weft or TensorFlow as `tf`.
 
 The images have 375 by 500 pixels, smooth shapes and a little noise. weft's pipelines run in a
 session; TensorFlow's are iterated eagerly, which is its faster way.

@@ -1,4 +1,4 @@
-"""The same work in JAX: each step one jitted function that donates its parameters."""
+"""The same steps in JAX: each is a jitted function that donates its parameters."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def train(timer: timing.Timer, row: str, fetches: Any, batches: list[models_v1.F
 
 
 def texts(ids: Any, batch: int | None) -> list[models_v1.Feeds]:
-    """Batches of sequences of 10 to 80 tokens; of 8 to 32 sequences if `batch` is None."""
+    """Return batches of sequences of 10 to 80 tokens; of 8 to 32 sequences if `batch` is None."""
     draw = np.random.RandomState(0)
     sizes = [(batch or draw.randint(8, 33), draw.randint(10, 81)) for _ in range(CYCLE)]
     return [{ids: draw.randint(0, WORDS, size).astype(np.int32)} for size in sizes]
@@ -54,7 +54,7 @@ def clipped_adam(loss: Any) -> Any:
 
 
 def lstm(timer: timing.Timer) -> None:
-    """A language model of an LSTM; the length varies."""
+    """Build an LSTM language model for varying lengths."""
     ids = tf.placeholder(tf.int32, [16, None])
     embedding = models_v1.variable("embedding", WORDS, WIDTH)
     inputs = tf.nn.embedding_lookup(embedding, ids[:, :-1])
@@ -79,7 +79,7 @@ def attention(x: Any) -> Any:
 
 
 def transformer(timer: timing.Timer, batch: int | None) -> None:
-    """A language model of two blocks; the length varies, and the batch size if it is None."""
+    """Build a model of two blocks for varying lengths, and batch sizes if `batch` is None."""
     ids = tf.placeholder(tf.int32, [batch, None])
     embedding = models_v1.variable("embedding", WORDS, WIDTH)
     positions = models_v1.variable("positions", 128, WIDTH)
@@ -95,7 +95,7 @@ def transformer(timer: timing.Timer, batch: int | None) -> None:
 
 
 def mlp(timer: timing.Timer) -> None:
-    """Digits in batches of 64, whose last one has 40."""
+    """Return digits in batches of 64; the last batch has 40."""
     draw = np.random.RandomState(0)
     x, labels = tf.placeholder(tf.float32, [None, 784]), tf.placeholder(tf.int32, [None])
     h = models_v1.dense(x, 256, "one", tf.nn.relu)

@@ -1,4 +1,4 @@
-"""The same loops in JAX, each one jitted function."""
+"""The same loops in JAX, each as one jitted function."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def nested(timer: Timer) -> None:
 
 
 def nested_gradient(timer: Timer) -> None:
-    """Loops of a fixed number of turns, of which those beyond a limit change nothing.
+    """Build loops with a fixed trip count, whose iterations beyond a limit change nothing.
 
     A `while_loop` of JAX has no gradient backward; `scan` has one.
     """

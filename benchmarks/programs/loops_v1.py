@@ -1,4 +1,4 @@
-"""Loops in graphs: one text, run with weft or with tensorflow.compat.v1 as `tf`."""
+"""Loops in graphs: one program that runs with weft or tensorflow.compat.v1 as `tf`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def nested(timer: Timer) -> None:
 
 
 def nested_gradient(timer: Timer) -> None:
-    """Loops of another number of turns each time, with what they change and what they do not."""
+    """Measure loops with a varying trip count, with changing and constant variables."""
     rng = np.random.RandomState(0)
     x, w = tf.placeholder(tf.float32, [NARROW]), weights(rng, NARROW)
 
@@ -81,7 +81,7 @@ def products(timer: Timer) -> None:
 
 
 class Lstm:
-    """What `dynamic_rnn` asks of a cell, so that TensorFlow needs no Keras for it."""
+    """A cell for `dynamic_rnn` that does not need Keras in TensorFlow."""
 
     state_size = (UNITS, UNITS)
     output_size = UNITS
@@ -121,7 +121,7 @@ def rnn(timer: Timer, lengths: bool) -> None:
 
 
 def conditional(timer: Timer) -> None:
-    """A training step by the expert that a number decides, unless its gradient is not finite."""
+    """Build a training step of a selected expert; skip it if its gradient is not finite."""
     rng = np.random.RandomState(0)
     x, first = tf.placeholder(tf.float32, [ROWS, WIDTH]), tf.placeholder(tf.bool, [])
     experts = [[weights(rng, WIDTH, WIDTH) for _ in range(2)] for _ in range(EXPERTS)]

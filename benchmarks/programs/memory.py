@@ -21,7 +21,7 @@ def touch(array: np.ndarray) -> None:
 
 
 def fresh(timer: Timer) -> None:
-    """Earlier arrays stay alive, or the C library would hand the same pages out again."""
+    """Keep earlier arrays alive, so that the C library cannot reuse their pages."""
     samples: list[float] = []
     end = time.perf_counter() + timer.budget
     while not samples or time.perf_counter() < end:

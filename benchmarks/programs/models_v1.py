@@ -1,4 +1,4 @@
-"""Training steps of small programs, one text for weft and for tensorflow.compat.v1 as `tf`.
+"""Training steps of small models: one program that runs with weft or tensorflow.compat.v1 as `tf`.
 
 They are written as programs of 2016 to 2019 were: many small ops, optimizers with many small
 variables, and sizes at which what surrounds the matrix products counts.
@@ -49,7 +49,7 @@ def same(x: Any) -> Any:
 
 
 def dense(x: Any, units: int, name: str, activation: Any = same) -> Any:
-    """A layer over the last axis."""
+    """Apply a dense layer to the last axis."""
     with tf.variable_scope(name):
         kernel = variable("kernel", x.shape[-1], units)
         bias = tf.get_variable("bias", [units], initializer=tf.zeros_initializer())
@@ -61,7 +61,7 @@ def dense(x: Any, units: int, name: str, activation: Any = same) -> Any:
 
 
 def mlp(timer: Timer) -> None:
-    """Digits: dropout, Adam, accuracy beside the loss."""
+    """Build a digits model: dropout, Adam, accuracy beside the loss."""
     images, digits = random_floats(64, 784), random_ids(10, 64)
     x, labels = placeholder_of(images), placeholder_of(digits)
     h = tf.nn.dropout(dense(x, 256, "one", tf.nn.relu), rate=0.5)
@@ -80,7 +80,7 @@ HEADS, WIDTH, BLOCKS = 4, 64, 4
 
 
 def normalized(x: Any, name: str) -> Any:
-    """Layer normalisation of its small ops."""
+    """Apply layer normalization, built of small ops."""
     with tf.variable_scope(name):
         gain = tf.get_variable("gain", [WIDTH], initializer=tf.ones_initializer())
         offset = tf.get_variable("offset", [WIDTH], initializer=tf.zeros_initializer())
@@ -108,7 +108,7 @@ def attention(x: Any, length: int) -> Any:
 
 
 def transformer(timer: Timer, batch: int, length: int) -> None:
-    """A language model of blocks in small ops, with clipping and Adam."""
+    """Build a language model of small ops, with gradient clipping and Adam."""
     words = 200
     text = random_ids(words, batch, length + 1)
     ids = tf.placeholder(tf.int32, [None, length + 1])
@@ -155,7 +155,7 @@ def critic(observed: Any, action: Any, name: str) -> Any:
 
 
 def actor_critic(timer: Timer) -> None:
-    """Soft actor-critic: two critics, their slow copies, a policy and a temperature."""
+    """Build soft actor-critic: two critics with target copies, a policy and a temperature."""
     batch, size, actions = 64, 17, 6
     values = [
         random_floats(batch, size), random_floats(batch, size), random_floats(batch, actions),
@@ -193,7 +193,7 @@ def actor_critic(timer: Timer) -> None:
 
 
 def autoencoder(timer: Timer) -> None:
-    """A variational autoencoder of digits."""
+    """Build a variational autoencoder of digits."""
     images = random_floats(100, 784)
     x = placeholder_of(images)
     h = dense(dense(x, 200, "one", tf.nn.elu), 200, "two", tf.nn.elu)
@@ -210,7 +210,7 @@ def autoencoder(timer: Timer) -> None:
 
 
 class Lstm:
-    """What `dynamic_rnn` asks of a cell, so that TensorFlow needs no Keras for it."""
+    """A cell for `dynamic_rnn` that does not need Keras in TensorFlow."""
 
     def __init__(self, inputs: int, units: int, name: str) -> None:
         self.state_size = (units, units)
@@ -231,7 +231,7 @@ class Lstm:
 
 
 def tagger(timer: Timer) -> None:
-    """A tagger of sequences of unequal lengths: an LSTM in both directions."""
+    """Build a tagger of sequences of different lengths: a bidirectional LSTM."""
     batch, steps, words, tags = 32, 30, 2000, 12
     values = [
         random_ids(words, batch, steps), random_ids(tags, batch, steps),
@@ -250,7 +250,7 @@ def tagger(timer: Timer) -> None:
 
 
 def text_convnet(timer: Timer) -> None:
-    """Sentences: convolutions over 3, 4 and 5 words, the largest of each, dropout."""
+    """Build a text classifier: convolutions over 3, 4 and 5 words, max pooling, dropout."""
     batch, steps, words, size, filters = 64, 20, 2000, 128, 32
     values = [random_ids(words, batch, steps), random_ids(2, batch)]
     ids, labels = fed = [placeholder_of(value) for value in values]
@@ -309,7 +309,7 @@ def discriminator(x: Any) -> Any:
 
 
 def adversarial(timer: Timer) -> None:
-    """A generator of transposed convolutions against a discriminator of strided ones."""
+    """Build a generator of transposed convolutions and a discriminator of strided ones."""
     images = random_floats(32, 28, 28, 1)
     x = placeholder_of(images)
     made = generator(tf.random_uniform([32, 50], -1, 1))
@@ -325,7 +325,7 @@ def adversarial(timer: Timer) -> None:
 
 
 def word2vec(timer: Timer) -> None:
-    """Skip-gram with noise-contrastive estimation and candidates from the library's sampler."""
+    """Build skip-gram with noise-contrastive estimation and a candidate sampler of the library."""
     words, size, batch = 10_000, 64, 128
     values = [random_ids(words, batch), random_ids(words, batch, 1).astype(np.int64)]
     centre, context = fed = [placeholder_of(value) for value in values]

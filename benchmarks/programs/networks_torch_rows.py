@@ -1,4 +1,4 @@
-"""The same work in PyTorch, of the rows that are written in a few lines as its users would."""
+"""The rows that take a few lines in PyTorch, written as its users would."""
 
 from __future__ import annotations
 

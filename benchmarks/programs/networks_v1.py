@@ -1,4 +1,4 @@
-"""What a compiler should gain by, one text for weft and for tensorflow.compat.v1 as `tf`."""
+"""Networks that should gain from a compiler, for weft or tensorflow.compat.v1 as `tf`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GPT_LAYERS, GPT_WIDTH, GPT_HEADS, GPT_WORDS, GPT_LENGTH = 4, 128, 4, 1000, 128
 
 
 def run(timer: Timer, row: str, fetches: Any, feeds: dict[Any, Any] | None = None) -> None:
-    """Time steps, with variables made before."""
+    """Measure steps after initializing the variables."""
     threads = timer.threads
     config = tf.ConfigProto(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
@@ -73,7 +73,7 @@ def cross_entropy(timer: Timer) -> None:
 
 
 def adamw(timer: Timer) -> None:
-    """Decoupled weight decay, of ten variables of a million each; gradients are given."""
+    """Measure decoupled weight decay of ten variables of a million elements each."""
     size, rate, decay = 1_000_000, 1e-3, 0.01
     variables = [variable(f"p{i}", size) for i in range(10)]
     gradients = [tf.constant(random_floats(size) - 0.5) for _ in variables]
@@ -85,7 +85,7 @@ def adamw(timer: Timer) -> None:
 
 
 def products(timer: Timer) -> None:
-    """A thousand products of small matrices, each with its own."""
+    """Measure a thousand products of different small matrices."""
     a, b = random_floats(1000, 16, 16), random_floats(1000, 16, 16)
     x, y = placeholder_of(a), placeholder_of(b)
     pairs = zip(tf.unstack(x), tf.unstack(y), strict=True)
@@ -107,7 +107,7 @@ def small_nodes(timer: Timer) -> None:
 
 
 def compiling(timer: Timer) -> None:
-    """The first step of a graph of 1,000 nodes, each time of another size: nothing is kept."""
+    """Measure the first step of 1,000 nodes, with another size each time, without caches."""
 
     def once(size: int) -> float:
         with tf.Graph().as_default():
@@ -157,7 +157,7 @@ def block(timer: Timer, row: str, batch: int, length: int) -> None:
 
 
 def decoding(timer: Timer) -> None:
-    """One token of a small language model, with the keys and values of those before it kept."""
+    """Measure one token of a small language model with cached keys and values."""
     size = GPT_WIDTH // GPT_HEADS
     token, at = tf.placeholder(tf.int32, [1]), tf.placeholder(tf.int32, [])
     h = tf.gather(variable("words", GPT_WORDS, GPT_WIDTH), token)
@@ -192,7 +192,7 @@ def decoding(timer: Timer) -> None:
 
 
 def gru(timer: Timer) -> None:
-    """A recurrent network over 100 steps, in a loop, forward and backward."""
+    """Measure a recurrent network over 100 steps in a loop, forward and backward."""
     steps, batch, size = 100, 32, 128
     value = random_floats(steps, batch, size)
     x = placeholder_of(value)
@@ -218,7 +218,7 @@ def conv(x: Any, outputs: int, kernel: int, stride: int, name: str) -> Any:
 
 
 def scaled(x: Any, name: str) -> Any:
-    """What batch normalisation is where a network only predicts."""
+    """Apply batch normalization in inference mode."""
     size = int(x.shape[-1])
     return x * ones(f"{name}_scale", size) + zeros(f"{name}_shift", size)
 
@@ -229,7 +229,7 @@ def normal(x: Any, name: str) -> Any:
 
 
 def resnet(timer: Timer) -> None:
-    """Eighteen layers over images of 64², a training step of 8."""
+    """Measure a training step of eighteen layers, with 8 images of 64×64."""
     images, labels = random_floats(8, 64, 64, 3), random_ids(10, 8)
     x, t = placeholder_of(images), placeholder_of(labels)
     h = tf.nn.relu(normal(conv(x, 64, 3, 1, "stem"), "stem"))
@@ -257,7 +257,7 @@ MOBILE = (
 
 
 def mobilenet(timer: Timer, batch: int) -> None:
-    """MobileNetV2 forward at 224²."""
+    """Measure MobileNetV2 forward at 224×224."""
     images = random_floats(batch, 224, 224, 3)
     x = placeholder_of(images)
     h = tf.nn.relu6(scaled(conv(x, 32, 3, 2, "stem"), "stem"))
@@ -278,7 +278,7 @@ def mobilenet(timer: Timer, batch: int) -> None:
 
 
 def inception(timer: Timer, batch: int) -> None:
-    """A network of nine Inception modules forward at 128²."""
+    """Measure nine Inception modules forward at 128×128."""
     images = random_floats(batch, 128, 128, 3)
     x = placeholder_of(images)
 

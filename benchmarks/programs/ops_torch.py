@@ -1,4 +1,4 @@
-"""The ops of the table that PyTorch has as a function of the same name, called as often."""
+"""The ops of the table for which PyTorch has a function of the same name, called equally often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of one op after another: one text, run with weft or with tensorflow.compat.v1 as `tf`."""
+"""Chains of nodes of one op: one program that runs with weft or tensorflow.compat.v1 as `tf`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def operation(made: Any) -> Any:
 
 
 def seconds(entry: dict[str, Any], count: int, budget: float) -> float:
-    """The least processor time of a step with `count` nodes, for each of them."""
+    """Return the least processor time of a step, for each number of nodes in `count`."""
     with tf.Graph().as_default() as graph:
         values = [array(told) for told in entry["arrays"]]
         fed = [tf.placeholder(tf.as_dtype(v["dtype"]), v["shape"]) for v in entry["arrays"]]

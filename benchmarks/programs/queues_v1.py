@@ -1,4 +1,4 @@
-"""Queues: one text, run with weft or with tensorflow.compat.v1 as `tf`."""
+"""Queues: one program that runs with weft or tensorflow.compat.v1 as `tf`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def queue_of(kind: str, shape: list[int]) -> Any:
 
 
 def batches(timer: Timer) -> None:
-    """A thousand scalars in at once and out at once."""
+    """Measure enqueuing and dequeuing a thousand scalars at once."""
     values = np.random.RandomState(0).rand(ELEMENTS).astype(np.float32)
     priorities = np.random.RandomState(1).randint(0, 1 << 40, ELEMENTS)
     with session(timer.threads) as s:
@@ -59,7 +59,7 @@ def batches(timer: Timer) -> None:
 
 
 def singly(timer: Timer) -> None:
-    """One scalar in and out; images in one by one and out as a batch."""
+    """Measure single scalars; and images that are enqueued one by one and dequeued as a batch."""
     scalars, images = queue_of("fifo", []), queue_of("fifo", IMAGE)
     fed = tf.placeholder(tf.float32, [])
     put, take = scalars.enqueue(fed), scalars.dequeue()
@@ -84,7 +84,7 @@ def singly(timer: Timer) -> None:
 
 
 def wake(timer: Timer) -> None:
-    """From the call that enqueues to the return of a dequeue that waited for it."""
+    """Measure the time from an enqueue to the return of a dequeue that waits for it."""
     queue = queue_of("fifo", [])
     put, take = queue.enqueue(1.0), queue.dequeue()
     waits, returned = threading.Event(), threading.Event()
@@ -117,7 +117,7 @@ def wake(timer: Timer) -> None:
 
 
 def prefetch(timer: Timer) -> None:
-    """A step and a reader that takes as long: one after the other, and through a queue."""
+    """Measure a step and a reader of the same duration: sequentially, and overlapped by a queue."""
     delay = [0.0]
 
     def read() -> Any:

@@ -1,4 +1,4 @@
-"""TFRecord files read with their checksums, batched and parsed: one text, as queues_v1.py.
+"""TFRecord files, verified, batched and parsed; for weft or TensorFlow as `tf`.
 
 Both read the same bytes from the system's memory: examples with an integer label beside one string
 (an image, say), a vector of floats, or a vector of integers below 50,000. The steps fetch nothing,
@@ -86,7 +86,7 @@ def measure(kind: str, timer: Timer) -> None:
 
 
 def with_threads(data: Any, threads: int) -> Any:
-    """TensorFlow's pipelines have threads of their own, whatever the session has."""
+    """Limit the threads of TensorFlow's pipelines, which ignore the session's setting."""
     if tf.__name__ == "weft":
         return data
     options = tf.data.Options()
@@ -96,7 +96,7 @@ def with_threads(data: Any, threads: int) -> Any:
 
 
 def samples(s: Any, iterator: Any, step: timing.Step, count: int, timer: Timer) -> list[float]:
-    """Seconds per record, of at least three passes through the file."""
+    """Return the seconds per record, of at least three passes through the file."""
     found: list[float] = []
     end = time.perf_counter() + timer.budget
     while len(found) < 3 or time.perf_counter() < end:

@@ -24,7 +24,7 @@ BATCH = 32
 
 
 def network(images: Any, labels: Any) -> Any:
-    """The loss of the convnet of the tutorial on CIFAR-10."""
+    """Return the loss of the convolutional network of the CIFAR-10 tutorial."""
     import weft as wf
 
     x = images
@@ -43,7 +43,7 @@ def network(images: Any, labels: Any) -> Any:
 
 
 def built(way: str, task: int, cluster: Any) -> tuple[Any, Any]:
-    """The training step of a replica, and its initializer."""
+    """Return the training step of a replica, and its initializer."""
     import weft as wf
     import weft_distrib
 
@@ -63,7 +63,7 @@ def built(way: str, task: int, cluster: Any) -> tuple[Any, Any]:
 
 
 def serve(cluster: Any, job: str, task: int) -> None:
-    """A task; a worker runs as many steps as each line of its input says, and tells their time."""
+    """Run a task; a worker reads numbers of steps, runs them, and prints the time."""
     import weft as wf
 
     config = wf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def rounds(workers: Any, count: int, steps: int) -> list[dict[str, float]]:
-    """Seconds a step, of the slower worker, by way, of each round."""
+    """Return the seconds per step of the slower worker, by method, for each round."""
     found = []
     for number in range(count + 1):
         taken = {}
@@ -141,7 +141,7 @@ def rounds(workers: Any, count: int, steps: int) -> list[dict[str, float]]:
 
 
 def report(found: list[dict[str, float]]) -> None:
-    """Print medians, and ratios in the same round."""
+    """Print medians, and ratios of the same round."""
     print("| way | ms a step | speed over independent trainers |\n| --- | ---: | ---: |")
     for way in WAYS:
         median = statistics.median(taken[way] for taken in found)

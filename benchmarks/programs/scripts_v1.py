@@ -1,4 +1,4 @@
-"""Whole scripts for weft and for tensorflow.compat.v1: build a graph, run its steps, and end.
+"""Whole scripts for weft and tensorflow.compat.v1: build a graph, run its steps, and exit.
 
 Prints one line of JSON: the wall time at the end of each step, in seconds since the start.
 """
@@ -44,7 +44,7 @@ SCRIPTS: dict[str, tuple[timing.Program, int]] = {
 
 
 class Steps(timing.Timer):
-    """Runs a number of steps, and notes when each ends."""
+    """Runs a number of steps, and records when each ends."""
 
     def __init__(self, threads: int, count: int) -> None:
         super().__init__(threads, 0.0)
@@ -64,7 +64,7 @@ def use(module: Any) -> None:
 
 
 def programs(factor: float) -> dict[str, timing.Program]:
-    """The scripts, with `factor` times as many steps."""
+    """Return the scripts, with `factor` times as many steps."""
 
     def script(program: timing.Program, count: int) -> timing.Program:
         return lambda timer: program(Steps(timer.threads, max(1, round(factor * count))))

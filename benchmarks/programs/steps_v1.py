@@ -1,4 +1,4 @@
-"""Steps of small or irregular ops, one text for weft and for tensorflow.compat.v1 as `tf`."""
+"""Steps of small or irregular ops, for weft or tensorflow.compat.v1 as `tf`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LENGTHS = (40, 64, 100, 57, 81, 23)
 
 
 def chain(timer: Timer) -> None:
-    """Ten thousand scalar ops, each of which needs the one before."""
+    """Build a chain of ten thousand dependent scalar ops."""
     x, z = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
     y = x
     for index in range(CHAIN):
@@ -40,7 +40,7 @@ def _classifier(h: Any, labels: Any, optimizer: Any, units: int) -> list[Any]:
 
 
 def tiny_layers(timer: Timer) -> None:
-    """Fifty layers of 16 units with Adam."""
+    """Build fifty layers of 16 units with Adam."""
     rows, digits = random_floats(TINY_BATCH, TINY_WIDTH), random_ids(4, TINY_BATCH)
     x, labels = placeholder_of(rows), placeholder_of(digits)
     h = x
@@ -51,7 +51,7 @@ def tiny_layers(timer: Timer) -> None:
 
 
 def small_batch(timer: Timer) -> None:
-    """An MLP whose batches have 16 rows."""
+    """Build an MLP with batches of 16 rows."""
     images, digits = random_floats(16, 784), random_ids(10, 16)
     x, labels = placeholder_of(images), placeholder_of(digits)
     h = dense(dense(x, 256, "one", tf.nn.relu), 128, "two", tf.nn.relu)
@@ -60,7 +60,7 @@ def small_batch(timer: Timer) -> None:
 
 
 def messages(timer: Timer) -> None:
-    """Two rounds of messages along the edges of a graph, with gradients."""
+    """Build two rounds of message passing along the edges of a graph, with gradients."""
     features, sources, targets = (
         random_floats(NODES, FEATURES),
         random_ids(NODES, EDGES),
@@ -79,7 +79,7 @@ def messages(timer: Timer) -> None:
 
 
 def spectrogram(timer: Timer, train: bool) -> None:
-    """Log magnitudes of short-time Fourier transforms, and a gradient for the signal."""
+    """Build log magnitudes of short-time Fourier transforms, and the gradient of the signal."""
     sound = random_floats(4, SAMPLES) - 0.5
     x = placeholder_of(sound)
     spectra = tf.signal.stft(x, FRAME, HOP)
@@ -96,7 +96,7 @@ def softmax(timer: Timer, rows: int, columns: int) -> None:
 
 
 def lengths(timer: Timer) -> None:
-    """A training step of a convolution over texts, whose length changes from step to step."""
+    """Build a training step of a convolution over texts, whose length varies from step to step."""
     texts = [random_ids(1000, 16, length) for length in LENGTHS]
     digits = random_ids(10, 16)
     x, labels = tf.placeholder(tf.int32, [16, None]), placeholder_of(digits)

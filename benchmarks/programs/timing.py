@@ -1,4 +1,4 @@
-"""What every timed program shares: its arguments, its clock and its one line of output per row."""
+"""The arguments, the clock and the output format of all timed programs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Program = Callable[["Timer"], None]
 
 
 class Timer:
-    """Times the steps that a program hands it, and prints them."""
+    """Measures the steps of a program, and prints the times."""
 
     def __init__(self, threads: int, budget: float) -> None:
         self.threads = threads
         self.budget = budget
 
     def time(self, row: str, step: Step) -> None:
-        """Repeats `step` for the budgeted seconds; steps too short for the clock go in batches."""
+        """Repeat `step` for the budgeted seconds; very short steps are timed in batches."""
         started = clock()
         step()
         first = clock() - started
@@ -48,7 +48,7 @@ class Timer:
         self.report(row, samples)
 
     def report(self, row: str, samples: list[float]) -> None:
-        """Prints samples taken elsewhere: seconds, or bytes for sizes."""
+        """Print samples that were measured elsewhere: seconds, or bytes for sizes."""
         line = {"row": row, "median": statistics.median(samples), "least": min(samples)}
         print(json.dumps(line | {"samples": len(samples)}), flush=True)
 
@@ -62,12 +62,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(programs: dict[str, Program], arguments: argparse.Namespace) -> None:
-    """Runs the program that the command line names."""
+    """Run the program that the command line names."""
     programs[arguments.program](Timer(arguments.threads, arguments.budget))
 
 
 def graph_mode(programs: dict[str, Program], use: Callable[[Any], None]) -> None:
-    """Runs a program in a graph of weft or of tensorflow.compat.v1, which `use` is given."""
+    """Run a program in a graph of weft or tensorflow.compat.v1, which it receives as `tf`."""
     arguments = parser()
     arguments.add_argument("--module", choices=["weft", "tensorflow.compat.v1"], default="weft")
     given = arguments.parse_args()

@@ -48,7 +48,7 @@ def serve(folder: str) -> None:
 
 
 def take_bare(listener: socket.socket, credentials: Credentials) -> None:
-    """Read so many bytes as were announced into memory that is there, and answer one."""
+    """Read the announced number of bytes into existing memory, and answer with one byte."""
     buffer = memoryview(bytearray(max(SIZES) * MB))
     sock = credentials.contexts()[0].wrap_socket(listener.accept()[0], server_side=True)
     while head := sock.recv(8):
@@ -59,7 +59,7 @@ def take_bare(listener: socket.socket, credentials: Credentials) -> None:
 
 
 def used() -> bytes:
-    """This process's processor time so far."""
+    """Return the processor time of this process."""
     return struct.pack("<d", time.process_time())
 
 
@@ -88,7 +88,7 @@ def weft_sender(port: int, credentials: Credentials) -> Send:
 
 
 class Took(NamedTuple):
-    """Seconds on the clock, and of the processor at the busier end."""
+    """Return the elapsed seconds, and the processor seconds of the busier end."""
 
     clock: float
     busy: float

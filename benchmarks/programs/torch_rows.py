@@ -1,4 +1,4 @@
-"""The same work in PyTorch: eager, or through torch.compile where that is asked for."""
+"""The same steps in PyTorch: eager, or with torch.compile if requested."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ PROGRAMS: dict[str, timing.Program] = {
 
 
 def start(programs: dict[str, timing.Program]) -> None:
-    """Runs the program that the command line names, compiled where it says so."""
+    """Run the program that the command line names, compiled if requested."""
     global compiled
     parser = timing.parser()
     parser.add_argument("--compile", action="store_true")

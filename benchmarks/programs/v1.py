@@ -1,4 +1,4 @@
-"""The graph-mode programs: one text, run with weft or with tensorflow.compat.v1 as `tf`."""
+"""Graph-mode programs: one program that runs with weft or tensorflow.compat.v1 as `tf`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bias(size: int) -> Any:
 
 
 def dense_stack(h: Any, sizes: list[int], rng: np.random.RandomState) -> Any:
-    """Fully connected layers with ReLU between them."""
+    """Build fully connected layers with ReLU between them."""
     last = len(sizes) - 2
     for layer, (rows, columns) in enumerate(pairwise(sizes)):
         h = tf.matmul(h, weights(rng, rows, columns)) + bias(columns)
@@ -98,7 +98,7 @@ def train_mlp(timer: Timer) -> None:
 
 
 def convolution(h: Any, inputs: int, rng: np.random.RandomState) -> Any:
-    """Convolution, bias, ReLU and an overlapping pool that halves each side."""
+    """Apply convolution, bias, ReLU and an overlapping pool that halves each side."""
     kernel = weights(rng, KERNEL, KERNEL, inputs, CHANNELS)
     h = tf.nn.relu(tf.nn.conv2d(h, kernel, [1, 1, 1, 1], "SAME") + bias(CHANNELS))
     return tf.nn.max_pool(h, [1, 3, 3, 1], [1, 2, 2, 1], "SAME")
@@ -195,7 +195,7 @@ def elementwise(timer: Timer) -> None:
 
 
 def sparse_product(timer: Timer) -> None:
-    """60,000 values of a sparse matrix, with open sizes, times 16 columns; and the gradient."""
+    """Measure a sparse matrix of 60,000 values times 16 columns, with its gradient."""
     rng = np.random.RandomState(0)
     places = np.unique(rng.randint(0, 20_000, (60_000, 2)), axis=0)
     values = rng.rand(len(places)).astype(np.float32)
@@ -210,7 +210,7 @@ def sparse_product(timer: Timer) -> None:
 
 
 def two_products(timer: Timer) -> None:
-    """Independent work in one Run against the same in turn, at one BLAS thread each."""
+    """Measure independent work in one Run and in several, with one BLAS thread each."""
     rng = np.random.RandomState(0)
     left, right = (
         tf.matmul(weights(rng, 1024, 1024), weights(rng, 1024, 1024)).op for _ in range(2)
@@ -227,7 +227,7 @@ def two_products(timer: Timer) -> None:
 
 
 def plan(timer: Timer, op: str, count: int) -> None:
-    """The first Run in a new session, which derives everything; construction is not in it."""
+    """Measure the first Run in a new session: planning, without graph construction."""
     x = tf.placeholder(tf.float32, [])
     y = x
     unary = getattr(tf, op)

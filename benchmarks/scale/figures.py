@@ -1,4 +1,4 @@
-"""What the step protocol does with up to 1,000 workers and 100 parameter servers, simulated.
+"""Simulation of the step protocol with up to 1,000 workers and 100 parameter servers.
 
 hatch run scale                 # with the costs that were kept
 hatch run scale --measure       # with this machine's, checked against it with 1 to 8 workers
@@ -75,7 +75,7 @@ def null_steps(
     servers: int = SERVERS,
     curves: Sequence[str] = tuple(NULL_STEPS),
 ) -> Iterator[Point]:
-    """Figure 6: the median time of steps that fetch parameters and do nothing with them."""
+    """Return figure 6: the median time of steps that only fetch parameters."""
     for name in curves:
         size = NULL_STEPS[name]
         for count in workers:
@@ -85,20 +85,20 @@ def null_steps(
 
 
 def compute(generator: random.Random) -> float:
-    """The time of a step's computation, with a few stragglers."""
+    """Return the time of a step's computation, with a few stragglers."""
     slow = 2.0 if generator.random() < 0.01 else 1.0
     return slow * COMPUTE_SECONDS * math.exp(generator.gauss(0.0, SPREAD))
 
 
 def model_load() -> Load:
-    """A step of the image model."""
+    """Return a step of the image model."""
     return Load(pulled=MODEL_BYTES, pushed=MODEL_BYTES, compute=compute)
 
 
 def image_model(
     costs: Costs, workers: Sequence[int], servers: int = MODEL_SERVERS
 ) -> Iterator[Point]:
-    """Figure 7: images per second, asynchronous and synchronous."""
+    """Return figure 7: images per second, asynchronous and synchronous."""
     for count in workers:
         cluster = Cluster(costs, servers, count, model_load())
         rate = cluster.asynchronous(_STEPS)
@@ -113,7 +113,7 @@ def image_model(
 def backup_workers(
     costs: Costs, backups: Sequence[int], machines: int = _MACHINES
 ) -> Iterator[Point]:
-    """Figure 8: the mean time of synchronous steps of so many workers, with more beside them."""
+    """Return figure 8: the mean time of synchronous steps, by the number of backup workers."""
     base = 0.0
     for backup in backups:
         cluster = Cluster(costs, MODEL_SERVERS, machines + backup, model_load())
@@ -124,7 +124,7 @@ def backup_workers(
 
 
 def master_steps(costs: Costs, workers: Sequence[int]) -> Iterator[Point]:
-    """One master that drives all workers: milliseconds a step, and its share of bookkeeping."""
+    """Return the ms of a step of one master with all workers, and its bookkeeping."""
     for count in workers:
         own = coordinating(count)
         total = costs.client + costs.master_task * count
@@ -132,7 +132,7 @@ def master_steps(costs: Costs, workers: Sequence[int]) -> Iterator[Point]:
 
 
 def coordinating(tasks: int) -> float:
-    """Seconds that the real bookkeeping of a step over so many tasks, one of which fails, takes."""
+    """Return the seconds of bookkeeping for a step of some tasks, one of which fails."""
     names = [f"/job:worker/replica:0/task:{i}" for i in range(tasks)]
     began = time.perf_counter()
     coordinator = StepCoordinator(names)
@@ -143,14 +143,14 @@ def coordinating(tasks: int) -> float:
 
 
 def watching(costs: Costs, peers: Sequence[int]) -> Iterator[Point]:
-    """The share of a processor that watching so many peers takes, at who asks and who answers."""
+    """Return the processor share of heartbeats with this number of peers, at both ends."""
     for count in peers:
         yield Point("who asks", count, _ASKS * count * costs.answer, "of a processor")
         yield Point("who is asked", count, _ASKS * count * costs.answerer, "of a processor")
 
 
 def table(title: str, unit: str, points: Sequence[Point]) -> str:
-    """The curves as lines."""
+    """Return the curves as lines."""
     lines = [f"{title} ({unit})"]
     for name in dict.fromkeys(point.curve for point in points):
         lines.append(f"  {name}")
@@ -161,14 +161,14 @@ def table(title: str, unit: str, points: Sequence[Point]) -> str:
 
 
 def shown(title: str, unit: str, points: Iterator[Point]) -> tuple[str, str, list[Point]]:
-    """Simulate and print a figure; returns what it takes to draw it."""
+    """Simulate and print a figure; return the data for drawing it."""
     found = list(points)
     print(table(title, unit, found), flush=True)
     return title, unit, found
 
 
 def checked(costs: Costs, seconds: float) -> str:
-    """The simulation beside the runtime, on this machine, whose processors all tasks share.
+    """Compare the simulation with the runtime on this machine, whose processors all tasks share.
 
     What a step takes is measured before each run: it varies with what else the machine does.
     """
@@ -190,7 +190,7 @@ def checked(costs: Costs, seconds: float) -> str:
 
 
 def on_this_machine(costs: Costs, workers: int, left: float) -> float:
-    """Null steps a second of one server and some workers, where others leave so many processors.
+    """Simulate null steps per second of one server, with a limited number of processors.
 
     Who needs less than is left is not slowed down.
     """
@@ -221,7 +221,7 @@ def draw(path: Path, figures: Sequence[tuple[str, str, list[Point]]]) -> None:
 
 
 def main(arguments: Any = None) -> int:
-    """Simulate, and print."""
+    """Simulate the figures and print them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--measure", action="store_true", help="measure and check on this machine")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each measurement")

@@ -25,13 +25,13 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(pid: int) -> float:
-    """The processor time that a process has had."""
+    """Return the processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def machine_seconds() -> float:
-    """The processor time that all of this machine's processes have had."""
+    """Return the processor time that all processes of this machine have used."""
     user, nice, system, _, _, irq, soft = map(int, Path("/proc/stat").read_text().split()[1:8])
     return (user + nice + system + irq + soft) / _TICKS
 
@@ -62,7 +62,7 @@ def tasks(cluster: Any, *wanted: tuple[str, int]) -> Iterator[list[subprocess.Po
 
 
 class Rates:
-    """What a step took: of the time, at the median, and of two processes' processors.
+    """The cost of a step: the median time, and the processor time of two processes.
 
     The mean of the times would hold those in which others had the machine's processors, and all
     tasks of a simulated cluster would have that delay with each message.
@@ -73,7 +73,7 @@ class Rates:
 
 
 def pulling(ps: int, size: int, seconds: float) -> Rates:
-    """One worker, in this process, that pulls `size` bytes from each of some servers a step."""
+    """Measure a worker in this process that pulls `size` bytes per step from each server."""
     cluster = jobs(ps=ps, worker=1)
     with (
         wf.Graph().as_default(),
@@ -111,7 +111,7 @@ def _timed(step: Any, server: int, seconds: float) -> Rates:
 
 
 def driving(workers: int, seconds: float) -> Rates:
-    """One master, in this process, that lets each of some workers do a trifle a step."""
+    """Measure one master, in this process, that runs a trivial step on each of some workers."""
     cluster = jobs(chief=1, worker=workers)
     with (
         wf.Graph().as_default(),
@@ -160,7 +160,7 @@ with wf.Session(server.target, config=config) as session:
 
 
 class Together(NamedTuple):
-    """What some workers did together.
+    """The combined result of some workers.
 
     Attributes:
       rate: steps per second.
@@ -175,7 +175,7 @@ class Together(NamedTuple):
 
 
 def together(workers: int, ps: int, size: int, seconds: float) -> Together:
-    """Some workers, each a process, that pull from each server, step after step."""
+    """Measure some workers, as processes, that pull from each server in every step."""
     cluster = jobs(ps=ps, worker=workers)
     with ExitStack() as stack:
         servers = stack.enter_context(tasks(cluster, *[("ps", i) for i in range(ps)]))
@@ -208,7 +208,7 @@ def together(workers: int, ps: int, size: int, seconds: float) -> Together:
 
 
 def answering(seconds: float) -> tuple[float, float]:
-    """Processor seconds that a question of a watch takes at who asks, and at who answers."""
+    """Return the processor seconds of a heartbeat, at the sender and at the receiver."""
     from weft_distrib.liveness.heart import Heartbeat
     from weft_distrib.liveness.watch import Watch
 
@@ -231,7 +231,7 @@ def answering(seconds: float) -> tuple[float, float]:
 
 
 def costs(seconds: float, bandwidth: float) -> Costs:
-    """The service times of this machine's runtime.
+    """Measure the service times of the runtime on this machine.
 
     Args:
       seconds: for each measurement.
@@ -257,5 +257,5 @@ def costs(seconds: float, bandwidth: float) -> Costs:
 
 
 def medians(values: Sequence[Costs]) -> Costs:
-    """The median of each cost."""
+    """Return the median of each cost."""
     return Costs(*[statistics.median(column) for column in zip(*values, strict=True)])

@@ -23,7 +23,7 @@ Then = Callable[[], None]
 
 
 class Costs(NamedTuple):
-    """What the parts of a step take, in seconds of a processor unless it says otherwise.
+    """The costs of the parts of a step, in processor seconds unless stated otherwise.
 
     Attributes:
       client: what a step takes at the client, its master and its own worker, whatever it touches.
@@ -51,7 +51,7 @@ class Costs(NamedTuple):
 
 
 class Clock:
-    """Virtual time, and what is to happen in it."""
+    """Virtual time, with the pending events."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -59,18 +59,18 @@ class Clock:
         self._numbers = itertools.count()
 
     def after(self, seconds: float, then: Then) -> None:
-        """Let something happen later."""
+        """Schedule an event."""
         heapq.heappush(self._events, (self.now + seconds, next(self._numbers), then))
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Let time pass until a condition holds."""
+        """Advance the time until a condition holds."""
         while not until():
             self.now, _, then = heapq.heappop(self._events)
             then()
 
 
 class Resource:
-    """So many things at a time, in the order in which they come.
+    """A resource with a limited number of concurrent users, who are served in order.
 
     Attributes:
       busy: seconds of work that it has done.
@@ -82,7 +82,7 @@ class Resource:
         self.busy = 0.0
 
     def use(self, seconds: float, then: Then) -> None:
-        """Be at work for so long, as soon as there is room."""
+        """Occupy the resource for some time, as soon as it has room."""
         start = max(self._clock.now, heapq.heappop(self._free))
         heapq.heappush(self._free, start + seconds)
         self.busy += seconds
@@ -90,14 +90,14 @@ class Resource:
 
 
 class _Part:
-    """A step as a simulated task knows it."""
+    """A step in a simulated task."""
 
     def abort(self, error: errors.OpError) -> None:
-        """Nothing waits here."""
+        """Do nothing; nobody waits for a simulated step."""
 
 
 class Task:
-    """A task: a processor, a network card each way, and the steps that it knows."""
+    """A task: a processor, a network card for each direction, and its steps."""
 
     def __init__(self, clock: Clock, processor: Resource | None = None) -> None:
         self.processor = processor or Resource(clock)
@@ -107,7 +107,7 @@ class Task:
 
 @dataclass
 class Load:
-    """What each step of a worker does.
+    """The work of each step of a worker.
 
     Attributes:
       pulled: bytes that it pulls from the parameter servers together.
@@ -121,7 +121,7 @@ class Load:
 
 
 class Replica:
-    """A worker with its own client and master, which runs step after step."""
+    """A worker with its own client and master, which runs steps one after the other."""
 
     def __init__(self, cluster: Cluster, number: int, load: Load) -> None:
         self._cluster, self._load = cluster, load
@@ -134,7 +134,7 @@ class Replica:
             server.steps.add_session(self._session)
 
     def begin(self, then: Then) -> None:
-        """A step; `then` when it is over."""
+        """Run a step, and call `then` at its end."""
         cluster, costs = self._cluster, self._cluster.costs
         self._began, self._step = cluster.clock.now, self._step + 1
         key = StepKey(self._session, self._step)
@@ -190,7 +190,7 @@ class Cluster:
     def send(
         self, sender: Task, receiver: Task, size: float, sent: float, got: float, then: Then
     ) -> None:
-        """Bytes from one task to another; each card has one thing at a time to carry."""
+        """Transfer bytes between tasks; a card carries one transfer at a time."""
         wire = size / self.costs.bandwidth
 
         def arrive() -> None:
@@ -202,7 +202,7 @@ class Cluster:
         sender.processor.use(size * sent, leave)
 
     def serve(self, number: int, client: Task, key: StepKey, size: float, then: Then) -> None:
-        """A parameter server's part of a step: it is told, runs it, and is pulled from."""
+        """Run a parameter server's part of a step: receive the call, run it, answer the pulls."""
         server, costs = self.servers[number], self.costs
 
         def run() -> None:
@@ -216,7 +216,7 @@ class Cluster:
         self.clock.after(costs.delay, run)
 
     def asynchronous(self, steps: int) -> float:
-        """Let every replica run for itself, so many steps each in the mean; steps per second."""
+        """Run the replicas asynchronously, with a mean number of steps; return steps per second."""
         done = [0]
         wanted = steps * len(self.replicas)
         warm = wanted // 4
@@ -236,7 +236,7 @@ class Cluster:
         return (wanted - warm) / (self.clock.now - began[0])
 
     def synchronous(self, steps: int, needed: int) -> list[float]:
-        """Steps that end with so many replicas; the seconds of each."""
+        """Run steps that end with a number of replicas; return the seconds of each."""
         found = []
         for _ in range(steps):
             began, done = self.clock.now, [0]
@@ -252,7 +252,7 @@ class Cluster:
         return found
 
     def _emptied(self) -> Clock:
-        """What late replicas still do is dropped, and holds nobody up."""
+        """Drop the work of late replicas, which delays nothing."""
         now = self.clock.now
         self.clock._events.clear()
         self.clock.now = now
@@ -262,11 +262,11 @@ class Cluster:
         return self.clock
 
     def medians(self) -> float:
-        """The median of all steps' times, in seconds."""
+        """Return the median of all step times, in seconds."""
         return statistics.median([t for replica in self.replicas for t in replica.times])
 
     def saturated(self, seconds: float) -> str:
-        """What was at work for the largest part of the time."""
+        """Return the resource that was busy for the largest part of the time."""
         parts = {
             "the servers' processors": max(s.processor.busy for s in self.servers),
             "the servers' network": max(max(s.sends.busy, s.receives.busy) for s in self.servers),
@@ -279,6 +279,6 @@ class Cluster:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which a share of them is."""
+    """Return the quantile of some values."""
     ordered = sorted(values)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

@@ -134,16 +134,16 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The op with the label."""
+        """Return the op with the label."""
         return f"{self.op}-{self.label}" if self.label else self.op
 
     @property
     def op_def(self) -> OpDef:
-        """The op's declaration."""
+        """Return the op's declaration."""
         return lookup_op(self.op)
 
     def arrays(self, dtype: str) -> list[Any]:
-        """The inputs for one element type; lists for list arguments."""
+        """Return the inputs for one element type; lists for list arguments."""
         return [
             [_array(each, dtype) for each in item]
             if isinstance(item, list)
@@ -152,11 +152,11 @@ class Case:
         ]
 
     def is_constant(self) -> list[bool]:
-        """Per flat input: whether it is folded into the graph."""
+        """Return for each flat input whether it is folded into the graph."""
         return [isinstance(item, Raw) and item.constant for item in self._flat()]
 
     def varied(self) -> list[int]:
-        """The flat positions of the inputs of the varied type."""
+        """Return the flat positions of the inputs of the varied type."""
         return [i for i, item in enumerate(self._flat()) if not isinstance(item, Raw)]
 
     def _flat(self) -> list[Any]:
@@ -185,7 +185,7 @@ def _array(item: Any, dtype: str) -> Array:
 
 
 def widen(array: Array) -> Array:
-    """Floats as float64 and complexes as complex128, for references; others as they are."""
+    """Convert floats to float64 and complexes to complex128, for references; keep other types."""
     dtype = dtypes.from_numpy(array.dtype) if array.dtype.kind != "O" else dtypes.string
     if dtype.is_floating:
         return array.astype(np.float64)

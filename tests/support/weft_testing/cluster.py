@@ -1,4 +1,4 @@
-"""Two tasks on the public seams: parts, feeds and values go between two processes as bytes.
+"""Two tasks on the public extension points; parts, feeds and values travel as bytes.
 
 `Hub` is the master, in the process that opens sessions; task 0 is there as well, task 1 is another
 process (`python -m weft_testing.cluster`). A message is a JSON header and blobs.

@@ -49,7 +49,7 @@ def without_gc_callbacks() -> Iterator[None]:
 
 
 def relay_to_sigint(*_: object) -> None:
-    """Handle a timer's signal as one of SIGINT, for whose handler code may have put another."""
+    """Handle a timer's signal like SIGINT, for code that has replaced the handler of SIGINT."""
     signal.raise_signal(signal.SIGINT)
 
 

@@ -24,13 +24,13 @@ _LOCKS = {"Lock", "RLock", "Condition"}
 
 @cache
 def _texts() -> dict[str, str]:
-    """The sources of all packages, by file name."""
+    """Return the sources of all packages, by file name."""
     return {str(path): path.read_text("utf-8") for path in ROOT.glob("packages/*/src/**/*.py")}
 
 
 @cache
 def _nodes(file: str) -> list[ast.With | ast.Assign | ast.AnnAssign | ast.FunctionDef]:
-    """The nodes of one file that make locks, hold them, or may yield while they do."""
+    """Return the nodes of a file that create locks, hold them, or may yield while holding one."""
     kinds = ast.With | ast.Assign | ast.AnnAssign | ast.FunctionDef
     with paused_gc():
         return [node for node in ast.walk(ast.parse(_texts()[file])) if isinstance(node, kinds)]
@@ -38,7 +38,7 @@ def _nodes(file: str) -> list[ast.With | ast.Assign | ast.AnnAssign | ast.Functi
 
 @cache
 def lock_names() -> frozenset[str]:
-    """The names of attributes, variables and context managers that are or hold locks."""
+    """Return the names of attributes, variables and context managers that are or hold locks."""
     makers = re.compile(rf"\b({'|'.join(_LOCKS)})\b")
     files = [file for file, text in _texts().items() if makers.search(text)]
     names = {name for file in files for name in _assigned_locks(_nodes(file))}
@@ -50,7 +50,7 @@ def lock_names() -> frozenset[str]:
 
 
 def _holding(names: Iterable[str]) -> list[str]:
-    """The files with a `with` statement that names one of these."""
+    """Return the files with a `with` statement that uses one of these names."""
     pattern = re.compile(rf"\bwith\b.*\b({'|'.join(names)})\b")
     return [file for file, text in _texts().items() if pattern.search(text)]
 
@@ -79,7 +79,7 @@ def _makes_lock(value: ast.expr) -> bool:
 
 
 def _managers(nodes: Sequence[ast.AST], names: set[str]) -> Iterator[str]:
-    """Functions that yield while they hold a lock: context managers that hold it."""
+    """Return the context managers that hold a lock while they yield."""
     for function in nodes:
         if isinstance(function, ast.FunctionDef):
             blocks = [node for node in ast.walk(function) if _holds(node, names)]
@@ -94,7 +94,7 @@ def _holds(node: ast.AST, names: Iterable[str]) -> bool:
 
 
 def _last_name(expression: ast.expr) -> str:
-    """`c` of `a.b.c` and of `a.b.c(...)`; "" of other expressions."""
+    """Return `c` for `a.b.c` and for `a.b.c(...)`; "" for other expressions."""
     if isinstance(expression, ast.Call):
         expression = expression.func
     if isinstance(expression, ast.Attribute):
@@ -104,7 +104,7 @@ def _last_name(expression: ast.expr) -> str:
 
 @cache
 def locked_blocks() -> dict[str, list[ast.With]]:
-    """All `with` statements that hold a lock, by file name, in order of their lines."""
+    """Return all `with` statements that hold a lock, by file name, in order of their lines."""
     blocks = {}
     for file in _holding(lock_names()):
         nodes = _nodes(file)
@@ -115,12 +115,12 @@ def locked_blocks() -> dict[str, list[ast.With]]:
 
 @cache
 def _locked_lines(file: str) -> list[tuple[int, int]]:
-    """First and last lines of the bodies of the blocks of one file that hold a lock."""
+    """Return the first and last lines of the locked blocks of a file."""
     return [(node.body[0].lineno, node.end_lineno or 0) for node in locked_blocks().get(file, ())]
 
 
 def holder(frame: FrameType | None) -> str:
-    """The innermost line of weft's that holds a lock, among the callers of a frame; or ""."""
+    """Return the innermost line of weft that holds a lock, among the callers of a frame; or ""."""
     while frame is not None:
         file, line = frame.f_code.co_filename, frame.f_lineno
         lines = _locked_lines(file)
@@ -132,7 +132,7 @@ def holder(frame: FrameType | None) -> str:
 
 
 class LockedImports(MetaPathFinder):
-    """A finder that notes imports which begin while a lock of weft's is held; it finds nothing.
+    """A finder that records imports that begin while a lock of weft is held; it finds no module.
 
     Attributes:
       noted: the modules, by the line that holds the lock.

@@ -1,4 +1,4 @@
-"""A store of objects for fsspec, kept in a directory, that fails or dies when it is told to."""
+"""A store of objects for fsspec, kept in a directory, that fails or dies on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Died(BaseException):
 
 
 class ObjectStore(AbstractFileSystem):
-    """`objects://<path>`: an object appears when it is closed, whole.
+    """`objects://<path>`: an object appears as a whole when it is closed.
 
     Attributes of the class, for tests:
       root: directory that the objects are kept in.
@@ -126,7 +126,7 @@ class _Object(io.BytesIO):
 
 
 class MovingStore(ObjectStore):
-    """`moving://<path>`: the same with a move of its own, and puts that may end halfway."""
+    """`moving://<path>`: the same with its own move, and puts that may end halfway."""
 
     protocol = "moving"
 

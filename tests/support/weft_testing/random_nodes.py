@@ -85,7 +85,7 @@ class Arguments:
         return self.array(dtype)
 
     def array(self, dtype: DType) -> Array:
-        """Random values: often of the shape that others have."""
+        """Return random values, often of the shape of earlier inputs."""
         shape = self._shape if self._rng.random() < 0.5 else self._any_shape()
         return self._array(dtype, shape)
 
@@ -115,7 +115,7 @@ class Arguments:
 
 
 def changed(rng: random.Random, inputs: list[Any], constant: Sequence[bool]) -> list[Any]:
-    """The inputs of a case with another size instead of one, wherever it occurs.
+    """Return the inputs of a case with one size replaced by another, wherever it occurs.
 
     Args:
       constant: per flat input whether it stays, as an axis does.

@@ -51,7 +51,7 @@ def _parts(modules: LazyModules) -> Sequence[str]:
 
 
 def sources() -> list[Source]:
-    """All registries of all packages and all other tables, none of them loaded."""
+    """Return all registries of all packages and all other tables, none of them loaded."""
     for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
         if _TABLE.search(path.read_text("utf-8")):
             importlib.import_module(module_name(path))
@@ -71,7 +71,7 @@ def _sources(objects: Sequence[Any]) -> Iterator[Source]:
 
 
 def load_together(*group: Source, in_turn: bool = False) -> list[int]:
-    """Load sources in threads of a process of their own.
+    """Load sources in threads of a new process.
 
     Args:
       in_turn: load one after the other instead.

@@ -95,7 +95,7 @@ def _docstring(found: Facts, node: Documented) -> None:
 
 
 def _imported(body: list[ast.stmt]) -> Iterator[str]:
-    """The modules that statements outside functions import, except for type checkers alone."""
+    """Yield the modules that statements outside functions import, except under `TYPE_CHECKING`."""
     for node in body:
         match node:
             case ast.Import(names=aliases):

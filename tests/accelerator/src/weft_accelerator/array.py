@@ -31,12 +31,12 @@ class DeviceArray:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Return the number of elements."""
         return self.content.size
 
     @property
     def nbytes(self) -> int:
-        """How many bytes they are."""
+        """Return the size in bytes."""
         return self.content.nbytes
 
     def _refuse(self, *args: Any, **options: Any) -> NoReturn:

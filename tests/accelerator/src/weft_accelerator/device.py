@@ -49,34 +49,34 @@ class AccelDevice(Device):
     def make_kernel(
         self, factory: KernelFactory, node: Node, host: Collection[str]
     ) -> KernelFunction:
-        """The function of a kernel over NumPy, run in the accelerator's stream."""
+        """Return a kernel over NumPy that runs in the accelerator's stream."""
         from weft_accelerator.launch import launching
 
         return launching(self, factory(node, self), node)
 
     def new_variable(self, name: str, dtype: DType, dims: Dims) -> DeviceVariable:
-        """A variable without a value, in the accelerator's memory."""
+        """Return a variable without a value, in the accelerator's memory."""
         return DeviceVariable(name, dtype, dims, self.hardware.memory)
 
     def to_host(self, value: Any) -> Any:
-        """A value in the host's memory, when the simulated time is over."""
+        """Return a value in host memory, after the simulated transfer time."""
         return value if stays(value) else self.hardware.outward.at_once(value, _content)
 
     def from_host(self, value: Any) -> Any:
-        """A value in the accelerator's memory, when the simulated time is over."""
+        """Return a value in the accelerator's memory, after the simulated transfer time."""
         if stays(value):
             return value
         return self.hardware.inward.at_once(value, self.hardware.memory.put)
 
     def send(self, value: Any, done: Done) -> None:
-        """Call `done` with the value in the host's memory when the simulated time is over."""
+        """Call `done` with the value in host memory after the simulated transfer time."""
         if stays(value):
             done(value)
         else:
             self.hardware.outward.transfer(value, _content, done)
 
     def receive(self, value: Any, source: Device, done: Done) -> None:
-        """Take a value of the host or of another accelerator when the simulated time is over."""
+        """Copy in a value of the host or another accelerator after the simulated transfer time."""
         if stays(value):
             done(value)
         elif isinstance(value, np.ndarray | np.generic):

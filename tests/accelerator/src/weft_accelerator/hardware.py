@@ -16,7 +16,7 @@ from weft_exec.resources.resources import Done
 
 @dataclass(frozen=True)
 class Limits:
-    """What an accelerator can do.
+    """The limits of an accelerator.
 
     Attributes:
       memory: bytes.
@@ -32,7 +32,7 @@ class Limits:
 
 
 class Link:
-    """One direction of an accelerator's way to others; transfers overlap in their latency alone."""
+    """One direction of a link to other accelerators; only the latencies of transfers overlap."""
 
     def __init__(self, name: str, limits: Limits, check: Callable[[], None]) -> None:
         self.worker = Worker(name)
@@ -44,7 +44,7 @@ class Link:
         self._lock = threading.Lock()
 
     def transfer(self, value: Any, convert: Callable[[Any], Any], done: Done) -> None:
-        """Call `done(convert(value))` from the link's thread when the simulated time is over."""
+        """Call `done(convert(value))` from the link's thread after the simulated transfer time."""
         due = self._due(value)
 
         def carry() -> None:
@@ -62,7 +62,7 @@ class Link:
         self.worker.submit(carry)
 
     def at_once(self, value: Any, convert: Callable[[Any], Any]) -> Any:
-        """`convert(value)`, for a caller that waits meanwhile."""
+        """Return `convert(value)` after the simulated transfer time."""
         time.sleep(max(0.0, self._due(value) - time.monotonic()))
         return convert(value)
 
@@ -99,19 +99,19 @@ class Accelerator:
         self._lock = threading.Lock()
 
     def fail_next(self, *faults: BaseException) -> None:
-        """Let the next kernels and transfers raise."""
+        """Make the next kernels and transfers raise."""
         with self._lock:
             self._faults.extend(faults)
 
     def check(self) -> None:
-        """Raise the next of the faults, if there is one."""
+        """Raise the next planned fault, if any."""
         with self._lock:
             fault = self._faults.pop(0) if self._faults else None
         if fault is not None:
             raise fault
 
     def run(self, node: Any, work: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-        """What a kernel of the stream does; called in its thread."""
+        """Run the work of a kernel; called in the stream's thread."""
         self.kernels += 1
         seconds = self.seconds(node)
         if seconds:
@@ -126,7 +126,7 @@ _lock = threading.Lock()
 
 
 def accelerator(index: int = 0) -> Accelerator:
-    """The accelerator of that number, plugged in when it is first asked for."""
+    """Return the accelerator with a number, created at the first call."""
     with _lock:
         while len(_board) <= index:
             _board.append(Accelerator(len(_board), _limits))
@@ -134,7 +134,7 @@ def accelerator(index: int = 0) -> Accelerator:
 
 
 def plug_in(count: int = 1, limits: Limits | None = None) -> list[Accelerator]:
-    """Replace the accelerators by fresh ones; those of running sessions live on for these alone.
+    """Replace the accelerators by new ones; running sessions keep the old ones.
 
     Args:
       count: how many at once; more come when they are asked for.

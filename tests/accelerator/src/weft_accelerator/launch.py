@@ -1,4 +1,4 @@
-"""What runs the kernels of an accelerator, in its stream and on the values in its memory."""
+"""Kernel launches in an accelerator's stream, on values in its memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Launch:
         self._token = self._cancellation.register(self._cancel)
 
     def __call__(self) -> None:
-        """Run it, unless it was cancelled; called by the stream."""
+        """Run the kernel, unless it was cancelled; called by the stream."""
         if next(self._claims):
             return
         self._cancellation.deregister(self._token)
@@ -71,7 +71,7 @@ class Launch:
 
 
 def _seen(value: Any, memory: DeviceMemory) -> Any:
-    """An input as kernels over NumPy take it."""
+    """Return an input as an array for kernels over NumPy."""
     if isinstance(value, ResourceHandle):
         inner = _seen(value.resource, memory)
         return ResourceHandle(value.device, value.container, value.name, inner)
@@ -83,7 +83,7 @@ def _seen(value: Any, memory: DeviceMemory) -> Any:
 
 
 def _given(value: Any, memory: DeviceMemory, inputs: Sequence[Any], seen: Sequence[Any]) -> Any:
-    """What a kernel over NumPy returned, as a value of the accelerator."""
+    """Return the result of a kernel over NumPy as a value of the accelerator."""
     for mine, theirs in zip(inputs, seen, strict=True):
         if value is theirs and not isinstance(value, np.ndarray | np.generic):
             return mine
@@ -91,7 +91,7 @@ def _given(value: Any, memory: DeviceMemory, inputs: Sequence[Any], seen: Sequen
 
 
 def launching(device: AccelDevice, work: KernelFunction, node: Node) -> KernelFunction:
-    """An asynchronous kernel that submits a run of `work` to the accelerator's stream."""
+    """Return an asynchronous kernel that submits `work` to the accelerator's stream."""
 
     def run(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
         device.hardware.compute.submit(Launch(device, node, work, inputs, done, context))

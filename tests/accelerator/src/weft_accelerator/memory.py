@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def stays(value: Any) -> bool:
-    """Whether a value is kept on the host's side: single integers and bools, strings, handles."""
+    """Return True if a value stays in host memory: single integers and bools, strings, handles."""
     dtype = getattr(value, "dtype", None)
     if not isinstance(dtype, np.dtype):
         return True
@@ -22,7 +22,7 @@ def stays(value: Any) -> bool:
 
 
 class DeviceMemory:
-    """One pool of limited size, whose addresses tell what is in it.
+    """One pool of limited size, whose addresses identify its arrays.
 
     Args:
       name: how messages call it.
@@ -38,14 +38,14 @@ class DeviceMemory:
         self._stop = self._start + limit + ALIGNMENT
 
     def empty(self, shape: tuple[int, ...], dtype: Any, label: str | None = None) -> Array:
-        """An uninitialised array in this memory, for the accelerator's kernels.
+        """Return an uninitialized array in this memory, for the accelerator's kernels.
 
         Raises: ResourceExhaustedError: it does not fit.
         """
         return self._pool.empty(shape, dtype, label)
 
     def put(self, value: Any) -> DeviceArray:
-        """A value of the host, or one that a kernel has made, as an array in this memory.
+        """Copy a value of the host, or the result of a kernel, to this memory.
 
         Raises: ResourceExhaustedError: it does not fit.
         """
@@ -56,7 +56,7 @@ class DeviceMemory:
         return DeviceArray(self, content)
 
     def look(self, value: Any) -> Any:
-        """The elements of an array in this memory, as the CPU's kernels take them.
+        """Return the elements of an array in this memory, for CPU kernels.
 
         Raises: InternalError: the value is elsewhere.
         """
@@ -68,7 +68,7 @@ class DeviceMemory:
         raise errors.InternalError(f"a kernel on {self.name} got {_place_of(value)}")
 
     def statistics(self) -> AllocatorStatistics:
-        """The counters now, without what the memory needs for itself."""
+        """Return the counters, without the memory's own overhead."""
         found = self._pool.statistics()
         return found._replace(
             bytes_in_use=found.bytes_in_use - ALIGNMENT,
@@ -79,7 +79,7 @@ class DeviceMemory:
 
     @property
     def bytes_in_use(self) -> int:
-        """Bytes in arrays that are alive."""
+        """Return the bytes of live arrays."""
         return self.statistics().bytes_in_use
 
 

@@ -31,11 +31,11 @@ class DeviceVariable(VariableState):
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it has a value."""
+        """Return True if the variable has a value."""
         return self.inner.is_initialized
 
     def read(self) -> Any:
-        """The value now, in the accelerator's memory."""
+        """Return the current value, in the accelerator's memory."""
         value = self.inner.read()
         return value if stays(value) else self.memory.put(value)
 

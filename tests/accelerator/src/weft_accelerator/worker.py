@@ -1,4 +1,4 @@
-"""Threads of an accelerator: each does one thing after the other, and ends when idle."""
+"""Threads of an accelerator: each runs tasks one after the other, and ends when idle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Worker:
         self._held = False
 
     def submit(self, task: Task) -> None:
-        """Run a task after those before it; it must not raise."""
+        """Run a task after the earlier ones; it must not raise."""
         with self._condition:
             self._tasks.append(task)
             if not self._running:
@@ -37,19 +37,19 @@ class Worker:
             self._condition.notify()
 
     def hold(self) -> None:
-        """Start nothing more until `release`."""
+        """Start no further task until `release`."""
         with self._condition:
             self._held = True
 
     def release(self) -> None:
-        """Go on."""
+        """Continue after `hold`."""
         with self._condition:
             self._held = False
             self._condition.notify()
 
     @property
     def pending(self) -> int:
-        """How many tasks have not been started."""
+        """Return the number of tasks that have not started."""
         with self._condition:
             return len(self._tasks)
 

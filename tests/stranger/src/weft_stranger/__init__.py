@@ -1,4 +1,4 @@
-"""Operations added to weft from outside: a hypotenuse, a view, a tally that steps wait for."""
+"""Operations added to weft from outside: a hypotenuse, a view, and a tally to wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiler: hypotenuses and the elementwise nodes beside them, without arrays in between.
+"""A compiler of hypotenuses and the elementwise nodes next to them, without intermediate arrays.
 
 It takes a `StrangerHypot` node, the nodes after it as far as each is all that uses the one before,
 and then whatever only these use. So nothing but the last of them is used elsewhere, and no path can
@@ -44,7 +44,7 @@ _TYPES: Final = (np.dtype("float32"), np.dtype("float64"))
 
 
 class HypotCompiler:
-    """What it has done is counted for tests.
+    """A compiler that counts its calls for tests.
 
     Attributes:
       members: the names of the members of the last region.
@@ -58,7 +58,7 @@ class HypotCompiler:
         self.specialised = 0
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
-        """Claim what can be computed with each hypotenuse."""
+        """Claim the nodes that can be computed with each hypotenuse."""
         hypots = [node for node in offer.nodes if node.type == "StrangerHypot"]
         free = set(offer.nodes) if hypots else set()
         for node in hypots:
@@ -68,7 +68,7 @@ class HypotCompiler:
                 yield Claim(list(members), self.compile, _peak_bytes(members, offer))
 
     def compile(self, region: Region, device: Device) -> Callable[..., Any] | None:
-        """The function of a region, which is specialised by the shapes that it is given."""
+        """Return the function of a region, which specializes on the shapes of its arguments."""
         self.members = tuple([node.name for node in region.members])
         expressions = [(node, _expression(node)) for node in region.members]
         plans: dict[tuple[Shape, ...], Callable[..., list[Any]]] = {}
@@ -87,7 +87,7 @@ class HypotCompiler:
 
 
 def _peak_bytes(members: set[Node], offer: Offer) -> Callable[[BytesOf], int] | None:
-    """What the function takes, where all arrays have one size and it goes over them in blocks."""
+    """Return the peak memory of the function; its arrays have one size."""
     values = {value for node in members for value in (*node.inputs, *node.outputs)}
     if len({value.dims for value in values} - {()}) != 1:
         return None
@@ -97,7 +97,7 @@ def _peak_bytes(members: set[Node], offer: Offer) -> Callable[[BytesOf], int] | 
 
 
 def _can(node: Node) -> bool:
-    """Whether the compiler knows all that a node's definition says."""
+    """Return True if the compiler supports all primitives of a node's definition."""
     if node.traits.scalar is None or {v.dtype.numpy for v in (*node.inputs, *node.outputs)} - {
         *_TYPES
     }:
@@ -116,7 +116,7 @@ def _expression(node: Node) -> Scalar:
 
 
 def _around(hypot: Node, free: set[Node], offer: Offer) -> set[Node]:
-    """The nodes that are computed with one."""
+    """Return the nodes that are computed together with a node."""
     device, where = offer.place(hypot)[0], offer.where(hypot)
 
     def fits(node: Node) -> bool:
@@ -150,7 +150,7 @@ def _plan(
     given: Sequence[Shape],
     device: Device,
 ) -> Callable[..., list[Any]]:
-    """What computes a region for inputs of given shapes.
+    """Return the function that computes a region for inputs of given shapes.
 
     Raises: ValueError: they do not fit; which member that is, its kernel says.
     """

@@ -1,4 +1,4 @@
-"""A resource: a number that only grows, and a line of operations that wait for it."""
+"""A resource: a number that only grows, and a queue of operations that wait for it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Tally(Resource):
         self._waiters = Waiters()
 
     def add(self, amount: np.int64) -> np.int64:
-        """Add, and wake whom it concerns."""
+        """Add to the tally, and complete the operations whose value is reached."""
         with self._waiters.lock:
             self._value = value = self._value + amount
         self._waiters.wake()
         return value
 
     def get(self) -> np.int64:
-        """What it is now."""
+        """Return the current value."""
         return self._value
 
     def wait(self, value: np.int64, done: Done, cancellation: Cancellation) -> None:
@@ -41,6 +41,6 @@ class Tally(Resource):
         self._waiters.wait(attempt, done, cancellation)
 
     def close(self) -> None:
-        """Fail whoever waits."""
+        """Fail all waiting operations."""
         super().close()
         self._waiters.close(errors.CancelledError(f"the tally {self.name} was deleted"))
