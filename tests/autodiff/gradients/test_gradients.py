@@ -193,6 +193,17 @@ def test_gradients_can_be_gated_and_colocated() -> None:
     assert inner and all(n.device == "/device:CPU:0" for n in inner)
 
 
+def test_a_sum_of_gradients_is_colocated_with_the_forward_node() -> None:
+    with wf.device("/job:worker/task:1"):
+        x = wf.placeholder(wf.float32, [2], name="x")
+        hidden = wf.tanh(x)
+        y = hidden * 2.0 + hidden * 3.0
+    with wf.device("/job:worker/task:0"):
+        (dx,) = wf.gradients(y, [x], colocate_gradients_with_ops=True)
+    sums = [n for n in dx.graph.get_operations() if n.type == "AddN"]
+    assert [n.device for n in sums] == ["/job:worker/task:1"]
+
+
 def test_unconnected_gradients_by_their_names() -> None:
     x, y = wf.constant([1.0, 2.0]), wf.constant(3.0)
     assert wf.gradients(y, [x], unconnected_gradients=wf.UnconnectedGradients.NONE) == [None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from weft_autodiff.gradients.application import apply_gradient
@@ -125,7 +125,8 @@ class Walk:
                 self.receive(value, self.loop.pop(handle, value))
 
     def _visit(self, node: Node, path: Path) -> None:
-        grads = [None if o in path.stops else self.total(o) for o in node.outputs]
+        with self._colocation(node):
+            grads = [None if o in path.stops else self.total(o) for o in node.outputs]
         if all(grad is None for grad in grads):
             return
         if node.role is Role.POP and self.loop is not None:
@@ -133,8 +134,7 @@ class Walk:
             assert dense is not None
             self.receive(node.inputs[0], self.loop.push(dense))
             return
-        colocate = self.graph.colocate_with(node) if self.colocate else nullcontext()
-        with self.marking(node), self._scope(node.name), colocate:
+        with self.marking(node), self._scope(node.name), self._colocation(node):
             needed = [path.leads_to(source) for source in node.inputs]
             input_grads = apply_gradient(node, grads, needed)
             results = [
@@ -156,6 +156,10 @@ class Walk:
         name = unit.name if isinstance(unit, WhileContext) else unit.branches[0].name
         with self._scope(name.rpartition("/")[0]):
             self.rules[type(unit)](self, unit, outputs, path)
+
+    def _colocation(self, node: Node) -> AbstractContextManager[None]:
+        """Return the scope of the gradient of a node, and of the sum that it begins with."""
+        return self.graph.colocate_with(node) if self.colocate else nullcontext()
 
     @contextmanager
     def marking(self, node: Node) -> Iterator[None]:
