@@ -14,10 +14,12 @@ from weft_testing.tasks import jobs, servers
 from weft_testing.waiting import wait_until
 
 import weft as wf
+from weft_distrib.client import target as target_module
 from weft_distrib.client.recording import record_trace
 from weft_distrib.commands.record import add
 from weft_distrib.master.recording import Clock, TaskRecords, repaired_clocks
 from weft_distrib.worker.tracing import Passage
+from weft_exec.tracing.remote_tasks import WholeStep, clock_offset, matching_steps
 from weft_tensor import errors
 from weft_trace import Kind
 from weft_trace.trace import Trace
@@ -129,6 +131,68 @@ def test_the_command_records_a_file(cluster: Any, tmp_path: Path) -> None:
     arguments = parser.parse_args([cluster[0].target, path, "--seconds", "0.1"])
     assert arguments.run(arguments) == 0
     assert len(wf.trace.load(path).processes) == 2
+
+
+@pytest.mark.parametrize("link", ["local", "remote"])
+def test_a_trace_in_a_client_has_all_tasks(
+    cluster: Any, tmp_path: Path, link: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if link == "remote":  # as if the servers were in other processes
+        monkeypatch.setattr(target_module, "server_at", lambda target: None)
+    path = tmp_path / "t"
+    with wf.Graph().as_default():
+        x, total = loop_over_two_tasks()
+        with wf.trace(path), wf.Session(cluster[1].target) as session:
+            session.run(wf.global_variables_initializer())
+            for _ in range(3):
+                session.run(total, {x: np.ones((4, 16))})
+        assert all(server._worker.recording is None for server in cluster)
+    trace = wf.trace.load(path)
+    assert not trace.warnings
+    assert [process.name for process in trace.processes] == [
+        "/job:localhost/task:0", "/job:worker/replica:0/task:0", "/job:ps/replica:0/task:0",
+    ]  # fmt: skip
+    events = trace.events
+    steps = events[events["kind"] == Kind.STEP]
+    labels = [trace.steps[step].label for step in steps["step"]]
+    assert labels[1:] == ["total fed x"] * 3 and len(labels) == 4
+    for step in steps[1:]:
+        inside = events[events["step"] == step["step"]]
+        products = [row for row in inside if trace.nodes[row["node"]].name == "while/product"]
+        assert len(products) == 5
+        assert len(inside[inside["kind"] == Kind.TRANSFER]) >= 5
+        assert all(step["start"] <= row["start"] <= row["end"] <= step["end"] for row in products)
+
+
+def test_a_client_notes_that_another_trace_is_recorded(
+    cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = threading.Thread(
+        target=record_trace, args=(cluster[1].target, 1000, tmp_path / "u", 3.0)
+    )
+    thread.start()
+    wait_until(lambda: cluster[1]._worker.recording is not None)
+    with wf.Graph().as_default():
+        y = wf.random_uniform([2])
+        with wf.trace(tmp_path / "t"), wf.Session(cluster[1].target) as session:
+            session.run(y)
+    assert "lacks the tasks of a session" in caplog.text
+    assert len(wf.trace.load(tmp_path / "t").processes) == 1
+    thread.join()
+
+
+def test_steps_bound_the_offset_of_clocks() -> None:
+    def steps(*times: tuple[int, int], label: str = "y") -> list[WholeStep]:
+        return [WholeStep(i, label, *both) for i, both in enumerate(times)]
+
+    here = steps((100, 200), (300, 400), (500, 600))
+    there = steps((1110, 1190), (1304, 1390), (1520, 1597))
+    pairs = matching_steps(here, there)
+    offset, error = clock_offset(pairs)
+    assert (offset, error) == (1000, 4)  # from 597 - 600 + 1000 to 304 - 300 + 1000
+    assert matching_steps(here, there[:2]) == list(zip(here, there[:2], strict=False))
+    assert matching_steps(here[:2], there) == []
+    assert matching_steps(here, steps((1110, 1190), label="z")) == []
 
 
 def test_nodes_of_all_tasks_lead_back_to_the_graph_of_the_user(

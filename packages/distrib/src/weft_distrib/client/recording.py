@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, Final
 
+from weft_distrib.client.link import MasterLink
 from weft_distrib.client.target import link_to
+from weft_distrib.master.recording import MAX_MILLISECONDS
 from weft_distrib.wire.methods import Record
+from weft_distrib.worker.recording import MAX_STEPS
 from weft_tensor import errors
 
 
@@ -33,6 +38,8 @@ def record_trace(
       InvalidArgumentError: a number is out of range.
       UnavailableError: a task cannot be reached.
     """
+    if not steps > 0:
+        raise errors.InvalidArgumentError(f"steps must be positive, got {steps}")
     if not seconds > 0:
         raise errors.InvalidArgumentError(f"seconds must be positive, got {seconds}")
     link = link_to(target, config=config)
@@ -43,3 +50,60 @@ def record_trace(
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(file, "wb") as stream:
         stream.write(content)
+
+
+class SessionTasksRecording:
+    """A recording of the tasks of a session's cluster, from now until `end`.
+
+    It ends earlier after 10,000 steps or 10 minutes.
+
+    Args:
+      target: of the session.
+      open_link: opens a link to the master.
+    Raises: OpError: the tasks cannot be recorded, such as because another trace is being recorded.
+    """
+
+    def __init__(self, target: str, open_link: Callable[[], MasterLink]) -> None:
+        self.target = target
+        self._open_link = open_link
+        self._content: bytes | None = None
+        self._error: errors.OpError | None = None
+        self._thread = threading.Thread(target=self._record, name="weft trace tasks", daemon=True)
+        self._thread.start()
+        try:
+            self._control(_BEGIN_MILLISECONDS)
+        except errors.OpError as error:
+            raise self._error or error from None
+
+    def _record(self) -> None:
+        try:
+            link = self._open_link()
+            try:
+                self._content = link.record(Record(MAX_STEPS, MAX_MILLISECONDS))
+            finally:
+                link.close()
+        except errors.OpError as error:
+            self._error = error
+
+    def _control(self, milliseconds: int) -> None:
+        link = self._open_link()
+        try:
+            link.record(Record(0, milliseconds))
+        finally:
+            link.close()
+
+    def end(self) -> bytes:
+        """End the recording, and return the bytes of its trace file.
+
+        Raises: OpError: a task was lost.
+        """
+        if self._thread.is_alive():
+            self._control(0)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._content or b""
+
+
+_BEGIN_MILLISECONDS: Final = 10_000
+"""How long to wait until all tasks record."""

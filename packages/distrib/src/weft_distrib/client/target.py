@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.session.session import BaseSession
+    from weft_exec.tracing.consumers import TasksRecording
     from weft_exec.tracing.records import NodeRecord
     from weft_exec.tracing.step_trace import StepTrace
 
@@ -78,10 +80,20 @@ class ClusterBackend(Backend):
     Args:
       link: the link to the master.
       config: the options of the session.
+      open_link: opens another link to the master, for recording its tasks.
+      target: the session's target.
     """
 
-    def __init__(self, link: MasterLink, config: SessionConfig) -> None:
+    def __init__(
+        self,
+        link: MasterLink,
+        config: SessionConfig,
+        open_link: Callable[[], MasterLink] | None = None,
+        target: str = "",
+    ) -> None:
         self._link = link
+        self._open_link = open_link
+        self._target = target
         self._process = os.getpid()
         self._config = config
         config_bytes = b"" if config.proto is None else _without_credentials(config.proto)
@@ -314,6 +326,14 @@ class ClusterBackend(Backend):
             with suppress(errors.OpError):
                 self._link.close_session(self._session)
 
+    def record_tasks(self) -> TasksRecording | None:
+        """See the base class."""
+        if self._open_link is None:
+            return None
+        from weft_distrib.client.recording import SessionTasksRecording
+
+        return SessionTasksRecording(self._target, self._open_link)
+
     def close(self) -> None:
         """See the base class."""
         self._closed = True
@@ -336,7 +356,8 @@ class GrpcTarget:
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """See `Target`."""
         seconds = config.timeout_ms / 1000 or CONNECT_SECONDS
-        return ClusterBackend(link_to(target, seconds, config.proto), config)
+        open_link = partial(link_to, target, seconds, config.proto)
+        return ClusterBackend(open_link(), config, open_link, target)
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
         """See `Target`."""

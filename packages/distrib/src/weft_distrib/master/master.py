@@ -69,6 +69,8 @@ class Master:
         self._config = proto.ConfigProto() if config is None else config
         self._created = Rate("new sessions", _SESSIONS_A_SECOND, MAX_SESSIONS)
         self._leaving = False
+        self._recording_changed = threading.Condition()
+        self._recording_end: threading.Event | None = None
         self._cluster = cluster
         self._worker = worker
         self._connections = connections
@@ -338,11 +340,49 @@ class Master:
     def record(
         self, request: Record, is_wanted: Callable[[], bool] = lambda: True
     ) -> np.ndarray[Any, Any]:
-        """Record a trace of all tasks; see `weft_distrib.master.recording.record`."""
+        """Record a trace of all tasks; see `weft_distrib.master.recording.record`.
+
+        Requests without steps are about the current recording; see `Record`.
+
+        Raises: DeadlineExceededError: there was no recording in time.
+        """
+        if not request.steps:
+            return self._control_recording(request.milliseconds)
         from weft_distrib.master.recording import record
 
         remote = [partial(self._trace_task, task) for task in self._visible(())]
-        return record(request, [self._worker.trace_task, *remote], is_wanted)
+        ended = threading.Event()
+
+        def begun() -> None:
+            with self._recording_changed:
+                self._recording_end = ended
+                self._recording_changed.notify_all()
+
+        try:
+            return record(
+                request,
+                [self._worker.trace_task, *remote],
+                lambda: is_wanted() and not ended.is_set(),
+                begun,
+            )
+        finally:
+            with self._recording_changed:
+                if self._recording_end is ended:
+                    self._recording_end = None
+
+    def _control_recording(self, milliseconds: int) -> np.ndarray[Any, Any]:
+        """End the current recording, or wait until there is one."""
+        with self._recording_changed:
+            if milliseconds:
+                if not self._recording_changed.wait_for(
+                    lambda: self._recording_end is not None, min(milliseconds, 60_000) / 1000
+                ):
+                    raise errors.DeadlineExceededError(
+                        f"no trace was being recorded within {milliseconds} ms"
+                    )
+            elif self._recording_end is not None:
+                self._recording_end.set()
+        return np.zeros(0, np.uint8)
 
     def _trace_task(
         self, task: DeviceParts, request: TraceTask

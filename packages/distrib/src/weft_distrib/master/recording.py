@@ -77,13 +77,17 @@ class TaskRecords(NamedTuple):
 
 
 def record(
-    request: Record, links: Sequence[TaskLink], is_wanted: Callable[[], bool]
+    request: Record,
+    links: Sequence[TaskLink],
+    is_wanted: Callable[[], bool],
+    begun_recording: Callable[[], None] = lambda: None,
 ) -> np.ndarray[Any, Any]:
     """Record the next steps of all tasks; return the bytes of a trace file.
 
     Args:
       links: to all tasks, that of this process first.
       is_wanted: returns True while the client waits for the trace.
+      begun_recording: called when all tasks record.
     Raises:
       InvalidArgumentError: the request has an invalid number.
       FailedPreconditionError: a task is recording already.
@@ -99,6 +103,7 @@ def record(
             link(TraceTask(BEGIN, request.steps))
             begun.append(link)
         clocks = [estimate_clock(link) for link in links]
+        begun_recording()
         deadline = time.monotonic() + request.milliseconds / 1000
         while is_wanted() and time.monotonic() < deadline:
             if max([link(TraceTask(POLL))[1].steps for link in links]) >= request.steps:

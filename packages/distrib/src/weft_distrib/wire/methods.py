@@ -226,11 +226,13 @@ class TraceState(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The request to a master to record a trace of all tasks.
+    """The request to a master to record a trace of all tasks, or about its current recording.
 
     Attributes:
-      steps: number of steps to record.
-      milliseconds: time after which the recording ends in any case.
+      steps: number of steps to record; 0 for a request about the current recording, which has no
+        result.
+      milliseconds: time after which the recording ends in any case. Without steps: how long to wait
+        until there is a recording, or 0 to end it.
     """
 
     steps: int

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.session.tensor_handle import KeptTensors
+    from weft_exec.tracing.consumers import TasksRecording
 
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
@@ -101,9 +102,7 @@ class BaseSession:
         self._updates = UpdateOpsWatch()
         start_once()
         self._recordings = SessionRecordings(*config.trace)
-        self.tracing_changed()
         self._is_recorded = False
-        consumers.watch(self)
         self._measurements = 0
         self._partial_signatures: dict[Any, PartialSignature] = {}
         self._partial_runs: dict[str, PartialRun] = {}
@@ -112,6 +111,8 @@ class BaseSession:
         self._failed_beside: Callable[[], BaseException | None] | None = None
         self._is_entered = False
         self._lock = threading.RLock()
+        consumers.watch(self)
+        self.tracing_changed()
 
     def __repr__(self) -> str:
         closed = ", closed" if self._closed else ""
@@ -247,6 +248,10 @@ class BaseSession:
         Returns: nothing for a session of which no step has been recorded.
         """
         return self._backend.memory_in_use() if self._is_recorded else {}
+
+    def record_tasks(self) -> TasksRecording | None:
+        """Start recording the tasks of other processes that run its steps, if there are any."""
+        return None if self._closed else self._backend.record_tasks()
 
     def _explain_failure(self, error: errors.OpError, targets: Sequence[Node]) -> None:
         """Add the graph operation and, for missing values, advice to an error."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.session.session import BaseSession
     from weft_exec.session.tensor_handle import KeptTensors
+    from weft_exec.tracing.consumers import TasksRecording
 
 
 class StepRunner(Protocol):
@@ -136,6 +137,13 @@ class Backend(ABC):
                 used = statistics.bytes_in_use
                 result[device.name] = used, max(statistics.bytes_reserved - used, 0)
         return result
+
+    def record_tasks(self) -> TasksRecording | None:
+        """Start recording the tasks of other processes; return None if there are none.
+
+        Raises: OpError: they cannot be recorded, such as because another trace is being recorded.
+        """
+        return None
 
     @abstractmethod
     def observe(self, records: Sequence[NodeRecord], run_metadata: Any) -> None:

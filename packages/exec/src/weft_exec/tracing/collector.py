@@ -131,8 +131,11 @@ class Collector:
         if spans:
             self._add_spans(spans)
 
-    def end_step(self, trace: StepTrace, ident: int) -> None:
-        """Add the event of a whole step, in the lane of the thread that called it."""
+    def end_step(self, trace: StepTrace, ident: int) -> int:
+        """Add the event of a whole step, in the lane of the thread that called it.
+
+        Returns: the id of the step.
+        """
         log = trace.logs[ident]
         kind = Kind.STEP
         span = Span(
@@ -141,7 +144,7 @@ class Collector:
         )  # fmt: skip
         lane = self.thread_lane(ident, log.native_id, log.name)
         self._add_spans([(span, lane, self._step(trace))])
-        del self._steps[trace]
+        return self._steps.pop(trace)
 
     def thread_lane(self, ident: int, native_id: int, name: str) -> int:
         """Return the lane of a thread."""

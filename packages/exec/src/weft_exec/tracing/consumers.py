@@ -11,7 +11,7 @@ from _thread import LockType
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from weft_exec.tracing.readings import load_native_reader
@@ -40,6 +40,23 @@ class Consumer(ABC):
     @abstractmethod
     def outside_steps(self, log: ThreadLog, spans: Sequence[Span]) -> None:
         """Receive records of a thread that belong to no step."""
+
+    def session_found(self, session: Any) -> None:  # noqa: B027 - most consumers need no sessions
+        """Receive a session whose steps will be recorded."""
+
+
+class TasksRecording(Protocol):
+    """A recording of other processes that run steps of a session.
+
+    Attributes:
+      target: of the session.
+    """
+
+    target: str
+
+    def end(self) -> bytes:
+        """End it, and return the bytes of its trace file."""
+        ...
 
 
 class _Thread(threading.local):
@@ -81,9 +98,12 @@ def is_active() -> bool:
 def watch(watcher: Any) -> None:
     """Call `watcher.tracing_changed()` whenever `is_active` changes; it is not kept alive.
 
-    Its method `memory_in_use` returns the bytes in use and cached on each of its devices.
+    Its method `memory_in_use` returns the bytes in use and cached on each of its devices, and
+    `record_tasks` starts the recording of its other processes.
     """
     _watchers.add(watcher)
+    for consumer in _consumers:
+        consumer.session_found(watcher)
 
 
 def memory_in_use() -> dict[str, tuple[int, int]]:
@@ -100,6 +120,8 @@ def add_consumer(consumer: Consumer) -> None:
     """Send the records of all steps that begin from now on to a consumer, too."""
     load_native_reader()
     _change(lambda consumers: (*consumers, consumer))
+    for watcher in list(_watchers):
+        consumer.session_found(watcher)
 
 
 def remove_consumer(consumer: Consumer) -> None:

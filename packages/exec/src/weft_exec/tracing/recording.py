@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -9,11 +10,20 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from weft_exec.tracing.collector import Batch, Collector
-from weft_exec.tracing.consumers import Consumer, add_consumer, remove_consumer
+from weft_exec.tracing.consumers import (
+    Consumer,
+    TasksRecording,
+    add_consumer,
+    remove_consumer,
+)
+from weft_exec.tracing.remote_tasks import WholeStep, add_tasks
 from weft_exec.tracing.samplers import Sampler
-from weft_exec.tracing.step_trace import Span, StepTrace, ThreadLog
+from weft_exec.tracing.step_trace import EPOCH, Span, StepTrace, ThreadLog, clock
+from weft_tensor import errors
 from weft_trace.schema import Process
 from weft_trace.writer import Writer
+
+_log: Final = logging.getLogger("weft")
 
 _BULK: Final = 1 << 16
 """Number of readings that are converted together."""
@@ -26,6 +36,9 @@ _PERIOD: Final = 0.2
 class Recording(Consumer):
     """Writes the records of all steps to a file, from a thread of its own.
 
+    Tasks of other processes that run steps of this process's sessions are recorded, too; the file
+    has their records when it is closed.
+
     Args:
       path: the file; it is replaced if it exists.
       task: name of this process.
@@ -34,12 +47,15 @@ class Recording(Consumer):
 
     def __init__(self, path: str | os.PathLike[str], task: str = "/job:localhost/task:0") -> None:
         self._writer = Writer(path)
-        self._collector = Collector(self._writer, this_process(task))
+        self._process = this_process(task)
+        self._collector = Collector(self._writer, self._process)
         self._sampler = Sampler(self._writer, self._collector)
         self._pending: list[Batch | tuple[StepTrace, int]] = []
         self._num_readings = 0  # of those that are not converted yet
         self._is_closed = False
         self._error: BaseException | None = None
+        self._tasks: list[tuple[TasksRecording, int]] = []
+        self._steps: list[WholeStep] = []
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="weft trace writer", daemon=True)
         add_consumer(self)
@@ -59,6 +75,20 @@ class Recording(Consumer):
     def outside_steps(self, log: ThreadLog, spans: Sequence[Span]) -> None:
         """See the base class."""
         self._put(Batch.of_log(None, log, (), spans), 0)
+
+    def session_found(self, session: Any) -> None:
+        """Record the tasks of a session in a cluster, too."""
+        try:
+            tasks = session.record_tasks()
+        except errors.FailedPreconditionError as error:
+            if not self._tasks:  # else they are recorded for another session
+                _log.warning("A trace lacks the tasks of a session: %s", error)
+            return
+        except errors.OpError as error:
+            _log.warning("A trace lacks the tasks of a session: %s", error)
+            return
+        if tasks is not None:
+            self._tasks.append((tasks, clock() + EPOCH))
 
     def _put(self, item: Batch | tuple[StepTrace, int], num_readings: int) -> None:
         """Add records; the writer is not woken for each of them, which would delay this thread."""
@@ -98,6 +128,8 @@ class Recording(Consumer):
                         self._num_readings -= taken
                         self._wake.notify_all()
                     self._sampler.sample()
+                for tasks, begun in self._tasks:
+                    self._add_tasks(tasks, begun)
         except BaseException as error:  # because `close` raises it
             remove_consumer(self)
             with self._wake:
@@ -117,9 +149,23 @@ class Recording(Consumer):
         self._collector.add(batches)
         for item in items:
             if not isinstance(item, Batch):
-                self._collector.end_step(*item)
+                number = self._collector.end_step(*item)
+                if self._tasks:
+                    step = item[0]
+                    times = step.start + EPOCH, step.end + EPOCH
+                    self._steps.append(WholeStep(number, step.label, *times))
                 self._sampler.add_threads(item[0])
         self._writer.flush()
+
+    def _add_tasks(self, tasks: TasksRecording, begun: int) -> None:
+        """Add the records of the tasks of a session, which have been recorded since a time."""
+        try:
+            content = tasks.end()
+        except errors.OpError as error:
+            _log.warning("A trace lacks the tasks of a session: %s", error)
+            return
+        steps = [step for step in self._steps if step.start >= begun]
+        add_tasks(self._writer, content, steps, self._process)
 
 
 def _num_readings(runs: Sequence[Any]) -> int:
