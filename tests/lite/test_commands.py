@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,11 @@ from weft_lite import Interpreter
 from weft_lite.commands import main
 from weft_lite.commands.arrays import read_npy, write_npy
 from weft_lite.errors import DataLossError
+from weft_trace import Kind
+from weft_trace.analysis.steps import StepIndex, representative_steps
+from weft_trace.commands.convert import add_import
+from weft_trace.lite_profile import convert_lite_profile
+from weft_trace.reader import load
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +210,32 @@ def test_profile_has_a_line_for_each_op(folder: Path, capsys: pytest.CaptureFixt
     assert kinds == ["FullyConnected", "Mul", "Softmax", "Tanh"]
 
 
+def test_a_timeline_becomes_a_trace(folder: Path) -> None:
+    path = str(folder / "times.json")
+    assert run(folder, "profile", "model.weftlite", "--runs", "3", "--timeline", path) == 0
+    parser = argparse.ArgumentParser()
+    add_import(parser)
+    arguments = parser.parse_args([path, "-o", str(folder / "run.weft-trace")])
+    assert arguments.run(arguments) == 0
+    trace = load(folder / "run.weft-trace")
+    assert not trace.warnings
+    assert [(step.label, step.number) for step in trace.steps] == [
+        ("model.weftlite", number) for number in range(3)
+    ]
+    kernels = trace.events[trace.events["kind"] == Kind.KERNEL]
+    assert len(kernels) == 12
+    for step in trace.events[trace.events["kind"] == Kind.STEP]:
+        ops = kernels[kernels["step"] == step["step"]]
+        assert step["start"] <= ops["start"].min() and ops["end"].max() <= step["end"]
+        kinds = [trace.nodes[node].op for node in ops["node"]]
+        assert sorted(kinds) == ["FullyConnected", "Mul", "Softmax", "Tanh"]
+        for row, source in zip(ops[1:], ops[:-1], strict=True):
+            assert source["end"] <= row["start"]
+    softmax = next(node for node in trace.nodes if node.op == "Softmax")
+    assert len(softmax.inputs) == 1
+    assert len(representative_steps(StepIndex(trace))) == 1
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int32", "int8", "uint8", "bool"])
 def test_npy_files_are_those_of_numpy(tmp_path: Path, dtype: str) -> None:
     for shape in [(), (3,), (2, 0), (2, 3, 4)]:
@@ -232,8 +264,8 @@ def test_a_device_without_numpy_has_all_but_convert_and_compare(folder: Path) ->
     model = folder / "model.weftlite"
     lines = [
         f"run {model} -s x=2,4 -o {folder / 'out'}", f"inspect {model} --tensors",
-        f"bench {model} --runs 3", f"profile {model} --runs 2", f"verify {model}",
-        f"compare {model} {folder / 'graph.pb'}",
+        f"bench {model} --runs 3", f"profile {model} --runs 2 --timeline {folder / 'times.json'}",
+        f"verify {model}", f"compare {model} {folder / 'graph.pb'}",
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program, ";".join(lines)],
@@ -241,6 +273,8 @@ def test_a_device_without_numpy_has_all_but_convert_and_compare(folder: Path) ->
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0, 0, 2]", done.stderr
     assert "this needs the extra: pip install 'weftml-lite[convert]'" in done.stderr
+    convert_lite_profile(folder / "times.json", folder / "t")  # on a machine with NumPy
+    assert len(load(folder / "t").steps) == 2
     interpreter = Interpreter(model)
     interpreter.resize_tensor_input(0, [2, 4])
     found = np.load(folder / "out" / "y.npy")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import os
+import platform
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -106,6 +109,62 @@ def invoke_watched(interpreter: Interpreter, watch: Callable[[int, bool], None])
         raise raised[0]
 
 
+class Timeline(NamedTuple):
+    """The times of invocations and of the ops in them, in nanoseconds since the epoch.
+
+    Attributes:
+      invocations: start and end of each.
+      events: the index of the op, the start and the end of each execution, ordered by the ends.
+    """
+
+    invocations: list[tuple[int, int]]
+    events: list[tuple[int, int, int]]
+
+    def write(self, path: str, interpreter: Interpreter, model: str) -> None:
+        """Write a file in JSON that `weft trace import` converts to a trace.
+
+        Args:
+          interpreter: the interpreter that ran.
+          model: name of the model, for display.
+        Raises: OSError: the file cannot be written.
+        """
+        document = {
+            "format": "weft-lite profile",
+            "version": 1,
+            "model": model,
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "ops": [[op.kind, op.name, op.inputs, op.outputs] for op in ops_of(interpreter)],
+            **self._asdict(),
+        }
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+
+
+def record(interpreter: Interpreter, runs: int) -> Timeline:
+    """Record when each op ran in some invocations.
+
+    Args:
+      interpreter: an interpreter whose inputs are set.
+      runs: the number of invocations; positive.
+    """
+    clock, epoch = time.perf_counter_ns, time.time_ns() - time.perf_counter_ns()
+    timeline, starts = Timeline([], []), [0] * len(ops_of(interpreter))
+
+    def watch(op: int, op_end: bool) -> None:
+        now = clock() + epoch
+        if op_end:
+            timeline.events.append((op, starts[op], now))
+        else:
+            starts[op] = now
+
+    for _ in range(runs):
+        start = clock() + epoch
+        invoke_watched(interpreter, watch)
+        timeline.invocations.append((start, clock() + epoch))
+    return timeline
+
+
 def profile(interpreter: Interpreter, runs: int) -> list[TimedOp]:
     """Measure the average time of each op over some invocations.
 
@@ -114,19 +173,19 @@ def profile(interpreter: Interpreter, runs: int) -> list[TimedOp]:
       runs: the number of invocations; positive.
     Returns: one entry per op, in the order of the file.
     """
-    ops = ops_of(interpreter)
-    total, starts, calls = [0.0] * len(ops), [0.0] * len(ops), [0] * len(ops)
-
-    def watch(op: int, op_end: bool) -> None:
-        if op_end:
-            total[op] += time.perf_counter() - starts[op]
-            calls[op] += 1
-        else:
-            starts[op] = time.perf_counter()
-
-    for _ in range(runs):
-        invoke_watched(interpreter, watch)
-    return [TimedOp(op, total[op.place] / runs, calls[op.place] / runs) for op in ops]
+    return timed_ops(interpreter, record(interpreter, runs))
 
 
-__all__ = ["Op", "TimedOp", "invoke_watched", "ops_of", "profile"]
+def timed_ops(interpreter: Interpreter, timeline: Timeline) -> list[TimedOp]:
+    """Return the average time of each op over the invocations of a timeline."""
+    ops, runs = ops_of(interpreter), len(timeline.invocations)
+    total, calls = [0] * len(ops), [0] * len(ops)
+    for op, start, end in timeline.events:
+        total[op] += end - start
+        calls[op] += 1
+    return [TimedOp(op, total[op.place] * 1e-9 / runs, calls[op.place] / runs) for op in ops]
+
+
+__all__ = [
+    "Op", "TimedOp", "Timeline", "invoke_watched", "ops_of", "profile", "record", "timed_ops",
+]  # fmt: skip

@@ -13,7 +13,7 @@ from weft_lite.commands import arrays, output
 from weft_lite.errors import InvalidArgumentError
 from weft_lite.interpreter import Interpreter
 from weft_lite.library import load
-from weft_lite.watching import TimedOp, profile
+from weft_lite.watching import TimedOp, record, timed_ops
 
 
 def add(actions: Any) -> None:
@@ -49,6 +49,9 @@ def add(actions: Any) -> None:
     common(parser, profile_ops)
     parser.add_argument("--runs", type=int, default=50, help="number of invocations (default: 50)")
     parser.add_argument("--by-kind", action="store_true", help="one line per kind of op")
+    parser.add_argument(
+        "--timeline", metavar="FILE", help="write the times in JSON, for `weft trace import`"
+    )
 
 
 def common(parser: argparse.ArgumentParser, call: Any) -> None:
@@ -183,7 +186,10 @@ def profile_ops(arguments: argparse.Namespace) -> int:
     interpreter = open_interpreter(arguments)
     note_largest_shapes(interpreter, arguments)
     interpreter.invoke()
-    result = profile(interpreter, arguments.runs)
+    timeline = record(interpreter, arguments.runs)
+    if arguments.timeline:
+        timeline.write(arguments.timeline, interpreter, Path(arguments.model).name)
+    result = timed_ops(interpreter, timeline)
     total = sum(item.seconds for item in result) or 1.0
     rows = _kinds(result) if arguments.by_kind else _ops(result)
     rows.sort(key=lambda row: -row[0])

@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "diff": ask.add_diff,
         "whatif": ask.add_whatif,
         "export": convert.add_export,
+        "import": convert.add_import,
         "html": view.add_html,
         "open": view.add_open,
     }
