@@ -93,7 +93,7 @@ def _types(names: set[str]) -> str:
 
 
 def _reasons(cases: Iterable[Case]) -> Reasons:
-    """What the generator says of each op of a family."""
+    """Return the answers of the generator for each op of a family."""
     found: Reasons = {}
     for case in cases:
         made = CaseGraph(case)
@@ -131,7 +131,7 @@ def unsupported_reason(node: Node) -> str:
 
 
 def _main_reason(reasons: dict[str, set[str]]) -> str:
-    """Of several reasons the one that holds for most types."""
+    """Return the reason that applies to most types."""
     return max(reasons, key=lambda why: (len(reasons[why]), why))
 
 

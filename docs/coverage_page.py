@@ -190,7 +190,7 @@ def read(name: str) -> Any:
 
 
 def find(path: str) -> Any:
-    """What has a name in weft, None where nobody has."""
+    """Return the object that has a name in weft, or None."""
     found: Any = wf
     for part in path.split("."):
         found = getattr(found, part, None)

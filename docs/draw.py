@@ -204,7 +204,7 @@ SHOWN = (
 
 
 def way() -> str:
-    """What is called on the way from a feed to a fetch, in order."""
+    """Return the functions that are called on the way from a feed to a fetch, in order."""
     parts: list[str] = []
     width = (WIDTH - MARGIN * (len(STAGES) + 1)) / len(STAGES)
     height = 0.0
@@ -318,7 +318,7 @@ def calls(name: str, start: str, within: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 def called(function: ast.FunctionDef) -> list[ast.expr]:
-    """What a function calls, in the order in which that is where there are no branches.
+    """Return the functions that a function calls, in order, ignoring branches.
 
     A method of a new object counts as called where it is handed on, as in `quietly(Driver().run)`.
     """
@@ -364,7 +364,7 @@ def _resolved(
 
 
 def defined(place: str, name: str) -> tuple[str, str]:
-    """Where a name is defined that a package shows."""
+    """Return the module that defines a name of a package's namespace."""
     if place.split(".")[0] not in SOURCES:
         return place, name
     module = Module(place)

@@ -116,7 +116,7 @@ def _expand(names: list[str], parameters: Sequence[str]) -> list[str]:
 
 
 def _body(first: str, lines: list[str]) -> list[str]:
-    """What is under a title: the rest of its sentence, or a list."""
+    """Return the text under a title: the rest of its sentence, or a list."""
     if first:
         return [line.strip() for line in lines]
     return ["", *(_ITEM.sub(r"- `\1`: ", line) for line in lines)]

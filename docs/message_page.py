@@ -68,7 +68,7 @@ def blocks(names: Mapping[str, str]) -> list[str]:
 
 
 def comments(text: str) -> dict[str, str]:
-    """What a `.proto` file says of its messages, enums, fields ("Event.step") and values."""
+    """Return the comments in a `.proto` file on its messages, enums, fields and values."""
     said: dict[str, str] = {}
     path: list[str] = []
     above: list[str] = []
@@ -89,7 +89,7 @@ def comments(text: str) -> dict[str, str]:
 
 
 def _walk(messages: Mapping[str, Any]) -> Iterator[Any]:
-    """Messages with those inside of them; entries of maps apart."""
+    """Return messages with their nested messages, without map entries."""
     for message in messages.values():
         if not message.GetOptions().map_entry:
             yield message

@@ -25,7 +25,7 @@ _PART = re.compile(r"(<!-- made by docs/onnx_backend_page.py -->\n).*?(<!-- end 
 
 
 def counted(version: str, kinds: Iterable[str], failed_kinds: Iterable[str]) -> str:
-    """How many tests of each kind there are, and pass."""
+    """Return a table of the numbers of tests of each kind, and of those that pass."""
     every, failed = Counter(kinds), Counter(failed_kinds)
     total, good = every.total(), every.total() - failed.total()
     lines = [
@@ -54,7 +54,7 @@ def failures() -> dict[str, str]:
 
 
 def compiled_failures() -> list[str]:
-    """The same where all that can be is compiled, in a process of its own."""
+    """Return the failing tests if everything possible is compiled, from a new process."""
     command = [sys.executable, __file__, "--failures"]
     environment = {**os.environ, "WEFT_JIT": "now"}
     found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)

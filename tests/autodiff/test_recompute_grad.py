@@ -24,7 +24,7 @@ def _graph() -> Any:
 
 
 def both(build: Build, feeds: dict[str, Any] | None = None, twice: bool = True) -> None:
-    """Values, gradients and their gradients are those without recomputation, but for rounding."""
+    """Values, gradients and second gradients equal those without recomputation, up to rounding."""
     wraps = (lambda f: f, recompute_grad)
     plain, recomputed = [evaluated(build, wrap, feeds, twice) for wrap in wraps]
     assert len(plain) == len(recomputed)

@@ -92,7 +92,7 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: int = 120,
 ) -> str:
-    """What a program prints; it must succeed, and its sanitizers must find nothing."""
+    """Return the output of a program; it must succeed, and its sanitizers must report nothing."""
     done = subprocess.run(
         [program, *map(str, arguments)],
         env=os.environ | environment() | dict(env or {}),

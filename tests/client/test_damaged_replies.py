@@ -134,7 +134,7 @@ def test_damaged_replies(request: pytest.FixtureRequest, language: str) -> None:
 
 
 class LateServer:
-    """Answers one step late, the next in time, and the third under a number of its own."""
+    """Answer one step late, the next in time, and the third with its own number."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))

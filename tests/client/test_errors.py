@@ -30,7 +30,7 @@ in_each_language = pytest.mark.parametrize("language", LANGUAGES)
 
 
 class Failure(NamedTuple):
-    """What a program prints of an error."""
+    """Return a program's output for an error."""
 
     code: str
     node: str
@@ -110,7 +110,7 @@ def responses(programs: Sequence[Program], line: str) -> set[str]:
 
 @contextmanager
 def process() -> Iterator[tuple[Process, str]]:
-    """A server in a process of its own, and its value target."""
+    """Start a server in a new process; return it with its value target."""
     (port,) = free_ports(1)
     with Process(jobs(local=1), "local", 0, ["--value-port", str(port)]) as server:
         yield server, f"weft://localhost:{port}"

@@ -45,7 +45,7 @@ program turned(x: float32[{size}]) -> (y: float32[{size}]):
 
 
 def words(of: Arena) -> Any:
-    """The words of the slots: whether a program is there, the address, the size."""
+    """Return the words of the slots: occupied or free, address, size."""
     return np.frombuffer(of._slots, np.uint64).reshape(SLOTS, -1)
 
 

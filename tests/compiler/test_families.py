@@ -138,7 +138,7 @@ def test_products_of_integers_wrap_around(monkeypatch: pytest.MonkeyPatch, dtype
 
 
 def test_few_counts_of_much_data_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are no sizes, small as they are; who takes them for sizes is compiled apart, or not."""
+    """Small integers that are not sizes are not treated as sizes."""
     draw = np.random.default_rng(6)
     labels, x = draw.integers(0, 5, 100).astype("i"), draw.standard_normal((9, 10)).astype("f")
 
@@ -187,7 +187,7 @@ def test_resized_images(
 def test_crops_of_boxes_that_lie_anywhere(
     monkeypatch: pytest.MonkeyPatch, method: str, size: tuple[int, int]
 ) -> None:
-    """Whole, turned, outside, points, on the edges of pixels, and no numbers at all."""
+    """Boxes: whole, flipped, outside, points, on pixel edges, and NaN."""
     draw = np.random.default_rng(8)
     boxes = np.array(
         [[0, 0, 1, 1], [1, 1, 0, 0], [-0.5, 0.25, 1.5, 0.75], [0.5] * 4, [0, np.nan, 1, 1],
@@ -481,7 +481,7 @@ def test_margins_mirror_rows(
 
 @pytest.mark.parametrize(("channels", "radius"), [(1, 5), (7, 2), (96, 5), (70, 40), (0, 2)])
 def test_neighbouring_channels(monkeypatch: pytest.MonkeyPatch, channels: int, radius: int) -> None:
-    """What is not finite in one channel reaches its neighbours alone."""
+    """An infinity or NaN in one channel affects only its neighbors."""
     x = np.random.default_rng(4).standard_normal((2, 3, 2, channels)).astype("f")
     if channels > 6:
         x[0, 0, 0, 0], x[1, 2, 1, 6] = np.nan, np.inf

@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def region(
     name: str, build: Callable[[Any, Any], Any], shape: tuple[int, ...] = (2, 3)
 ) -> RegionRequest:
-    """What `generate` takes of the nodes that a function makes of two placeholders."""
+    """Return the request for the nodes that a function makes of two placeholders."""
     with wf.Graph().as_default() as graph, wf.name_scope(name):
         x = wf.placeholder(wf.float32, [None, None], name="x")
         y = wf.placeholder(wf.float32, [None, None], name="y")
@@ -192,7 +192,7 @@ WEIGHTS = np.random.default_rng(0).normal(size=(64, 300)).astype(np.float32)
 
 
 def layer(x: Any, y: Any) -> Any:
-    """Its weights are packed while it is lowered, so they are constants of its own."""
+    """The weights are packed during lowering, so they are constants of the program."""
     return wf.nn.relu(wf.matmul(x, wf.constant(WEIGHTS)) + 1.0)
 
 

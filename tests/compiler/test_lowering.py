@@ -1,4 +1,4 @@
-"""What rules say of ops, and what passes make of it, is what kernels compute."""
+"""Lowered programs, before and after passes, compute what the kernels compute."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Compute = Callable[[Program, Sequence[Any]], Iterable[Sequence[Any]]]
 
 
 def interpreted(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    """What a program means, with the turns of its loops in both orders."""
+    """Interpret a program, with the iterations of its loops in both orders."""
     for turns in (range, lambda count: range(count - 1, -1, -1)):
         yield interpret(program, *arrays, iteration_order=turns)
 

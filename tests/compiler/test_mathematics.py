@@ -231,7 +231,7 @@ ODD = [np.nan, np.inf, -np.inf, -1, -0.0, 0, 0.5, 1, 2, 3, 7, 60, 1e-5, 1e-300, 
 @pytest.mark.parametrize("name", ITERATED)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_is_found_by_iteration_is_what_kernels_have(name: str, dtype: str) -> None:
-    """Where arguments are odd in all ways, and where they are not."""
+    """Arguments that are special in every way, and ordinary ones."""
     kernel, limit = ITERATED[name]
     count = 3 if name == "betainc" else 2
     random = np.random.default_rng(3)

@@ -100,7 +100,7 @@ def test_small_products_add_to_nothing() -> None:
 
 
 def packed(m: int, n: int, k: int, dtype: str, add: int, wide: int = 0) -> str:
-    """A program that multiplies with panels, the rows of c lying `wide` elements further apart."""
+    """Return a program that multiplies with panels; the rows of c are `wide` elements apart."""
     columns = PANEL_BYTES // np.dtype(dtype).itemsize
     panels = -(-n // columns)
     return f"""

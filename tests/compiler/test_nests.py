@@ -1,4 +1,4 @@
-"""What is told of a program's loop nests: their operations, their bytes, and their times."""
+"""Reports of a program's loop nests: operations, bytes, and times."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def test_what_multiplies_pairs(triple: str, cpu: str, features: str, way: Pairs)
 
 
 def compiled(build: Callable[..., list[Output]], *arrays: Any) -> tuple[list[Any], Any]:
-    """What compiled code gives for some feeds, and the report of it."""
+    """Return the results of compiled code for some feeds, and its report."""
     with wf.Graph().as_default(), wf.Session() as session:
         feeds = [wf.placeholder(array.dtype, array.shape) for array in arrays]
         fetches = build(*[wf.identity(feed) for feed in feeds])
@@ -332,7 +332,7 @@ MATRICES = (
 
 @pytest.mark.parametrize("dtype", [np.float16, BFLOAT16])
 def test_products_of_graphs(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
-    """Of matrices and batches, transposed, empty, with known ones, rounded once."""
+    """Products of matrices and batches: transposed, empty, with constants, rounded once."""
     monkeypatch.setenv("WEFT_JIT", "now")
     random = np.random.default_rng(5)
     unit = ROUNDING if dtype is BFLOAT16 else 2.0**-11

@@ -99,7 +99,7 @@ CHECKED = """\
 
 @pytest.mark.parametrize("first", [0, 1024])
 def test_products_that_sum_over_rows_add_up_what_blocks_give(first: int) -> None:
-    """Whether the other operand is a whole matrix or a part of one."""
+    """Return True if the other operand is a whole matrix."""
     head = f"program p(q: {SHAPE}, k: {SHAPE}, v: float32[2048, 8]) -> (y: {SHAPE}):\n"
     strides = "a_row=1, a_column=1024, b_row=8, b_column=1, c_row=8"
     program = parse(
@@ -271,7 +271,7 @@ JOINED = "program p(a: float32[3, 10], b: float32[3, 9]) -> (y: float32[3, 19]):
 
 
 def test_loops_that_join_parts_are_split_where_these_meet() -> None:
-    """What nobody needs of the other part is left out."""
+    """Unused elements of the other part are not computed."""
     before = """\
   for i in 3:
     for j in 19:

@@ -29,7 +29,7 @@ def parsed(text: str) -> Program:
 
 
 def layers(count: int, first: str = "x") -> Program:
-    """So many equal layers, one after the other, each of two nests."""
+    """Return a program of equal layers, one after the other, each of two nests."""
     lines = [f"program p({first}: float32[6], w: float32[6]) -> (y: float32[6]):"]
     lines += [f"  alloc h{at}: float32[6]" for at in range(count)]
     for at in range(count):
@@ -63,7 +63,7 @@ def directory_again() -> Any:
 
 
 def same(program: Program, *inputs: Any, out: Any = None) -> None:
-    """What its pieces compute is what the program means."""
+    """The pieces compute the same as the program."""
     expected = interpret(program, *inputs, *[] if out is None else [each.copy() for each in out])
     got = load(program, CUT)(*inputs, out=out)
     for x, y in zip(got, expected, strict=True):

@@ -172,7 +172,7 @@ def test_a_larger_second_cache_has_more_products_generated() -> None:
 def test_linux_tells_how_large_the_second_cache_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not that of instructions, nor another one."""
+    """Only the unified cache of level 2 counts."""
     for at, of in enumerate(("2 Instruction 64K", "1 Data 48K", "2 Unified 2048K", "3 Unified 8M")):
         place = tmp_path / f"index{at}"
         place.mkdir()

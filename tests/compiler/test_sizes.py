@@ -57,7 +57,7 @@ def family(one: Program, other: Program) -> PolymorphicProgram | None:
 
 
 def results(of: PolymorphicProgram, lowered: Program, arrays: list[Any]) -> list[Any]:
-    """What a family computes for one size, by the interpreter and by machine code."""
+    """Return the results of a polymorphic program for one size, interpreted and compiled."""
     size = of.size_of(extract_numbers(lowered))
     assert size is not None
     given = [np.array(size), *arrays]

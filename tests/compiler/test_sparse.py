@@ -91,7 +91,7 @@ def test_classes_are_those_that_kernels_draw(monkeypatch: pytest.MonkeyPatch, dt
 
 
 def test_a_loop_draws_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a network does that writes text: each turn the next numbers of its stream."""
+    """As in a text generator: each iteration draws the next numbers of the stream."""
     table = np.random.default_rng(4).standard_normal((9, 9))
 
     def build(table: Output) -> Sequence[Output]:

@@ -283,7 +283,7 @@ def test_programs_that_run_at_once_share_the_helpers() -> None:
 
 
 def in_another_process(body: str) -> str:
-    """What a process prints that has a program of two threads and its input."""
+    """Return the output of a process that runs a program with two threads."""
     text = f"""
 import os, sys
 import numpy as np

@@ -116,7 +116,7 @@ def _at_most(seconds: int) -> Iterator[None]:
 
 
 def _results(node: Node, values: list[Array]) -> tuple[Any, ...]:
-    """What the kernel gives.
+    """Return the results of the kernel.
 
     Raises: RefusedError: one of our errors.
     """
@@ -190,7 +190,7 @@ def _try_case(case: Case, seed: str, every: bool) -> None:
 
 
 def _reference(case: Case, inputs: list[Any]) -> list[Array]:
-    """What NumPy gives; nothing where the reference is for other sizes."""
+    """Return NumPy's results, or None if the reference requires other sizes."""
     assert case.expected is not None
     wide = [[widen(a) for a in x] if isinstance(x, list) else widen(x) for x in inputs]
     try:

@@ -75,7 +75,7 @@ def test_most_ops_run_on_the_accelerator() -> None:
 
 
 def _ops_of(name: str) -> set[str]:
-    """The ops that a device has kernels of its own for."""
+    """Return the ops for which a device has its own kernels."""
     (backend,) = [b for b in BACKENDS if isinstance(b, Devices) and b.name == name]
     return {op for op, device in registered_kernels() if device == backend.device_type}
 

@@ -94,14 +94,14 @@ def all_ops() -> list[str]:
 
 
 def has_state(op_def: OpDef) -> bool:
-    """Whether an op reads or writes state, which its tests must set up around it."""
+    """Return True if an op reads or writes state, which its tests must set up."""
     handles = (dtypes.resource, dtypes.variant)
     args = (*op_def.inputs, *op_def.outputs)
     return op_def.stateful or any(arg.is_ref or arg.dtype in handles for arg in args)
 
 
 def of_numbers(op_def: OpDef) -> bool:
-    """Whether an op computes with numbers, and has nothing else to do."""
+    """Return True if an op only computes with numbers."""
     args = (*op_def.inputs, *op_def.outputs)
     return not has_state(op_def) and not any(arg.dtype is dtypes.string for arg in args)
 

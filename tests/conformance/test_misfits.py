@@ -84,7 +84,7 @@ def _wrong(rng: random.Random, array: Array) -> Array:
 
 
 def _failures(case: Case) -> Iterator[tuple[Exception, errors.OpError]]:
-    """What the case's kernel raises for wrong inputs, and what a session makes of it."""
+    """Return the errors of the kernel and of a session for wrong inputs of a case."""
     rng = random.Random(case.name)
     device = HostDevice()
     with Graph().as_default():

@@ -112,7 +112,7 @@ def _forward(case: Case, dtype: str, knowledge: str) -> tuple[list[Output], list
 
 
 def _wanted(case: Case, arrays: list[Any]) -> tuple[Any, ...]:
-    """What NumPy gives for the inputs."""
+    """Return NumPy's results for the inputs."""
     assert case.expected is not None
     wide = [[widen(a) for a in x] if isinstance(x, list) else widen(x) for x in arrays]
     with np.errstate(all="ignore"):
@@ -215,7 +215,7 @@ def _check_direction(
 
 @pytest.mark.parametrize("family", load_cases())
 def test_gradient_of_constants(family: str) -> None:
-    """That an input is a constant changes nothing of the gradients by it and by the others."""
+    """A constant input does not change the gradients by any input."""
     rows = [row.values[0] for row in _gradient_rows() if row.id.startswith(f"{family}-")]
     if not rows:
         return

@@ -25,7 +25,7 @@ def _flat(arrays: list[Any]) -> list[Any]:
 
 
 def _broadcasts(case: Case, dtype: str) -> bool:
-    """Whether the inputs broadcast as NumPy's do, unlike choices of rows, and channels first."""
+    """Return True if the inputs broadcast like NumPy's, which selects by row and NCHW do not."""
     shapes = [array.shape for array in _flat(case.arrays(dtype))]
     try:
         np.broadcast_shapes(*shapes)

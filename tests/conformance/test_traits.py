@@ -1,4 +1,4 @@
-"""What declarations say of ops is so: views, shapes, identities, costs, kernels that wait."""
+"""Declared traits of ops are true: views, shapes, identities, costs, kernels that wait."""
 
 from __future__ import annotations
 

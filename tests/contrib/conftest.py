@@ -13,6 +13,6 @@ if find_spec("weft_contrib") is None:
 
 @pytest.fixture(autouse=True)
 def graph() -> Iterator[wf.Graph]:
-    """A graph of its own for each test."""
+    """Run each test in a new graph."""
     with wf.Graph().as_default() as graph:
         yield graph

@@ -1,4 +1,4 @@
-"""What contrib computes by other functions: losses, sizes of models, scores of beams."""
+"""Values that contrib computes with other functions: losses, model sizes, beam scores."""
 
 from __future__ import annotations
 

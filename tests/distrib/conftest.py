@@ -1,4 +1,4 @@
-"""What all tests of clusters share."""
+"""Fixtures of all tests of clusters."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ import weft as wf
 
 @pytest.fixture(autouse=True)
 def graph() -> Iterator[wf.Graph]:
-    """A graph of its own for each test."""
+    """Run each test in a new graph."""
     with wf.Graph().as_default() as graph:
         yield graph

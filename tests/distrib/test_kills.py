@@ -36,7 +36,7 @@ ALL = [
 
 
 class Stage:
-    """A cluster with a chief in a process, and whoever starts again what was struck.
+    """A cluster with a chief in a process, and a function that restarts killed processes.
 
     Restores follow a loss, so a moment of a restore is met in the chief's second life.
     """
@@ -119,7 +119,7 @@ def _state(pid: int) -> str:
 
 @pytest.fixture(scope="module")
 def wanted() -> list[float]:
-    """What training gives that nothing has interrupted."""
+    """Return the result of uninterrupted training."""
     with wf.Graph().as_default(), wf.Session() as session:
         _, w, train = model("")
         session.run(wf.global_variables_initializer())

@@ -37,7 +37,7 @@ class Program:
         self.session.run(self.v.initializer)
 
     def lose(self, how: Any, waits: Any = None) -> tuple[errors.OpError, float]:
-        """What a step that waits is told when the server is lost, and after how long."""
+        """Return the error of a waiting step when the server is lost, and the delay."""
         began: list[float] = []
         with wf.Session(self.target) as other:
             assert other.run(self.y) == 2.0

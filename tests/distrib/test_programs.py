@@ -43,7 +43,7 @@ def data(*shape: int, seed: int = 0) -> Any:
 
 
 def run(target: str, program: Program) -> list[Any]:
-    """What a program fetches in its last step; on one process without a target."""
+    """Return a program's last fetches; it runs in one process without a target."""
     config = wf.ConfigProto(allow_soft_placement=not target)
     with wf.Graph().as_default():
         wf.set_random_seed(1)
@@ -57,7 +57,7 @@ def run(target: str, program: Program) -> list[Any]:
 
 
 def deep_lstm() -> tuple[Any, int]:
-    """Three layers, each on a task of its own, unrolled by a loop; model parallel."""
+    """Build three layers, each on another task, unrolled by a loop: model parallelism."""
     h = data(4, 5, 3)
     for i in range(3):
         with worker(i), wf.variable_scope(f"layer{i}"):

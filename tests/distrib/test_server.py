@@ -220,7 +220,7 @@ def test_a_constant_on_a_device_that_nobody_has_is_refused(target: str, make: An
 
 
 def in_a_fork(work: Callable[[], object]) -> str:
-    """What some work gives, or fails with, in a forked child."""
+    """Return the result or the error of some work in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -258,7 +258,7 @@ def test_a_fork_has_none_of_the_servers_of_its_parent(cluster: list[Server], tar
 
 
 def until_the_end(session: wf.Session, output: Any) -> Iterator[int]:
-    """What an output gives until there is no more."""
+    """Yield the values of an output until its end."""
     with suppress(errors.OutOfRangeError):
         for _ in rounds():
             yield session.run(output)
@@ -350,7 +350,7 @@ def test_time_limits_and_closing_end_steps(target: str, cluster: list[Server]) -
 
 
 def test_ctrl_c_ends_a_step_on_all_tasks(target: str, cluster: list[Server]) -> None:
-    """Whether or not the client's own thread runs a part of it."""
+    """The result is the same if the client's own thread runs a part of the step."""
     with wf.device(W1):
         queue = wf.FIFOQueue(10, [wf.int32], [[]], shared_name="interrupted")
         taken = queue.dequeue()
@@ -802,7 +802,7 @@ def test_large_graphs_come_in_segments_and_functions_once(
 
 
 def test_no_shared_memory_waits_for_the_collector() -> None:
-    """What is left when all servers are closed is let go of without looking for cycles."""
+    """When all servers are closed, their objects are freed without garbage collection of cycles."""
     before = memory_files(os.getpid())
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-"""How tasks do, as they say themselves and as others see them."""
+"""Reports of tasks about themselves and about others."""
 
 from __future__ import annotations
 

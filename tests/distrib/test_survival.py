@@ -1,4 +1,4 @@
-"""Training goes on when a task is lost: from the last checkpoint, with the same result."""
+"""Training continues when a task is lost: from the last checkpoint, with the same result."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ LARGE = 1 << 22  # floats: 16 MB
 
 
 def total(server: Server) -> Traffic:
-    """What went by all connections of a server, which are of one kind."""
+    """Return the traffic of all connections of a server, which have one transport."""
     found = server.traffic()
     (transport,) = {each.transport for each in found}
     return Traffic("", transport, *map(sum, zip(*[each[2:] for each in found], strict=True)))
@@ -66,7 +66,7 @@ def test_a_step_goes_as_its_server_was_told(protocol: str, transport: str) -> No
 
 
 def test_an_update_of_a_parameter_server_copies_nothing() -> None:
-    """It stays where it is, and what goes to it and from it is copied to shared memory at most."""
+    """The variable is not moved, and its transfers are copied at most to shared memory."""
     cluster = jobs(ps=1, worker=1)
     with (
         wf.Graph().as_default(),

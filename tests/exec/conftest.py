@@ -1,4 +1,4 @@
-"""What tests of steps on several devices share."""
+"""Fixtures of tests of steps on several devices."""
 
 from __future__ import annotations
 

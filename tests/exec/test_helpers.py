@@ -1,4 +1,4 @@
-"""What tests use beside `TestCase`."""
+"""Test helpers other than `TestCase`."""
 
 from __future__ import annotations
 

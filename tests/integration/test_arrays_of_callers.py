@@ -1,4 +1,4 @@
-"""What a graph, a variable, a queue or a dataset keeps is its own; the caller's array stays."""
+"""Graphs, variables, queues and datasets copy arrays; the caller's array stays unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARRAYS: list[Callable[[], np.ndarray[Any, Any]]] = [
 
 
 class Foreign:
-    """An array of somebody else's, such as another framework's."""
+    """An array of another framework."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.array = array

@@ -186,7 +186,7 @@ class Drawn:
         return self.values[-1]
 
     def add_turns(self, count: int) -> Any:
-        """How many turns a loop has, known in the step only."""
+        """Return the trip count of a loop, known only at run time."""
         turns = wf.placeholder(wf.int32, [])
         self.feeds[turns] = count
         return turns
@@ -580,7 +580,7 @@ def looped(g: Drawn) -> None:
             return i + 1, wf.identity(v)
 
     def inner(i: Any, v: Any) -> Any:
-        """What draws in a branch, or in a loop inside."""
+        """Build random ops in a branch, or in an inner loop."""
         if not nests:
             return v + wf.random_uniform([], dtype=g.dtype, seed=seed)
 
@@ -699,7 +699,7 @@ def branched(g: Drawn) -> None:
 
 
 def decided(g: Drawn) -> Any:
-    """What decides a conditional: the same both ways, whatever the rounding."""
+    """Return a predicate that is the same with and without compilation, whatever the rounding."""
     kind = g.random.choice(["fed", "size", "values", "known"])
     if kind == "size":
         return wf.size(g.pick("fib").output) > g.random.choice((0, 2, 8))
@@ -732,7 +732,7 @@ STEPS_OF_A_BRANCH: Final[Sequence[Step]] = (
 def results(
     graph: Drawn, said: str, monkeypatch: pytest.MonkeyPatch, threads: int = 0
 ) -> list[Any]:
-    """What two steps give of some values, and what they leave in the variables."""
+    """Return the results of two steps for some values, and the final variables."""
     monkeypatch.setenv("WEFT_JIT", said)
     draw = random.Random(len(graph.values))
     inner = [v.output for v in graph.values if v.output.consumers()]
@@ -748,7 +748,7 @@ def results(
 
 
 def difference(value: Any, want: Any) -> str:
-    """How two results differ, or ""."""
+    """Describe how two results differ; "" if they do not."""
     value, want = np.asarray(value), np.asarray(want)
     if (value.dtype, value.shape) != (want.dtype, want.shape):
         return f"{value.dtype} {value.shape} and {want.dtype} {want.shape}"
@@ -764,7 +764,7 @@ def difference(value: Any, want: Any) -> str:
 
 
 def failure(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the graph of a seed fails, or ""."""
+    """Describe how the graph of a seed fails; "" if it does not."""
     monkeypatch.setattr(loops, "_ROOM", 4)
     with wf.Graph().as_default():
         graph = Drawn(seed, most)

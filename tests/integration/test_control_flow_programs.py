@@ -77,7 +77,7 @@ def test_program_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _rows_on_devices() -> list[str]:
-    """Those that are built, with values that TensorFlow gave."""
+    """Return the built programs, with the values that TensorFlow returned."""
     kept = [name for name, row in TABLE.items() if not row.refused]
     order = {name: min(TABLE[name].order, 1) for name in kept}
     return [name for name in kept if "error" not in EXPECTED[name][f"order {order[name]}"]]
@@ -199,7 +199,7 @@ def difference(row: Any, order: int, feed: Any, name: str, direction: Any, proto
 
 @cache
 def beside(scale: float) -> Any:
-    """What TensorFlow gives now, on inputs that are `scale` times those of the table."""
+    """Return TensorFlow's results on inputs that are `scale` times those of the table."""
     assert ORACLE is not None
     with temporary() as output:
         arguments = [ORACLE, PROGRAMS / "record.py", "--output", output, "--scale", str(scale)]

@@ -1,4 +1,4 @@
-"""The demo: what it reaches, and that it goes on after Ctrl-C and after SIGKILL."""
+"""The demo: its accuracy, and its continuation after Ctrl-C and after SIGKILL."""
 
 from __future__ import annotations
 

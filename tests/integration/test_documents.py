@@ -81,7 +81,7 @@ def examples(source: pathlib.Path) -> Iterator[doctest.DocTest]:
 
 
 def failures(test: doctest.DocTest) -> str:
-    """What goes wrong in the examples of a docstring, each with a graph of its own."""
+    """Return the failures of the examples of a docstring, each run in a new graph."""
     said: list[str] = []
     wf.reset_default_graph()
     doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)

@@ -92,7 +92,7 @@ sys.stdin.readline()  # the other worker reaches variables through this one's ma
 
 
 def environment(jit: str) -> dict[str, str]:
-    """That of a program; "" leaves WEFT_JIT unset, as programs do by default."""
+    """Set the mode of a program; "" leaves WEFT_JIT unset, the default."""
     support = str(ROOT / "tests" / "support")
     values = {key: value for key, value in os.environ.items() if key != "WEFT_JIT"}
     path = os.pathsep.join([support, *filter(None, [values.get("PYTHONPATH")])])
@@ -100,7 +100,7 @@ def environment(jit: str) -> dict[str, str]:
 
 
 def run(*arguments: str, jit: str = "", seconds: float = SECONDS) -> str:
-    """What a program writes that ends by itself."""
+    """Return the output of a program that ends normally."""
     done = subprocess.run(
         [sys.executable, *arguments],
         env=environment(jit),

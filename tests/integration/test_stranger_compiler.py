@@ -1,4 +1,4 @@
-"""A compiler from outside weft: found by its entry point, and nobody can tell but by the clock."""
+"""A compiler outside of weft: found by its entry point, and visible only in the time."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def compiler(graph: wf.Graph) -> HypotCompiler:
 
 
 def without_compilers(run: Callable[[], Any]) -> Any:
-    """What a run gives by kernels."""
+    """Return the results of a run by kernels."""
     compilers._compilers = Registry("compiler")  # the fixture puts back what was there
     return run()
 
 
 def same_by_kernels(run: Callable[[], Any], compiler: HypotCompiler) -> Any:
-    """What a run gives, which is the same by kernels and by the compiler."""
+    """Return the results of a run, which are equal by kernels and by the compiler."""
     found = run()
     assert compiler.calls, "no region ran"
     wanted = without_compilers(run)

@@ -20,7 +20,7 @@ STEPS = 25
 
 
 def write_logs(directory: Path) -> None:
-    """What a small training program writes in a minute per step."""
+    """Write the events of a small training program, one step per minute."""
     rng = np.random.default_rng(0)
     with wf.Graph().as_default() as graph:
         x = wf.placeholder(wf.float32, [None, 8], name="x")

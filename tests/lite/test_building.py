@@ -33,7 +33,7 @@ print(library.load().wl_format_version())
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no flock: processes build side by side")
 def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
-    """The compiler is one that notes its calls, and gives the library that is there."""
+    """Replace the compiler by one that records its calls and returns an existing library."""
     shutil.copytree(PACKAGE, tmp_path / "src" / "weft_lite")
     real, log = library.load()._name, tmp_path / "log"
     command = tmp_path / "cc"

@@ -86,7 +86,7 @@ def wanted(model: Path) -> list[float]:
 def test_each_compiler_finds_the_instruction_sets_that_linux_does(
     compiler: list[str], tmp_path: Path
 ) -> None:
-    """What zig compiles, as it does wheels, once found none: its library knew no processor."""
+    """Zig's default processor once had no vector instructions, so the library found none."""
     if not shutil.which(compiler[0]):
         pytest.skip(f"no {compiler[0]}")
     (tmp_path / "sets.c").write_text(SETS)

@@ -32,7 +32,7 @@ class Mutant:
 
 
 def source_files(root: Path, package: str) -> list[Path]:
-    """Return the modules of a package that somebody wrote, relative to `root`."""
+    """Return the handwritten modules of a package, relative to `root`."""
     files = sorted((root / "packages" / package / "src").rglob("*.py"))
     return [
         path.relative_to(root)

@@ -18,7 +18,7 @@ from selection import Mutant, mirrored_tests
 
 
 class Verdict(StrEnum):
-    """What became of a mutant; all except the last count as killed."""
+    """The outcome of a mutant; all except the last count as killed."""
 
     KILLED = "killed"
     """A test failed."""
@@ -190,7 +190,7 @@ class Workspace:
         return child.run(command, self._folder, self._environment(cache), self._limits.selection)
 
     def _environment(self, cache: str) -> dict[str, str]:
-        """The environment of a child: the packages of the copy, and a cache of its own."""
+        """Return the environment of a child: the packages of the copy, and a separate cache."""
         sources = sorted(map(str, self._folder.glob("packages/*/src")))
         sources += sorted(map(str, self._folder.glob("tests/*/src")))
         inherited = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}

@@ -335,7 +335,7 @@ def main() -> int:
 
 
 def gather(start: int, worst: Worst) -> int:
-    """Measure in a process of its own, from one of the chosen on; the last one that it began."""
+    """Measure in a new process, starting at one op; return the last op that it began."""
     command = [sys.executable, *sys.argv, "--start", str(start)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

@@ -82,7 +82,7 @@ def call(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 class Environment:
-    """A virtual environment of its own, which the running one's pip installs into."""
+    """Create a virtual environment, into which the running environment's pip installs."""
 
     def __init__(self, path: Path) -> None:
         venv.create(path, with_pip=False)
@@ -114,7 +114,7 @@ class Environment:
         return {canonicalize_name(each.metadata["Name"]): each for each in found}
 
     def required_by(self, name: str) -> set[str]:
-        """A distribution with all that it requires, each of which is there in a fitting version."""
+        """Return a distribution with all its requirements, each in a fitting version."""
         installed = self.installed()
         seen: set[str] = set()
         ahead = [canonicalize_name(name)]
@@ -199,7 +199,7 @@ def test_a_package_works_alone(package: str, environment: Environment, tmp_path:
 
 
 def test_lite_works_with_nothing_else(environment: Environment, tmp_path: Path) -> None:
-    """Neither NumPy nor a compiler is there: the wheel's library runs a file made elsewhere."""
+    """Without NumPy and a compiler, the wheel's library runs a file made elsewhere."""
     name = distribution(APART)
     assert environment.required_by(name) == {name}
     alone = environment.with_only({name}, tmp_path / "bare")
@@ -235,7 +235,7 @@ def test_a_package_installs_from_the_tree_with_its_siblings(
 
 @pytest.mark.parametrize("package", [*PACKAGES, APART])
 def test_a_build_needs_hatchling_and_what_is_installed(package: str) -> None:
-    """So the builds of this file, which are not isolated, are those of a user."""
+    """Builds of this file, which are not isolated, equal those of a user."""
     text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(text)
     first, *others = project["build-system"]["requires"]

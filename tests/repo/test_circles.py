@@ -1,4 +1,4 @@
-"""Import circles of files, counting imports at import time, in functions and for typing alike."""
+"""Import cycles of files, including imports in functions and for typing."""
 
 from __future__ import annotations
 

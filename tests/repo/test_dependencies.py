@@ -1,4 +1,4 @@
-"""What a package imports is what its pyproject.toml declares, in both directions."""
+"""The imports of a package equal the declarations in its pyproject.toml."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ for name in sys.stdin.read().split():
 
 
 def test_no_module_looks_anything_up_while_it_is_imported() -> None:
-    """It would import modules that may depend on it."""
+    """A lookup may import modules that depend on the module being imported."""
     names = sorted(name for name in map(module_name, packages()) if not name.endswith("__main__"))
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM],

@@ -1,4 +1,4 @@
-"""What anybody must know of an op is in its declaration: no tables of op names elsewhere."""
+"""Facts about ops are in their declarations, not in tables of op names."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def names_in(node: ast.AST) -> list[str]:
 
 
 def tables(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
-    """Where a source has several op names beside each other, or compares with one."""
+    """Return the places where a source lists several op names, or compares with one."""
     exported = {
         id(inner)
         for node in ast.walk(tree)
@@ -161,7 +161,7 @@ def registered_in(tree: ast.AST) -> set[str]:
 
 
 def foreign(here: Tables, own: set[str]) -> Tables:
-    """Tables that name ops outside a family; parts of its own ops' names, as Sum, are fine."""
+    """Return tables that name ops outside of their family, ignoring parts of names."""
     found = []
     for line, names in here:
         others = [name for name in names if not any(name in mine for mine in own)]

@@ -1,4 +1,4 @@
-"""What arguments must be: one table of calls, and what is said of each."""
+"""Checks of arguments: one table of calls and errors."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_what_each_number_means(name: str) -> None:
 
 
 def test_a_number_means_the_same_as_the_class_that_python_has_for_it() -> None:
-    """So that a store that raises the class alone is no exception to the table."""
+    """A store may raise the class itself, so the table contains it."""
     checked = 0
     for number in errno.errorcode:
         kind = type(OSError(number, ""))

@@ -1,4 +1,4 @@
-"""What programs call has its arguments described, and an example; a list of exceptions shrinks."""
+"""Public functions have described arguments and an example; the list of exceptions shrinks."""
 
 from __future__ import annotations
 

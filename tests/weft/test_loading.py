@@ -1,4 +1,4 @@
-"""What `import weft` loads, when the rest loads, and what a misspelt name is told."""
+"""Modules that `import weft` loads, lazy loading, and errors for misspelled names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEAVY = (
 
 
 def child(program: str) -> str:
-    """What the program prints in a process of its own."""
+    """Return the output of the program in a new process."""
     command = [sys.executable, "-c", program]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

@@ -65,7 +65,7 @@ def find(namespace: str) -> Any:
 
 
 def has(namespace: str, name: str) -> bool:
-    """Whether the namespace is there and has the name."""
+    """Return True if the namespace exists and has the name."""
     found = find(namespace)
     return found is not None and hasattr(found, name)
 

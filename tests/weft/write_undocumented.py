@@ -23,7 +23,7 @@ Missing = dict[str, set[str]]
 
 
 def callables() -> Iterator[tuple[str, Any]]:
-    """Each public function and class of weft's own, once; errors and messages apart."""
+    """Yield each public function and class of weft once, without errors and messages."""
     seen: dict[int, tuple[str, Any]] = {}
     for namespace in sorted({place for place, state in api["read"]() if state in PRESENT}):
         for name in api["public"](namespace):
@@ -66,7 +66,7 @@ def _takes_arguments(value: Any) -> bool:
 
 
 def read() -> Missing:
-    """What the file says."""
+    """Return the text of the file."""
     told: Missing = {}
     for line in FILE.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):

@@ -13,7 +13,7 @@ from weft_tensor import errors
 
 
 def in_function(build: Callable[[Any], Any]) -> Any:
-    """What a function of 2.0 gives that is built like this."""
+    """Return the result of a function of 2.0 that is built in this way."""
     return wf.Defun(wf.float32)(lambda x: build(x))(2.0)
 
 

@@ -63,7 +63,7 @@ def test_a_gradient_of_a_gradient_of_a_cond_in_a_body(session: wf.Session) -> No
 
 
 def test_the_gradient_with_respect_to_a_value_inside_of_a_branch(session: wf.Session) -> None:
-    """It is there where the branch is taken."""
+    """The gradient has a value if the branch is taken."""
     p, x, inside = wf.placeholder(wf.bool, []), real(), []
 
     def then() -> Any:
@@ -76,7 +76,7 @@ def test_the_gradient_with_respect_to_a_value_inside_of_a_branch(session: wf.Ses
 
 
 def test_no_gradient_with_respect_to_the_inside_of_a_loop() -> None:
-    """It has one value per iteration, so it is an error and not None."""
+    """The gradient has one value per iteration, so it is an error and not None."""
     x, inside = real(), []
 
     def body(i: Any, a: Any) -> Any:
@@ -109,7 +109,7 @@ def test_no_gradient_through_a_loop_that_was_imported(plus: float) -> None:
 
 
 def test_the_gradient_of_a_loop_in_the_body_of_another(session: wf.Session) -> None:
-    """What the first loop kept is taken once in each iteration of the second."""
+    """Each iteration of the second loop uses a value that the first loop saved."""
     x = wf.placeholder(wf.float64, [2])
     y = wf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * x), [0, x])[1]
     total = wf.while_loop(
@@ -121,7 +121,7 @@ def test_the_gradient_of_a_loop_in_the_body_of_another(session: wf.Session) -> N
 
 
 def test_a_jacobian_by_a_loop_is_not_differentiated() -> None:
-    """What the first loop kept is read again in each iteration, and has no gradient."""
+    """Each iteration reads the value that the first loop saved, which has no gradient."""
     x = wf.placeholder(wf.float64, [2])
     y = wf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * x), [0, x])[1]
     total = wf.while_loop(

@@ -52,7 +52,7 @@ def _layer(op: str, attrs: dict[str, Any]) -> Any:
 def _cell_back(
     op: str, attrs: dict[str, Any], cs_prev: Array, weights: tuple[Array, ...], values: Any
 ) -> tuple[Array, dict[str, Array]]:
-    """What flows to the cell before, and to the gates."""
+    """Return the gradients of the previous cell state and of the gates."""
     _, wci, wcf, wco, _ = weights
     i, _, f, o, ci, co, cs_grad, h_grad = values
     if not attrs["use_peephole"]:

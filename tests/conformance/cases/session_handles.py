@@ -1,4 +1,4 @@
-"""What a session keeps is state, so `CASES` is empty.
+"""Session handles are state, so `CASES` is empty.
 
 What these ops do is shown by tests/exec/session/test_session_handles.py.
 """

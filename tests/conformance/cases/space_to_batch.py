@@ -120,7 +120,7 @@ def _blocks() -> list[Case]:
 
 
 def _volume_patches(x: Array, same: bool) -> Array:
-    """Of windows of 2 by 3 by 2, two, one and two apart."""
+    """Return windows of 2 by 3 by 2 elements, with strides 2, 1 and 2."""
     if same:
         x = np.pad(x, [(0, 0), (0, 0), (1, 1), (0, 1), (0, 0)])
     n, p, r, c, d = x.shape

@@ -51,7 +51,7 @@ def run_here(build: Build, names: list[str], times: int = 1, **options: Any) -> 
 
 
 def calls(machine: Machine) -> list[str]:
-    """What went by NCCL."""
+    """Return the transfers made by NCCL."""
     return [what for _, what in machine.log if what in ("allReduce", "allGather", "broadcast")]
 
 
@@ -262,7 +262,7 @@ def test_shapes_that_differ_are_named(machine: Machine) -> None:
 
 
 class Replica:
-    """A session of its own on a GPU of a task, with a sum of all members' feeds."""
+    """Run a session on a GPU of a task with a sum of all members' feeds."""
 
     def __init__(self, target: str, task: int, gpu: int, hint: str = "auto") -> None:
         with wf.Graph().as_default(), wf.device(f"/job:worker/task:{task}/gpu:{gpu}"):
@@ -276,7 +276,7 @@ class Replica:
 
 
 def together(replicas: list[Replica]) -> list[Any]:
-    """What each replica gets or raises when all run."""
+    """Return the result or the error of each replica when all run."""
     with in_threads(*[replica.run for replica in replicas]) as threads:
         pass
     return [thread.outcome for thread in threads]

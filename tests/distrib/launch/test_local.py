@@ -98,7 +98,7 @@ def test_a_program_that_is_not_there() -> None:
 
 
 def test_plain_servers_are_announced_to_sessions_of_this_user() -> None:
-    """They need no token to be named, though other users are refused without one."""
+    """The tasks find the token themselves; other users are rejected without it."""
     told: list[str] = []
     cluster = LocalCluster(
         Launch("plain", [Job("worker", 1)]), lambda place, line: told.append(line)

@@ -1,4 +1,4 @@
-"""What the answers of a peer say of it."""
+"""The health of a peer, as derived from its answers."""
 
 from __future__ import annotations
 

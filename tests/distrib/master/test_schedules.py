@@ -308,7 +308,7 @@ class Master:
 
 
 def check(world: World) -> None:
-    """What must hold when nothing is on its way any more."""
+    """Check the invariants that hold when no message is in flight."""
     master = world.master
     assert not master.running, "a step hangs"
     assert len(master.ended) == master.begun

@@ -1,4 +1,4 @@
-"""How a step over several tasks goes: each order of replies, failures, cancellation and loss."""
+"""A step over several tasks: each order of replies, failures, cancellation and loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task lets others do: how long, how often, in which files, and until it ends."""
+"""Limits of a task: durations, rates, accessible files, and its end."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_session_that_is_forgotten_while_it_registers_leaves_nothing() -> None
 
 
 def test_what_another_client_feeds_must_fit() -> None:
-    """One that is no session of ours may send whatever it likes; its session goes on."""
+    """Messages of a foreign session have no effect; the session itself continues."""
     with wf.Graph().as_default() as graph:
         wf.reduce_sum(wf.placeholder(wf.float32, [None, 2], name="x"), name="y")
         segment = np.frombuffer(graph_to_bytes(graph, 0, len(graph.nodes)), np.uint8)
@@ -521,7 +521,7 @@ def test_a_drained_server_lets_a_step_end_and_leaves() -> None:
 
 
 class Done:
-    """A completion that nobody waits for."""
+    """Return a completion for which nothing waits."""
 
     def __call__(self, value: Any = None) -> None: ...
 
@@ -609,7 +609,7 @@ def test_who_has_not_said_hello_may_send_little() -> None:
 
 
 def test_every_path_of_a_vector_is_checked(tmp_path: Path, remote: None) -> None:
-    """Not only the first, wherever the forbidden one is."""
+    """A forbidden path is rejected at any position, not only the first."""
     allowed, secret = tmp_path / "allowed", tmp_path / "secret"
     for folder in (allowed, secret):
         folder.mkdir()

@@ -38,7 +38,7 @@ PORT = {"worker": ["localhost:0"]}
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No credentials of the environment; sessions by sockets, as from another process."""
+    """Ignore credentials of the environment, and use sockets as between processes."""
     for variable in VARIABLES.values():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(client_target, "server_at", lambda target: None)

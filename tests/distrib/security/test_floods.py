@@ -33,7 +33,7 @@ FRAME = struct.Struct("<BBHIQ")
 
 
 class Guarded:
-    """A server in a process of its own that admits by a token only."""
+    """Start a server in a new process that requires a token."""
 
     def __init__(self, token: Path, stack: ExitStack) -> None:
         self.opening = ConnectionOptions(messages.VERSION, Credentials(token=str(token)))

@@ -61,7 +61,7 @@ for line in sys.stdin:
 
 
 class Target:
-    """A server in a process of its own, and valid messages for it."""
+    """Start a server in a new process; return it with valid messages for it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

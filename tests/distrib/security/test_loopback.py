@@ -88,7 +88,7 @@ def test_insecure_asks_for_no_token(
 
 
 def test_tasks_that_start_in_any_order_find_each_other() -> None:
-    """The worker calls before the parameter server is there, and so before its token is."""
+    """The worker calls before the parameter server, and therefore its token, exists."""
     cluster = jobs(ps=1, worker=1)
     with wf.device("/job:ps/task:0"):
         total = wf.placeholder_with_default(1.0, []) + 1.0

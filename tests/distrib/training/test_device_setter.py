@@ -1,4 +1,4 @@
-"""Where `replica_device_setter` puts things."""
+"""Devices that `replica_device_setter` selects."""
 
 from __future__ import annotations
 

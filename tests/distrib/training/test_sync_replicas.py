@@ -51,7 +51,7 @@ class Replica:
         return thread
 
     def update(self) -> None:
-        """What the chief's thread does."""
+        """Run the work of the chief's thread."""
         (update,) = self.sync.get_chief_queue_runner().enqueue_ops
         self.session.run(update)
 

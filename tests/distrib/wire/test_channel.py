@@ -53,7 +53,7 @@ def test_calls_and_replies(pair: Pair) -> None:
 
 
 def test_ctrl_c_ends_no_message_half_way() -> None:
-    """It comes when some bytes are sent and none are counted; the next call goes all the same."""
+    """The error arrives after some uncounted bytes were sent; the next call succeeds."""
 
     class Interrupted(SocketStream):
         due = False
@@ -202,7 +202,7 @@ def listener() -> Iterator[Listener]:
 
 
 def test_a_task_that_does_not_greet_is_unavailable() -> None:
-    """So that training begins again rather than to end, as it does where nobody listens."""
+    """Training then restarts instead of ending, as it would if nothing listened."""
     with (
         socket.create_server(("127.0.0.1", 0)) as frozen,
         pytest.raises(errors.UnavailableError, match=r"the task did not answer within 0\.2 s"),

@@ -267,7 +267,7 @@ def test_blocks_are_as_few_as_open_files_allow() -> None:
 
 
 def test_files_keep_their_order_when_the_socket_is_full() -> None:
-    """Those of a send that came to nothing go with the next one, first."""
+    """Blocks of a failed send are announced first in the next one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     sender, receiver = LocalStream(ours), LocalStream(theirs)
     ours.setblocking(False)

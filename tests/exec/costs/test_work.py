@@ -1,4 +1,4 @@
-"""What ops compute and move, against numbers worked out by hand."""
+"""Operations and bytes of ops, compared with numbers computed by hand."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_the_host_cannot_look_into_the_memory(hardware: Accelerator) -> None:
 
 
 def test_a_kernel_of_the_host_that_gets_such_a_value_fails() -> None:
-    """What a mistake in placement would do: no wrong value, and the node is named."""
+    """A wrong placement never causes a wrong value; the error names the node."""
     (hardware,) = weft_accelerator.plug_in(1)
     x = wf.placeholder(wf.float32, [2])
     y = wf.exp(x, name="on_host")
@@ -435,7 +435,7 @@ USES = {
 def test_a_variable_stays_where_it_is_whoever_uses_it(
     use: str, here: str, there: str, session: wf.Session, hardware: Accelerator
 ) -> None:
-    """Where it was placed first, if it asks for nothing, and its value with it."""
+    """A variable without a request stays on its first device, with its value."""
     found = []
     for resource in (False, True):
         if use == "loop" and not resource:
@@ -477,7 +477,7 @@ def test_training_where_nothing_asks_for_a_device(executor: str, hardware: Accel
 
 
 def test_host_and_accelerator_work_at_the_same_time(hardware: Accelerator) -> None:
-    """Each waits, in the middle of its kernel, until the other is in the middle of its own."""
+    """Each kernel waits until the other one is running."""
     both = threading.Barrier(2, timeout=60)
     hardware.seconds = lambda node: float(both.wait() * 0) if node.name == "there" else 0.0
     x = wf.placeholder(wf.float32, [2])

@@ -50,7 +50,7 @@ def config(count: int = 1) -> wf.ConfigProto:
 
 
 def failure(call: Callable[[], Any], kind: type[errors.OpError]) -> errors.OpError:
-    """What a call raises, without the frames that would keep its values alive."""
+    """Return the error of a call, without the frames that would keep its values alive."""
     try:
         call()
     except kind as error:
@@ -197,7 +197,7 @@ def test_a_failing_kernel_ends_the_step_everywhere(
 def test_a_device_that_raises_in_the_middle(
     after: int, hardware: Accelerator, meetings: list[Rendezvous]
 ) -> None:
-    """Whatever it is that fails, of the transfers and kernels of the step."""
+    """Any of the transfers and kernels of the step may fail."""
     x = wf.placeholder(wf.float64, [8])
     with wf.device(ACCEL):
         a = wf.sin(x)

@@ -1,4 +1,4 @@
-"""What there is of devices, what sessions see, and how memory is used; without a GPU."""
+"""Lists of devices, the devices that sessions see, and memory statistics; without a GPU."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def thrice(v: Any, device: str = "") -> Any:
 @pytest.mark.parametrize("count", [0, 2, 6])
 @pytest.mark.parametrize("there", ["/device:ACCEL:0", "/device:ACCEL:1"])
 def test_a_loop_takes_what_is_used_again_after_it(count: int, there: str) -> None:
-    """There and back, so that what follows the loop is what a late Receive would wait for."""
+    """Send a value there and back; a late Receive would wait for nodes after the loop."""
     x = wf.placeholder(wf.float32, [SIZE, SIZE])
     with wf.device("/cpu:0"):
         v = wf.sin(x)

@@ -325,7 +325,7 @@ def test_a_function_is_used_where_it_says_that_it_fits(
 def test_what_a_function_says_wrongly_is_told_of_the_member(
     chains: Chains, five_megabytes: None
 ) -> None:
-    """It promises to need little and does not: running out names a node of the program."""
+    """The compiler promises less memory than it needs; the out-of-memory error names a node."""
     chains.in_place, chains.keeps_all = True, True
     x = wf.placeholder(wf.float64, [1000, 100])
     y = long_chain(x)
@@ -351,7 +351,7 @@ def test_bodies_of_calls_that_stay_have_the_same_limit(
 def test_members_fit_one_by_one_beside_what_they_read(
     registry: None, limit: int, fits: bool
 ) -> None:
-    """By itself the Cos needs two values of 800 bytes; in a region the input is there, too."""
+    """Alone, Cos needs two values of 800 bytes; in a region, the input exists too."""
     x = wf.placeholder(wf.float64, [100])
     step = prune([x], [wf.cos(wf.sin(wf.exp(x)))], [])
     nodes = [node for node in by_priority(step.live_nodes()) if node.traits.elementwise]

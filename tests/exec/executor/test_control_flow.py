@@ -576,7 +576,7 @@ def test_the_kernels_of_eight_iterations_wait_side_by_side() -> None:
 
 @given(trees(), st.integers(0, 100), st.data())
 def test_any_order_of_events_gives_the_same(tree: Tree, value: int, data: st.DataObject) -> None:
-    """The machine by itself: ready entries run in an order by chance, several at a time."""
+    """The state machine alone: several ready entries at a time run in random order."""
     with wf.Graph().as_default() as graph:
         x = wf.placeholder(wf.int32, [])
         result = build(tree, x, x)

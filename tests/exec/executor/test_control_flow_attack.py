@@ -111,7 +111,7 @@ def test_the_result_of_an_update_is_used_in_a_branch_and_outside(session: wf.Ses
 
 
 def test_true_fn_is_called_first() -> None:
-    """So nodes and variables made in branches have the names they have in TensorFlow."""
+    """Nodes and variables created in branches have the same names as in TensorFlow."""
     called = []
     wf.cond(
         wf.placeholder(wf.bool, []),
@@ -344,7 +344,7 @@ def test_planning_is_near_linear(kind: str, executor: str) -> None:
 
 
 def calls_to_plan(kind: str, executor: str, count: int) -> int:
-    """How many calls building the gradient and the first run take."""
+    """Return the numbers of calls to build the gradient and for the first run."""
     calls = 0
 
     def counted(frame: object, event: str, argument: object) -> None:
@@ -439,7 +439,7 @@ Statements = Any
 
 
 def expressions() -> st.SearchStrategy[Any]:
-    """Of two variables, the innermost counter and constants, modulo 101."""
+    """Return a random expression of variables, the innermost counter and constants, mod 101."""
     leaf = st.one_of(
         st.tuples(st.just("variable"), st.integers(0, 1)),
         st.just(("counter",)),

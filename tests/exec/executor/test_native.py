@@ -127,7 +127,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _tiering(monkeypatch: pytest.MonkeyPatch, overhead: float | None = None) -> Compilation:
-    """Compile in the background, by an account of its own.
+    """Compile in the background, with a separate budget.
 
     Args:
       overhead: of a policy without an idle core, where kernels are all that takes time; None for a
@@ -184,7 +184,7 @@ def test_compiling_takes_no_more_than_its_overhead(
 def test_code_on_the_disk_is_found_without_compiling(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It costs milliseconds, so an account without a budget has them."""
+    """Compilation costs milliseconds, which even an exhausted budget allows."""
     x = wf.placeholder(wf.float32, [None, 1000])
     c = np.linspace(0, 1, 1000, dtype=np.float32)
     y = wf.reduce_sum(wf.exp(-x) + c, 1)
@@ -717,7 +717,7 @@ def test_a_cross_entropy_with_infinities_is_as_by_kernels(
 def test_jit_check_measures_sums_by_their_terms(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of rows whose terms cancel, another order of adding leaves another rounding."""
+    """If the terms of rows cancel, another order of addition changes the rounding."""
     monkeypatch.setenv("WEFT_JIT", "now")
     config = wf.ConfigProto()
     config.experimental.jit_check = True
@@ -764,7 +764,7 @@ def _sine(region: Any, device: Any) -> Any:
 
 
 class _TestSines:
-    """A compiler that takes each Sin by itself."""
+    """A compiler that claims each Sin separately."""
 
     def claim(self, offer: Any) -> Any:
         return [Claim([node], _sine) for node in offer.nodes if node.type == "Sin"]

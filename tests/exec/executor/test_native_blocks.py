@@ -81,7 +81,7 @@ def _step(
 def test_gradients_compute_scores_again(
     dtype: Any, heads: int, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of long sequences, here of short ones: numbers are those of kernels, and no memory is."""
+    """Short sequences are compiled like long ones: equal numbers, and no memory for the scores."""
     monkeypatch.setattr(rematerialize, "_MIN_BYTES", 1 << 20)
     fetches, feeds = _step(640, dtype, heads, masked)
     found = []

@@ -368,7 +368,7 @@ class _Program:
 
 
 def _results(seed: int, session: Any) -> list[Any]:
-    """What some steps of a program give, and what they leave in its variables."""
+    """Return the results of some steps of a program, and the final values of its variables."""
     program = _Program(seed)
     session.run(wf.global_variables_initializer())
     found: list[Any] = []

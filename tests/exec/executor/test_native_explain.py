@@ -1,4 +1,4 @@
-"""What `Session.explain` tells of compiled functions: their kernels, rates, loops, and a page."""
+"""Reports of `Session.explain` on compiled functions: kernels, rates, loops, and the page."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_regions_of_a_step_work_in_one_arena(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_softmax_of_a_loss_is_made_by_rows() -> None:
-    """What its labels must be is checked before, not between loops that are one."""
+    """Labels are checked before the loops, not between loops that could be fused."""
     x, labels = wf.placeholder(wf.float32, [64, 2000]), wf.placeholder(wf.int32, [64])
     losses = wf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x)
     loss = wf.reduce_mean(losses)

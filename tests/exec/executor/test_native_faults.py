@@ -1,4 +1,4 @@
-"""What goes wrong in compiled regions: bad input, and a compiler or machine that fails."""
+"""Failures in compiled regions: bad input, and a compiler or machine that fails."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_bad_input_is_refused_as_by_kernels(name: str, monkeypatch: pytest.Monke
 
 
 def _computed(said: str, monkeypatch: pytest.MonkeyPatch, factor: float) -> Any:
-    """What a small graph gives for two batches, in a session that is to be deterministic.
+    """Return the results of a small graph for two batches in a deterministic session.
 
     Args:
       factor: of one test alone, whose code nobody else has made.

@@ -19,7 +19,7 @@ X = np.array([0.3, -0.5, 1.2])
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Of each call of a loop whether compiled code computed it; there is room for 8 at first."""
+    """Record for each call of a loop whether compiled code computed it; the first capacity is 8."""
     found: list[bool] = []
     call = CompiledLoop.__call__
 
@@ -35,7 +35,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
 
 def _both_ways(monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], list[Any]]) -> None:
-    """What a program gives compiled, errors too, has to be what kernels give."""
+    """Results and errors of compiled programs equal those of kernels."""
     found = []
     for said in ("now", "off"):
         monkeypatch.setenv("WEFT_JIT", said)

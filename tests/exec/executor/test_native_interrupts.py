@@ -1,4 +1,4 @@
-"""What ends a compiled function that runs long: Ctrl-C, a timeout, and closing the session."""
+"""Interruption of long compiled functions: Ctrl-C, a timeout, and closing the session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
 
 
 def _long_step(shape: list[int]) -> tuple[Any, dict[Any, Any]]:
-    """What takes a second, in one loop."""
+    """Return a loop that runs for a second."""
     x = wf.placeholder(wf.float64, shape)
     y = x
     for _ in range(ONCE):
@@ -231,7 +231,7 @@ def _counting() -> tuple[Any, Any]:
 
 
 def _watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What is set for signals to wake up from now on: twice for a call that is watched."""
+    """Record the wakeup file descriptors that are set: two for each watched call."""
     found: list[int] = []
     set_wakeup_fd = signal.set_wakeup_fd
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""What loops that are compiled as wholes read, draw and divide by in their turns."""
+"""Compiled loops whose iterations read variables, draw random numbers, or divide."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def _beside(monkeypatch: pytest.MonkeyPatch, build: Any, feeds: list[Any], near: float) -> None:
-    """What is built gives the same by kernels and compiled, step after step."""
+    """The built graph returns equal values by kernels and compiled, in each step."""
     found = []
     for said in ("off", "now"):
         monkeypatch.setenv("WEFT_JIT", said)

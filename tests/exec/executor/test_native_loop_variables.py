@@ -20,7 +20,7 @@ from weft_exec.resources.resources import VariableState
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Of each call of a loop's function whether it has computed the loop."""
+    """Record for each call of a loop's function whether it computed the loop."""
     found: list[bool] = []
     call = CompiledLoop.__call__
 
@@ -38,7 +38,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 def _both_ways(
     monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], list[Any]], near: float = 1e-9
 ) -> None:
-    """What a program gives compiled has to be what kernels give."""
+    """Results of compiled programs equal those of kernels."""
     found = []
     for said in ("now", "off"):
         monkeypatch.setenv("WEFT_JIT", said)
@@ -434,7 +434,7 @@ def test_loops_change_rows_by_optimizers_as_kernels_do(
 def test_optimizers_change_rows_in_loops(
     resource: bool, make: Any, ran: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of which some have several gradients in a turn, and each turn has others."""
+    """Some rows have several gradients in an iteration, and rows vary by iteration."""
 
     def run(session: Any) -> list[Any]:
         w = wf.Variable(np.linspace(-1, 1, 12).reshape(6, 2), use_resource=resource)

@@ -457,7 +457,7 @@ def test_a_loop_that_is_refused_again_and_again_stays_with_kernels(
 
 
 def test_the_values_of_a_long_loop_stay_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a loop pushes in parts its gradient takes as one array, and no value by itself."""
+    """A loop pushes values in parts; its gradient receives them as one array."""
     monkeypatch.setenv("WEFT_JIT", "now")
     monkeypatch.setattr(Stack, "bring_up", None)
     with wf.Graph().as_default(), wf.Session() as session:

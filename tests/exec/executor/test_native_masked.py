@@ -145,7 +145,7 @@ def test_columns_with_odd_numbers_are_not_left_out(monkeypatch: pytest.MonkeyPat
 
 
 def test_shares_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a gradient with blocks of its own, which are told how many columns count."""
+    """The gradient has separate tiles, which receive the number of live columns."""
     random = np.random.default_rng(1)
     length, heads = 1024, 2
     x = wf.placeholder(wf.float32, [length, heads * WIDTH])

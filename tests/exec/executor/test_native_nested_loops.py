@@ -124,7 +124,7 @@ PROGRAMS: Final[dict[str, Build]] = {
 def _results(
     build: Build, feeds: list[Feeds], said: str, monkeypatch: pytest.MonkeyPatch, **config: Any
 ) -> list[list[Any]]:
-    """What steps give: values and gradients."""
+    """Return the results of steps: values and gradients."""
     monkeypatch.setenv("WEFT_JIT", said)
     dtype = wf.as_dtype(feeds[0]["x"].dtype)
     with wf.Graph().as_default(), wf.Session(config=wf.ConfigProto(**config)) as session:
@@ -249,7 +249,7 @@ def test_jit_check_compares_what_inner_loops_push(
         _results(_varying, feeds, "now", monkeypatch, **config)
 
     def close(self: Any, outputs: Any) -> Any:
-        """What turns push is as exact as the largest of it."""
+        """Values that iterations push are as exact as the largest of them."""
         return [(np.float64(1), np.float64(1)), (np.float64(1.001e-12), np.float64(1e-12))]
 
     monkeypatch.setattr(native_loops.Place, "beside", close)

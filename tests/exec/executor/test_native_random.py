@@ -34,7 +34,7 @@ def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, run: Callable[[wf.Session], Any]) -> list[Any]:
-    """What sessions give by kernels, and compiled."""
+    """Return the results of sessions by kernels, and compiled."""
     found = []
     for said in ("off", "now"):
         monkeypatch.setenv("WEFT_JIT", said)
@@ -168,7 +168,7 @@ def test_streams_go_on_where_a_checkpoint_was(
 
 
 def _in_branches(conditions: list[Any], x: Any) -> list[Any]:
-    """What is drawn in branches, of some conditions, and what is beside them."""
+    """Build random ops in the branches of some conditionals, and outside."""
     first, second = conditions
 
     def otherwise() -> Any:
@@ -183,7 +183,7 @@ def _in_branches(conditions: list[Any], x: Any) -> list[Any]:
 
 
 def _in_loops(limit: Any, x: Any) -> list[Any]:
-    """What is drawn in branches of loops and in loops in loops."""
+    """Build random ops in branches of loops and in nested loops."""
 
     def innermost(count: Any, value: Any, seed: int) -> Any:
         def turn(k: Any, v: Any) -> Any:
@@ -209,7 +209,7 @@ def _in_loops(limit: Any, x: Any) -> list[Any]:
 def test_what_is_not_run_begins_no_execution(
     checked: bool, members: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step goes on where the streams are, so numbers tell which executions there were."""
+    """Each step continues the streams, so its numbers show which ops have run."""
     config = wf.ConfigProto()
     config.experimental.jit_check = checked
     found = []

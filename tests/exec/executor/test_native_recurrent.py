@@ -20,7 +20,7 @@ PLAIN = {"rnn": ["tanh"], "lstm": ["sigmoid", "tanh", "tanh"]}
 def layer(
     cell: str, batch: int, backward: list[bool], dtype: Any, *, bias: bool = False, steps: int = 5
 ) -> dict[str, Any]:
-    """What a layer is given."""
+    """The inputs of a layer."""
     random = np.random.default_rng(3)
     count, gates, state = len(backward), GATES[cell] * WIDTH, (len(backward), batch, WIDTH)
     return {
@@ -46,7 +46,7 @@ def answers(
     modes: Sequence[str] = ("off", "now"),
     **attrs: Any,
 ) -> tuple[list[Any], list[Any]]:
-    """What is computed by the kernel and compiled, with constant weights if they are known."""
+    """Return the results of the kernel and of compiled code, with constant weights if known."""
     found: dict[str, list[Any]] = {}
     eight_bits = eight_bits or (np.zeros(0, given["rows"].dtype), np.zeros(0, np.int32))
     activations = attrs.pop("activations", PLAIN.get(cell, ["sigmoid", "tanh"]))

@@ -128,7 +128,7 @@ def test_one_core_is_never_behind_by_more_than_a_tenth(regions: list[Region], st
 def test_no_later_run_on_one_core_is_behind_by_more_than_its_share(
     regions: list[Region], steps: int
 ) -> None:
-    """What earlier runs have paid for may cost three tenths, of which code may save nothing."""
+    """Compilation that earlier runs have paid for may add up to three tenths to a run."""
     by_kernels = STARTUP + steps * sum(region.kernels for region in regions)
     largest_part = LOWERING * max(region.price for region in regions)
     for _ in range(6):
@@ -150,7 +150,7 @@ def test_an_idle_core_compiles_within_the_price() -> None:
 
 @pytest.mark.parametrize(("price", "runs"), [(0.4, 2), (0.9, 5)])
 def test_a_short_script_is_compiled_in_parts(price: float, runs: int) -> None:
-    """No run takes three tenths longer, and after some of them all is compiled."""
+    """No run takes three tenths longer, and after some runs everything is compiled."""
     region = Region(0.020, 0.005, price)
     last_steps = []
     for _ in range(runs + 1):
@@ -188,7 +188,7 @@ def test_code_that_was_slower_is_not_compiled_again() -> None:
 
 
 def test_a_region_whose_sizes_vary_waits_for_a_second_one() -> None:
-    """So its first compile serves all sizes, as those of earlier processes did not."""
+    """The first compilation serves all sizes, unlike those of earlier processes."""
     account = Compilation(TierUpPolicy())
     node = wf.exp(wf.placeholder(wf.float32, [None])).op
     first = RegionProfile(account, [node])
@@ -303,7 +303,7 @@ def run_program(cache: Path, seconds: float) -> str:
 
 
 def test_what_short_scripts_spend_in_kernels_adds_up(tmp_path: Path) -> None:
-    """What costs 1.5 s is not compiled in runs of 0.6 s, but when they add up to that."""
+    """Code that costs 1.5 s is compiled when runs of 0.6 s add up to that."""
     logs = [run_program(tmp_path, 0.6) for _ in range(3)]
     assert [log for log in logs if "compiling" in log] == []
     (profile,) = tmp_path.glob("*.profile")

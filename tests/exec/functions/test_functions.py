@@ -83,7 +83,7 @@ def kept(python_function: Callable[..., Any], name: str | None = None) -> Any:
 
 
 def staying(*fetches: Any) -> int:
-    """How many calls stay in a step."""
+    """Return the number of calls that remain in a step."""
     step = prune([], list(fetches), [])
     inline_calls(step)
     return sum(node.type in CALLS for node in step.graph.nodes)
@@ -211,7 +211,7 @@ def check_program(seed: int) -> None:
 
 
 def test_a_call_in_a_loop_of_a_body_whose_call_waits() -> None:
-    """What the outer call waits for is outside of the loop that the inner one is in."""
+    """The outer call waits for a node outside of the loop that contains the inner call."""
     v = wf.get_variable("v", initializer=1.0, use_resource=True)
     inner = function(lambda x: wf.identity(x) + 1.0, name="inner")
 
@@ -241,7 +241,7 @@ def test_programs_by_chance(seed: int) -> None:
 def test_branches_of_calls_that_stay_are_known_where_regions_are_compiled(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What decides them is used by itself and by an identity of it."""
+    """The predicate is used directly and through an identity."""
     monkeypatch.setenv("WEFT_JIT", "on")
     check_program(seed)
 

@@ -13,7 +13,7 @@ from weft_tensor import errors
 
 @pytest.fixture(autouse=True)
 def graph() -> Iterator[wf.Graph]:
-    """A graph of its own for each test."""
+    """Run each test in a new graph."""
     with wf.Graph().as_default() as graph:
         yield graph
 

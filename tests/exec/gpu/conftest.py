@@ -36,7 +36,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture(scope="session")
 def gpu_count() -> int:
-    """How many GPUs there are for CuPy."""
+    """Return the number of GPUs that CuPy finds."""
     if importlib.util.find_spec("cupy") is None:
         return 0
     import cupy

@@ -25,12 +25,12 @@ def _compiled(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Iterator[Non
 
 
 def launches(machine: Machine) -> list[str]:
-    """What was launched of generated kernels, graphs among them."""
+    """Return the launches of generated kernels and graphs."""
     return [what for _, what in machine.log if what.startswith(("weft_", "graph"))]
 
 
 def on_gpu(build: Any, *arrays: Any, steps: int = 1) -> tuple[list[Any], list[Any]]:
-    """What is fetched of a graph on the GPU, and on the CPU by kernels."""
+    """Return the fetches of a graph on the GPU, and on the CPU by kernels."""
     found: list[list[Any]] = []
     for where in ("/gpu:0", "/cpu:0"):
         with pytest.MonkeyPatch.context() as patch, wf.Graph().as_default(), wf.device(where):

@@ -1,4 +1,4 @@
-"""What goes by cuDNN's graphs, through a stand-in for nvidia-cudnn-frontend."""
+"""Ops computed by cuDNN's graphs, through a stand-in for nvidia-cudnn-frontend."""
 
 from __future__ import annotations
 

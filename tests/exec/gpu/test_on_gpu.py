@@ -1,4 +1,4 @@
-"""What needs a real GPU: `python -m pytest -m gpu`. Skipped by name where CuPy finds none."""
+"""Tests that need a real GPU: `python -m pytest -m gpu`. Skipped by name if CuPy finds none."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from weft_exec.gpu.measure import Clock
 
 
 class Seen:
-    """How often functions of kernels were called, and launches captured."""
+    """Return the numbers of kernel calls and of captured launches."""
 
     def __init__(self) -> None:
         self.calls = self.captured = 0
@@ -55,7 +55,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 
 def on_gpu(build: Callable[[], Any], steps: int = 1, **options: Any) -> list[Any]:
-    """What each of some steps gives on the GPU."""
+    """Return the results of some steps on the GPU."""
     with wf.Graph().as_default(), wf.device("/gpu:0"):
         wf.set_random_seed(4)
         fetches = build()

@@ -1,4 +1,4 @@
-"""What the stand-in for CuPy finds out about kernels in CUDA, and that weft's are free of it."""
+"""Errors in CUDA kernels that the stand-in for CuPy detects; weft's kernels have none."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_standin_finds_barriers_that_not_all_pass(machine: Machine) -> None:
 
 
 def sanitized(*command: str) -> subprocess.CompletedProcess[str]:
-    """What comes of a command of Python's, with kernels under AddressSanitizer."""
+    """Return the result of a Python command with kernels under AddressSanitizer."""
     cxx = rawkernel.compiler()
     if cxx is None:
         pytest.skip("no C++ compiler")

@@ -15,7 +15,7 @@ Values = list[Any]
 
 
 def on_both(program: Callable[[], Callable[[wf.Session], Values]]) -> tuple[Values, Values]:
-    """What a program gives on the CPU and on the GPU."""
+    """Return the results of a program on the CPU and on the GPU."""
     found = []
     for device in ("/cpu:0", "/gpu:0"):
         config = wf.ConfigProto(device_count={"GPU": int(device == "/gpu:0")})

@@ -1,4 +1,4 @@
-"""Whole steps as CUDA graphs: on the stand-in, and on a GPU where there is one (`-m gpu`).
+"""Whole steps as CUDA graphs: on the stand-in, and on a GPU if there is one (`-m gpu`).
 
 The stand-in notes launches down and runs them when a graph is launched, on the addresses of then;
 what a capture computes is no number. So what is at a wrong address, or missing, is a wrong value.
@@ -22,7 +22,7 @@ from weft_exec.resources.resources import VariableState
 
 
 class Launches:
-    """How often pieces of steps were graphs, and how often they ran one by one."""
+    """Return how many pieces of steps ran as graphs, and how many one by one."""
 
     def __init__(self) -> None:
         self.graphs = self.refused = self.captured = 0
@@ -64,7 +64,7 @@ Feeds = list[list[Any]]
 
 
 def both(build: Callable[..., Any], feeds: Feeds) -> tuple[list[Any], list[Any]]:
-    """What each of some steps gives on the GPU, and on the CPU by kernels."""
+    """Return the results of some steps on the GPU, and on the CPU by kernels."""
     found = []
     for where in ("/gpu:0", "/cpu:0"):
         with pytest.MonkeyPatch.context() as patch, wf.Graph().as_default(), wf.device(where):

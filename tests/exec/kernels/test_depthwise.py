@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself, of arrays in unusual layouts."""
+"""Depthwise convolutions of arrays in unusual layouts."""
 
 from __future__ import annotations
 

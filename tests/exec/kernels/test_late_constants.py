@@ -14,7 +14,7 @@ from weft_tensor import errors
 
 
 def hidden(value: Any) -> Output:
-    """What is folded to a constant, and of which no shape rule knows more than its type."""
+    """An op that is folded to a constant, and whose shape rule knows only its type."""
     output = out("Relu", [constant_of(np.array(value))])
     output.dims = None
     return output

@@ -1,4 +1,4 @@
-"""Random numbers in loops and calls are those of the step and the iteration, whoever runs them."""
+"""Random numbers in loops and calls depend on the step and the iteration, not on the executor."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_loops_in_loops(parallel: int, traced: bool) -> None:
 
 
 def test_one_branch_after_the_other_does_not_use_up_numbers() -> None:
-    """What a step draws depends on how many steps drew before, and not on how often."""
+    """The numbers of a step depend on the number of earlier drawing steps, not on their draws."""
     count = wf.placeholder(wf.int32, [])
     _, total = wf.while_loop(
         lambda i, _: i < count, lambda i, s: (i + 1, s + uniform()), [0, wf.zeros([SIZE])]

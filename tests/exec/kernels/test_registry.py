@@ -1,4 +1,4 @@
-"""Registrations: what they say of an op is there, and nothing changes them afterwards."""
+"""Kernel registrations: they are complete and immutable."""
 
 from __future__ import annotations
 

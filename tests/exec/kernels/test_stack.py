@@ -220,7 +220,7 @@ class _OnDevice(np.ndarray):
 
 
 class _Accelerator:
-    """As much of an array module as swapping needs."""
+    """The part of an array module that swapping needs."""
 
     @staticmethod
     def asnumpy(value: Any) -> Any:

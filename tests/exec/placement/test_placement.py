@@ -1,4 +1,4 @@
-"""Where nodes go: requests, colocation, the simulated run, memory; what a session says of it."""
+"""Placement: requests, colocation, the simulated run, memory; and the session's report."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_log_device_placement(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Island(Device):
-    """A CPU whose values have to be copied into memory of its own."""
+    """A CPU with its own memory, to which values are copied."""
 
     memory_space = "island"
 
@@ -375,7 +375,7 @@ def test_what_is_received_early_is_received_late(island: Device) -> None:
 
 
 def test_a_value_that_others_wait_for_is_not_held_up(island: Device) -> None:
-    """What is received late must not be what another device needs an answer to."""
+    """A late Receive must not delay a value that another device waits for."""
     x = wf.placeholder(wf.float32, [SIZE, SIZE])
     here, there = x, x
     for _ in range(6):

@@ -53,7 +53,7 @@ def _traced(session: wf.Session, fetch: Any, feeds: Any) -> Any:
 
 @pytest.fixture
 def metadata(graph: wf.Graph) -> Any:
-    """Of a step of a small model."""
+    """Trace a step of a small model."""
     x = wf.random_uniform([10, 20], name="x")
     y = wf.layers.dense(x, 5, name="dense")
     total = wf.reduce_sum(wf.nn.relu(y), name="loss/total")

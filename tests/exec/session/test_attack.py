@@ -227,7 +227,7 @@ def test_an_unordered_read_sees_the_value_before_the_step_beside_an_asynchronous
 def test_a_reference_that_is_fetched_is_read_at_the_end(
     devices: list[str], with_branch: bool
 ) -> None:
-    """As in TensorFlow; what is computed of it, and resource variables, are from before."""
+    """As in TensorFlow; values computed from it, and resource variables, are from before."""
     with wf.device(devices[0]):
         v, w = wf.Variable(1.0), wf.Variable(1.0, use_resource=True)
         update = wf.group(v.assign_add(10.0), w.assign_add(10.0))

@@ -244,7 +244,7 @@ class TestEnds:
 
     @pytest.mark.parametrize("close", [True, False])
     def test_one_that_is_never_finished_goes_with_the_session(self, close: bool) -> None:
-        """It waits in a queue that outlives it, and must not take an element of that any more."""
+        """The run waits in a queue that outlives it, and must not consume an element afterwards."""
         (a,) = _scalars(1)
         queue = wf.FIFOQueue(2, wf.float32, [[]], shared_name="q")
         taken = queue.dequeue()

@@ -22,7 +22,7 @@ from weft_graph.ir.registry import Registry
 
 
 class Remote(Executable):
-    """What stands here for an executable of the server's: it has slots for what is fed alone."""
+    """A stand-in for an executable of a server, whose only slots are those of the feeds."""
 
     __slots__ = ("there",)
 
@@ -33,7 +33,7 @@ class Remote(Executable):
 
 
 class Client(Backend):
-    """Plans and runs on a server, which is a thread of its own."""
+    """A backend that plans and runs on a server, which is a thread."""
 
     def __init__(self, server: LocalBackend) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""What a step that reads a variable without a value says: one table of graphs and words."""
+"""Errors of steps that read an uninitialized variable: one table of graphs and texts."""
 
 from __future__ import annotations
 

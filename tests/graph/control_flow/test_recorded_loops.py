@@ -161,7 +161,7 @@ def test_loops_are_those_of_tensorflow(name: str) -> None:
 
 
 def at_least(dims: Any, others: Any) -> bool:
-    """Whether all that one shape says is said by the other, too."""
+    """Return True if one shape implies the other."""
     if others is None:
         return True
     return dims is not None and all(b in (None, a) for a, b in zip(dims, others, strict=True))

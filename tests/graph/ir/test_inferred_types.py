@@ -19,7 +19,7 @@ def graph() -> Iterator[wf.Graph]:
 
 
 class _Holder:
-    """What says by `__array__` alone what it holds."""
+    """An object that describes its contents only by `__array__`."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.ones(3)

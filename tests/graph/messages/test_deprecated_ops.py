@@ -61,7 +61,7 @@ class Written:
 
 
 def alone(op: str, inputs: list[Any], outputs: int = 1, **attrs: Any) -> list[Array]:
-    """What one node of constants gives."""
+    """Return the result of one node of constants."""
     graph = Written()
     names = [graph.constant(f"c{i}", value) for i, value in enumerate(inputs)]
     graph.node("y", op, names, **attrs)

@@ -1,4 +1,4 @@
-"""What would fail still fails after a graph was simplified and folded, and after kernels were made.
+"""Simplification, folding and kernel creation preserve failures.
 
 Each program has a node whose failure static knowledge seems to exclude: because a shape is only
 said to be so, or because what checks it is not needed for the value.
@@ -234,7 +234,7 @@ def zeros_times_a_check() -> Program:
 
 @program
 def twins() -> Program:
-    """Of two equal nodes one is left, with its failure."""
+    """One of two equal nodes remains, with its failure."""
     x, k = fed([None]), fed([1], wf.int32)
     a, b = wf.reshape(x, k), wf.reshape(x, k)
     return wf.concat([a, b], 0), {x: [1, 2, 3], k: [2]}
@@ -325,7 +325,7 @@ def gradient_of_a_check() -> Program:
 
 
 def failure(build: Callable[[], Program], level: int) -> type[Exception]:
-    """What running a program raises at a level of optimization."""
+    """Return the error of running a program at a level of optimization."""
     config = wf.ConfigProto()
     config.graph_options.optimizer_options.opt_level = level
     with wf.Graph().as_default(), wf.Session(config=config) as session:

@@ -94,7 +94,7 @@ def test_with_room_for_all_nobody_waits() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 30))
 def test_graphs_by_chance(seed: int, room: int) -> None:
-    """Whatever runs first, no more is there than fits, or than must be."""
+    """In any order of execution, the live memory fits the limit, or is minimal."""
     rng = np.random.default_rng(seed)
     with wf.Graph().as_default():
         values = [wf.placeholder(wf.float32, [16, 16])]

@@ -93,7 +93,7 @@ def test_no_more_waits_than_must() -> None:
 
 
 def peak_with_slow_copies(nodes: list[Any]) -> int:
-    """The bytes on the device if copies take as long as they may: nobody waits for them in vain."""
+    """Return the bytes on the device if copies take as long as allowed; no node waits in vain."""
     done: set[Any] = set()
     waiting = list(nodes)
     live: set[Any] = set()

@@ -1,4 +1,4 @@
-"""Who may be made to wait for whom, where some nodes wait for others."""
+"""Nodes that may be made to wait for others, if some nodes already wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions do with ragged tensors, against loops over nested lists."""
+"""Functions of ragged tensors, compared with loops over nested lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a cell again: `get_config` and `from_config`."""
+"""Serialization of cells: `get_config` and `from_config`."""
 
 from __future__ import annotations
 

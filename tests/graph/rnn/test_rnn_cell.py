@@ -126,7 +126,7 @@ def test_a_case_gives_what_tensorflow_gave(name: str) -> None:
 
 
 def nodes_of_a_step(make: Any) -> int:
-    """How many nodes one more step adds, constants aside."""
+    """Return the number of nodes that one more step adds, without constants."""
     counts = []
     for number in (2, 3):
         with Graph().as_default() as g:

@@ -41,7 +41,7 @@ def test_there_is_a_test_for_every_file() -> None:
 
 
 def test_loops_can_be_differentiated_again() -> None:
-    """What the file computes, and gradients taken now, are those of a graph built today."""
+    """The values and gradients of the file's graph equal those of a newly built graph."""
     found = []
     for graph in (looped_graph(), _read("loops_v2.weft")):
         with graph.as_default(), wf.Session() as session:

@@ -487,7 +487,7 @@ def test_a_graph_whose_updates_were_looked_for_is_freed() -> None:
 
 @pytest.fixture
 def as_tensorflow_writes(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Build as TensorFlow does: whoever uses a reference variable takes its one shared read."""
+    """Build as in TensorFlow: all users of a reference variable share one read."""
     monkeypatch.setattr(RefVariable, "value", lambda self: self._snapshot)
     monkeypatch.setattr(reads, "reference_of", lambda value: None)
     return monkeypatch

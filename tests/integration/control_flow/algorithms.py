@@ -133,7 +133,7 @@ def greatest_common_divisor(tf: Any, a: Any, b: Any) -> Any:
 
 @row(x=0.4, c=0.3)
 def a_fixed_point(tf: Any, x: Any, c: Any) -> Any:
-    """As many iterations as it takes."""
+    """A loop with as many iterations as necessary."""
 
     def goes_on(x: Any, change: Any) -> Any:
         return change > 1e-10

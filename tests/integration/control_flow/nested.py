@@ -141,7 +141,7 @@ def two_loops_in_a_body(tf: Any, n: Any, x: Any) -> Any:
 
 @row(n=3, x=1.1)
 def a_loop_in_a_condition(tf: Any, n: Any, x: Any) -> Any:
-    """The condition runs a loop of its own."""
+    """The condition contains a loop."""
 
     def goes_on(i: Any, a: Any) -> Any:
         total = tf.while_loop(lambda j, s: j < i, lambda j, s: (j + 1, s + a), [0, x])[1]

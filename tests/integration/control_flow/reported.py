@@ -144,7 +144,7 @@ def numbers_of_fibonacci_assigned_in_a_body(tf: Any, n: Any) -> Any:
 
 @row({"p": True}, p=False, order=0)
 def arrays_made_inside_of_branches(tf: Any, p: Any) -> Any:
-    """TensorFlow#17965: each branch makes a TensorArray of its own."""
+    """TensorFlow#17965: each branch creates a TensorArray."""
 
     def made(value: float) -> Any:
         array = tf.TensorArray(tf.float64, size=1, element_shape=tf.TensorShape([2]))

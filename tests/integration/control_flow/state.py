@@ -126,7 +126,7 @@ def assertions_in_a_body_and_a_branch(tf: Any, x: Any) -> Any:
 
 @row({}, n=20, order=0)
 def random_numbers_in_a_body(tf: Any, n: Any) -> Any:
-    """They differ from iteration to iteration and stay in their range."""
+    """The numbers differ between iterations and stay in their range."""
 
     def body(i: Any, low: Any, high: Any, previous: Any, same: Any) -> Any:
         value = tf.random_uniform([], 2.0, 3.0, tf.float64)

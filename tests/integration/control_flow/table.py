@@ -83,7 +83,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 @dataclass
 class Built:
-    """A program in a graph of its own.
+    """Build a program in a new graph.
 
     Attributes:
       inputs: its placeholders.
@@ -149,7 +149,7 @@ def _is_smooth(dtype: Any) -> bool:
 
 
 def _weighted(tf: Any, values: Sequence[Any]) -> Any:
-    """A sum in which each element has a weight of its own, in float64; None if none is smooth."""
+    """Return a weighted sum of all elements, in float64; None if none is smooth."""
     total = None
     for position, value in enumerate(values):
         if not isinstance(value, tf.Tensor) or not _is_smooth(value.dtype):

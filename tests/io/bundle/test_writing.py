@@ -290,7 +290,7 @@ class TestSaver:
         assert not [name for name in os.listdir(tmp_path) if SAVING.match(name) or "_temp_" in name]
 
     def test_places_of_killed_savers(self, tmp_path: Path) -> None:
-        """Those of this checkpoint go with the next save, and nothing else."""
+        """The next save removes the leftovers of this checkpoint, and nothing else."""
         left = {"m-7_temp_": True, "m_temp_": True, "mm-7_temp_": False, "m-7-other_temp_": False}
         for name in left:
             (tmp_path / (name + "0" * 32)).mkdir()

@@ -1,4 +1,4 @@
-"""What the operating system refuses: a named error, the old checkpoint intact, nothing left."""
+"""Errors of the operating system: a named error, the old checkpoint intact, no leftovers."""
 
 from __future__ import annotations
 

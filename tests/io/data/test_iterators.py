@@ -164,7 +164,7 @@ def test_a_restored_iterator_goes_on_with_what_was_not_used(
 
 
 def test_a_shuffle_without_a_seed_keeps_its_order_while_it_goes_on() -> None:
-    """Its seeds are those of its pass; between two passes there is nobody to save them."""
+    """Its seeds belong to its pass; between two passes there is no state to save."""
 
     def dataset() -> Dataset:
         return R(6).shuffle(9, reshuffle_each_iteration=False).repeat(2)
@@ -310,7 +310,7 @@ def test_every_first_element_is_as_likely() -> None:
 
 @pytest.fixture
 def threads() -> Callable[[], int]:
-    """How many threads that read ahead began in the test and live."""
+    """Return the number of live prefetch threads that started in the test."""
     begun = new_threads()
     return lambda: sum(thread.name == "weft: prefetch" for thread in begun())
 
@@ -783,7 +783,7 @@ def test_wrong_arguments(call: Callable[[], Any], error: Any, text: str) -> None
 
 
 def _fails(items: Any) -> str:
-    """What a step says of a generator that gives no iterable, or raises."""
+    """Return the step's error for a generator that returns no iterable, or raises."""
     with Graph().as_default() as graph, Session(graph=graph) as session:
         following = Dataset.from_generator(items, dtypes.int64).make_one_shot_iterator().get_next()
         with pytest.raises(errors.InvalidArgumentError) as raised:

@@ -1,4 +1,4 @@
-"""How far parallel maps begin calls ahead of the elements that are asked for."""
+"""The number of calls that parallel maps start ahead of the requested elements."""
 
 from __future__ import annotations
 

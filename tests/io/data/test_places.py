@@ -1,4 +1,4 @@
-"""What a dataset's function says of the file and record that it failed at: a table of pipelines."""
+"""Errors of a dataset's function name the file and record: a table of pipelines."""
 
 from __future__ import annotations
 

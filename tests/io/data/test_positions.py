@@ -166,7 +166,7 @@ def test_the_state_of_elements_of_other_types_is_refused() -> None:
 
 
 def test_a_state_waits_for_the_initializer() -> None:
-    """As in training loops, which restore before they initialize what is not in checkpoints."""
+    """As in training loops, which restore first and then initialize everything else."""
     with Reader(lambda: R(9).prefetch(2)) as one, Reader(lambda: R(9).prefetch(2)) as other:
         one.begin().take(4)
         other.restored(one.state())

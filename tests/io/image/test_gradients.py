@@ -32,7 +32,7 @@ LINEAR: dict[str, Callable[[Any], Any]] = {
 
 
 def test_gradients_of_linear_maps_are_their_transposes() -> None:
-    """Of a linear f and its gradient g: <f(x), y> = <x, g(y)>, and the gradient of g is f."""
+    """For linear f and its gradient g: <f(x), y> = <x, g(y)>, and the gradient of g is f."""
     with Parts() as parts:
         for name, function in LINEAR.items():
             for dtype in (wf.float32, wf.float16, wf.float64):

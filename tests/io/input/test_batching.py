@@ -27,7 +27,7 @@ from weft_tensor import dtypes, errors
 
 
 def run(build: Callable[[], Any], look: Callable[[Any], Any] | None = None) -> list[Any]:
-    """What comes until the end."""
+    """Return all elements until the end."""
     with Graph().as_default() as graph, Session(graph=graph) as session:
         graph.seed = 3
         fetches = build()

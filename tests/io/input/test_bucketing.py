@@ -1,4 +1,4 @@
-"""Batches of examples that are alike."""
+"""Batches of similar examples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weft_tensor import dtypes, errors
 
 
 def run(build: Callable[[], Any]) -> list[Any]:
-    """What comes until the end."""
+    """Return all elements until the end."""
     with Graph().as_default() as graph, Session(graph=graph) as session:
         fetches = build()
         session.run(variables.local_variables_initializer())

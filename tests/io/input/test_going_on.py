@@ -1,4 +1,4 @@
-"""A job that is killed in the middle of an epoch goes on with exactly what it had not used."""
+"""A job that is killed within an epoch continues with exactly the examples that it had not used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def run(way: str, readers: int, directory: Path, files: list[str], kill_at: int) -> list[str]:
-    """What the program has used at its end; nothing if it was killed after so many checkpoints."""
+    """Return the examples that the program used; None if it was killed."""
     command = [sys.executable, str(PROGRAM), way, str(readers), str(directory), *files]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -42,7 +42,7 @@ def running(graph: Graph) -> Iterator[Any]:
 
 
 def produced(build: Callable[[], Any], seed: int | None = None) -> list[Any]:
-    """What comes until the end."""
+    """Return all elements until the end."""
     with Graph().as_default() as graph:
         graph.seed = seed
         fetches = build()

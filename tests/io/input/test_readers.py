@@ -69,7 +69,7 @@ class Input:
 
     @property
     def waiting(self) -> int:
-        """How many dequeues of the reader's the queue has."""
+        """Return the number of the reader's pending dequeues."""
         (queue,) = self.session.resources.resources(Queue, "")
         return queue.pending()[1]
 

@@ -48,7 +48,7 @@ def listed(value: Any) -> Any:
 
 
 def content(path: Path, text: str, *indices: Any, **others: Any) -> Any:
-    """The pairs that a table has of a file: its keys' type and index, then its values'."""
+    """Return the pairs that a table reads from a file: type and index of keys, then of values."""
     path.write_bytes(text.encode())
     chosen = indices or (dtypes.string, LINE, dtypes.int64, NUMBER)
     with Graph().as_default(), Session() as session:

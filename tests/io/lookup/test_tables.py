@@ -314,7 +314,7 @@ def test_a_dense_table_checks_its_arguments(session: Session) -> None:
 
 
 def test_exported_tables_of_tensorflow_are_imported(session: Session) -> None:
-    """They have the two keys among the others, once for each free bucket."""
+    """The exported arrays contain the two special keys, once for each free bucket."""
     table = DenseHashTable(dtypes.int64, dtypes.int64, 0, empty_key=-1, deleted_key=-2)
     given = [[-1, 5, -2, -1, 6], [0, 50, 1, 0, 60]]
     session.run(create("LookupTableImportV2", [table.resource_handle, *map(np.int64, given)]))

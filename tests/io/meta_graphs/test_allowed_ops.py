@@ -1,4 +1,4 @@
-"""What a stranger's graph may do: `allowed_ops` of all that imports graphs, and `safe_ops`."""
+"""Restrictions of untrusted graphs: `allowed_ops` of all importing functions, and `safe_ops`."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class TestFromTensorFlow:
         assert graph.get_collection("n") == [3] and graph.get_collection("floats") == [0.5]
 
     def test_variables_in_a_collection_of_the_users(self, graph: Graph, tmp_path: Path) -> None:
-        """No one says what its items are, so they come back as what is in the graph."""
+        """The collection has no item type, so its items are restored as graph elements."""
         v = get_variable("v", initializer=1.0)
         for item in (v, v.op, "text"):
             graph.add_to_collection("mixed" if item == "text" else "own", item)

@@ -66,7 +66,7 @@ def _data(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
 
 
 def failure(case: Any) -> Exception | None:
-    """What is wrong with a test, None where it passes."""
+    """Return the failure of a test, or None if it passes."""
     try:
         _run(case)
     except Exception as error:  # because which ones fail is what is asked

@@ -65,7 +65,7 @@ def test_classifiers_of_support_vectors(kernel: str, classes: int, probable: boo
 
 
 def test_probabilities_of_classes_fit_those_of_pairs() -> None:
-    """Of several classes, where ONNX's evaluator mixes up rows: the least squares themselves."""
+    """Compare several classes with the least squares, because ONNX's evaluator mixes up rows."""
     x, slopes = _numbers(4, 7, FEATURES), {"prob_a": [-1.5] * 6, "prob_b": [0.1] * 6}
     machine = _machine(4, "RBF")
     scores = wf.onnx.Backend.run_model(_model("SVMClassifier", CLASSES, **machine), [x])[1]

@@ -175,7 +175,7 @@ def all_ops(graph: Any) -> list[str]:
 
 
 def _rows(x: Any, count: Any, first: Any, body: Callable[[Any, Any], Any], **more: Any) -> Any:
-    """What a loop writes to an array of `count` rows while `i < end`, `step` by step."""
+    """Write to an array of `count` rows in a loop while `i < end`, by `step`."""
     end, step = more.pop("end", count), more.pop("step", 1)
     array = wf.TensorArray(wf.float32, count, element_shape=[2], **more)
     going = (lambda i, _: i < end) if step > 0 else (lambda i, _: i >= end)

@@ -112,7 +112,7 @@ def narrowed(case: Case) -> Case:
 
 
 def _is_numeric(case: Case) -> bool:
-    """Whether it has no strings, which are bytes in weft and text in ONNX."""
+    """Return True without strings, which are bytes in weft and text in ONNX."""
     return case.op != "IdentityN" and bool(set(TYPES) & set(case.dtypes))
 
 
@@ -157,7 +157,7 @@ def test_other_opsets_say_the_same_or_refuse(opset: int, all_cases: bool) -> Non
 
 
 def _agrees_at(opset: int, case: Case) -> bool:
-    """Whether a case can be written at an opset; if so, it is run."""
+    """Return True if a case can be exported at an opset; then also run it."""
     made = CaseGraph(narrowed(case))
     feeds = {f"x{i}": x for i, x in enumerate(made.feeds)}
     arrays = {f"x{i}": a for i, a in enumerate(made.feeds.values())}

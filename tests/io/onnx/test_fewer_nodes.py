@@ -1,4 +1,4 @@
-"""What an imported model does with fewer nodes than its rules would make one by one."""
+"""Imported models with fewer nodes than one-to-one translation would create."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _model(nodes: Any, inputs: Any, outputs: Any, weights: Any) -> Any:
 
 
 def _both(model: Any, feeds: dict[str, Any], **more: Any) -> Counter[str]:
-    """Check the results of a model; how many nodes of each op it has become."""
+    """Check the results of a model; return its number of nodes of each op."""
     expected = ReferenceEvaluator(model).run(None, feeds)
     with wf.Graph().as_default() as graph:
         found = wf.onnx.import_model(model, **more)

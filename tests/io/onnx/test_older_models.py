@@ -20,7 +20,7 @@ V = np.float32([1.0, 2.0, 3.0])
 
 
 def run(version: int, op: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-    """The results of one node; inputs are weights but for the first."""
+    """Return the results of one node; all inputs except the first are weights."""
     names = [f"i{each}" for each in range(len(inputs))]
     made = [f"o{each}" for each in range(outputs)]
     weights = [

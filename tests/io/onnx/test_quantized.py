@@ -64,7 +64,7 @@ def test_convolutions_are_exact(constants: tuple[str, ...]) -> None:
 
 
 def test_products_are_one_op_where_there_is_a_kernel() -> None:
-    """Whose weights of uint8 are int8 without their zero point, and which gives what ONNX says."""
+    """Weights of uint8 become int8 without their zero point; results follow ONNX's definition."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (2, 3, 5), np.uint8)
     w = rng.integers(0, 256, (5, 4), np.uint8)

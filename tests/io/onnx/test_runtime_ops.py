@@ -61,7 +61,7 @@ def run(
     domain: str = "com.microsoft",
     **attributes: Any,
 ) -> list[Any]:
-    """What weft gives, which ONNX Runtime gives as well: one more or less in 8 bits."""
+    """Compare weft's results with those of ONNX Runtime; 8-bit results may differ by one."""
     model, feeds = model_of(op, inputs, outputs, domain, **attributes)
     found: list[Any] = list(wf.onnx.Backend.run_model(model, feeds))
     if find_spec("onnxruntime"):
@@ -453,7 +453,7 @@ def test_what_is_behind_all_ends_has_no_part_in_the_scale() -> None:
 
 
 def _quantized_lstm(x: Any, w: Any, r: Any, bias: Any, lengths: Any, scale: float) -> Any:
-    """What an LSTM gives whose inputs and states are quantised, all rows of a step together."""
+    """Return the results of an LSTM with quantized inputs and states, one scale per step."""
 
     def rounded(x: Any) -> Any:
         low, high = min(x.min(), 0), max(x.max(), 0)

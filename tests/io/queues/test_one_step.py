@@ -40,7 +40,7 @@ def test_what_both_use_does_not_wait_for_the_dequeue(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_two_queues_crosswise(threads: int) -> None:
-    """What leads from one to the other is behind one dequeue, and what uses both behind two."""
+    """The path between them follows one dequeue, and the consumer of both follows two."""
     first, second = (wf.FIFOQueue(10, [wf.float32], [[4]]) for _ in range(2))
     a = first.dequeue() * 2.0
     b = second.dequeue() + a

@@ -1,4 +1,4 @@
-"""Every kind of queue against a plain model: who goes on, with what, and who waits."""
+"""Every kind of queue against a simple model: completed and waiting operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where queues keep elements: batches whole, rows packed, memory given back."""
+"""Storage of queue elements: whole batches, packed rows, released memory."""
 
 from __future__ import annotations
 

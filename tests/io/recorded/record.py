@@ -21,7 +21,7 @@ NUMBERS = (
 
 
 def tensors() -> dict[str, tuple[str, Any]]:
-    """What `bundles/types` holds: name to element type and value; bfloat16 as its bits."""
+    """Return the contents of `bundles/types`: name to type and value; bfloat16 as bits."""
     made: dict[str, tuple[str, Any]] = {}
     for i, name in enumerate(NUMBERS):
         rng = np.random.default_rng(i)
@@ -45,7 +45,7 @@ def tensors() -> dict[str, tuple[str, Any]]:
 
 
 def grid() -> Any:
-    """What `bundles/slices` has as "grid", in four boxes, and as "rows", in three."""
+    """Return the contents of `bundles/slices`: "grid" in four boxes, and "rows" in three."""
     return np.arange(5 * 7, dtype=np.float32).reshape(5, 7)
 
 

@@ -101,7 +101,7 @@ def framed(values: Any) -> list[tuple[bytes, tuple[bytes, bytes]]]:
 
 
 def is_part(found: list[bytes], whole: list[bytes]) -> bool:
-    """Whether all of `found` is in `whole`, in its order."""
+    """Return True if `found` is a subsequence of `whole`."""
     rest = iter(whole)
     return all(any(each == other for other in rest) for each in found)
 
@@ -256,7 +256,7 @@ def test_a_large_record_costs_twice_its_size_at_most(tmp_path: Path) -> None:
 
 
 def shrinking(source_of: Callable[[str], Any], path: Path, data: bytes) -> list[Any]:
-    """What is read from a file that becomes shorter after its first piece."""
+    """Read a file that is truncated after its first piece was read."""
     path.write_bytes(data)
     source = source_of(str(path))
     first = source.read_chunk()

@@ -48,7 +48,7 @@ def by_protobuf(data: bytes) -> list[Any] | None:
 
 
 def looks_past(data: bytes) -> bool:
-    """Whether an example in the usual form has features that are not asked for."""
+    """Return True if an example in the usual form has features that are not requested."""
     at = 2 if data[1] < 0x80 else 3
     while at < len(data):
         key, _, at = read_key(data, at, len(data))

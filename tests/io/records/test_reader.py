@@ -93,7 +93,7 @@ def test_restarts_leave_no_trace(
     files: list[list[int]],
     steps: list[tuple[str, int]],
 ) -> None:
-    """Whatever is read in whatever portions, with restarts in between, is the files in order."""
+    """Any portions, with restarts in between, concatenate to the files in order."""
     folder = tmp_path_factory.mktemp("r")
     settings_, make = KINDS[kind]
     wanted: Records = []

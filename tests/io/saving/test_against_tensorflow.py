@@ -1,4 +1,4 @@
-"""What is written here is read by TensorFlow, where that is installed; and the other way round."""
+"""TensorFlow, if installed, reads the checkpoints written here, and the other way round."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_slots_of_other_shapes_follow_the_leading_axes() -> None:
 
 
 def save_as_before(path: Path, parts: int) -> str:
-    """A checkpoint as earlier versions wrote it: each part's slot is a tensor of its own."""
+    """Write a checkpoint like earlier versions: the slot of each part is a separate tensor."""
     with wf.Graph().as_default(), wf.Session() as session:
         model = build(parts)
         session.run(wf.global_variables_initializer())

@@ -1,4 +1,4 @@
-"""Training that is restored goes on with the same bits as training that was not interrupted."""
+"""Restored training continues with the same bits as uninterrupted training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of event files share."""
+"""Fixtures of tests of event files."""
 
 from __future__ import annotations
 

@@ -116,13 +116,13 @@ def told(story: list[str]) -> Callable[..., Told]:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What was logged so far."""
+    """Return the messages logged so far."""
     caplog.set_level(logging.INFO, "weft")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
 class Clock:
-    """A clock that goes on only when somebody sleeps."""
+    """A clock that advances only by sleeping."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""What a monitored session calls when, and how it ends. The traces are TensorFlow's."""
+"""The calls of a monitored session, in order, and its end. The traces are TensorFlow's."""
 
 from __future__ import annotations
 

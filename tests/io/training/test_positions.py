@@ -40,7 +40,7 @@ def shuffled() -> Dataset:
 
 
 def in_order(steps: int) -> list[int]:
-    """What a training without a stop reads."""
+    """Return the examples that uninterrupted training reads."""
     with Graph().as_default():
         return Training(shuffled).run(None, steps)
 
@@ -224,7 +224,7 @@ def test_a_saver_without_the_iterator_is_told(tmp_path: Path) -> None:
 
 
 def read_by_program(directory: Path, last: int, kill_after: int | None) -> dict[int, int]:
-    """What the steps of a run have read; it is killed after so many, or a few more."""
+    """Return the examples that a run has read; it is killed after this number, or a few more."""
     command = [sys.executable, str(PROGRAM), str(directory), "3", str(last)]
     found: dict[int, int] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -46,7 +46,7 @@ class Planned:
 
 
 def attempts(plan: list[Any], steps: int) -> tuple[list[Any], int]:
-    """What a program sees that makes so many steps, and how many sessions it took.
+    """Return the values that a program of some steps sees, and the number of its sessions.
 
     In each state the next outcome of the plan is of making a session, of a step, or of closing.
     """

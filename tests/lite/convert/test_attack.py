@@ -61,7 +61,7 @@ def programs(draw: Any) -> tuple[tuple[int, ...], list[tuple[str, int, int]], in
 
 
 def build(x: Any, steps: list[tuple[str, int, int]]) -> list[Any]:
-    """All values of a program that floats are; a step takes one that is there."""
+    """Return all float values of a program; a step uses one of them."""
     values = [x]
     for kind, op, which in steps:
         value = values[which % len(values)]

@@ -18,7 +18,7 @@ CASES = [case for cases in load_cases().values() for case in cases]
 
 
 def compared(case: Case) -> int:
-    """How many nodes of a case give what the runtime gives."""
+    """Return the number of nodes of a case whose results equal those of the runtime."""
     made, count = CaseGraph(case), 0
     if not lite.takes(made):
         return 0
@@ -54,7 +54,7 @@ def test_ops_of_files_compute_what_the_runtime_does(step: int, fewest: int) -> N
 @pytest.mark.parametrize("weights", ["float32", "int8"])
 @pytest.mark.parametrize("cell", [wf.nn.rnn_cell.LSTMCell, wf.nn.rnn_cell.GRUCell])
 def test_cells_compute_what_the_runtime_does(cell: Any, weights: str) -> None:
-    """Of widths that are no multiples of four, by which bytes lie."""
+    """Widths that are not multiples of four, which determine the layout of bytes."""
     value = np.random.default_rng(0).standard_normal((1, 3, 5)).astype("f")
     with wf.Graph().as_default(), wf.Session() as session:
         x = wf.placeholder(wf.float32, [1, 3, 5], name="x")

@@ -296,7 +296,7 @@ def test_branches_do_not_share_transposed_images() -> None:
 
 
 def test_errors_show_the_line_that_made_the_node_or_none(tmp_path: Path) -> None:
-    """Not that of the call that converts or reads a file."""
+    """The error is not that of the call that converts or reads a file."""
 
     def refused(made: Converter) -> str:
         with pytest.raises(wf.errors.UnimplementedError) as caught:

@@ -1,4 +1,4 @@
-"""The plan of the arena: results in the places of operands that nobody reads later."""
+"""The plan of the arena: results reuse the memory of dead operands."""
 
 from __future__ import annotations
 

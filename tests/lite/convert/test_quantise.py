@@ -133,7 +133,7 @@ def test_a_quantised_op_is_close(kind: str, activations: str, limit: float) -> N
 
 
 def test_int16_keeps_what_int8_loses(trained: tuple[Converter, Array, Array]) -> None:
-    """What is left is what the weights lose, which are int8 in both."""
+    """The remaining error is that of the weights, which are int8 in both."""
     converter, pictures, _ = trained
     noise = [
         {

@@ -1,4 +1,4 @@
-"""Where graphs come from: sessions, frozen graphs, SavedModels, checkpoints, ONNX; and state."""
+"""Sources of graphs: sessions, frozen graphs, SavedModels, checkpoints, ONNX; and state."""
 
 from __future__ import annotations
 

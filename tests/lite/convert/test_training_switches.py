@@ -196,7 +196,7 @@ def test_a_switch_that_stays_an_input() -> None:
 
 
 def test_the_models_of_the_page_convert_in_all_forms() -> None:
-    """Those of docs/models.md, to lite in floats and int8 and to ONNX."""
+    """Convert the models of docs/models.md to lite in float and int8, and to ONNX."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.M)
     with wf.Graph().as_default():
         names: dict[str, Any] = {}

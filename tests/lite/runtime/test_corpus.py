@@ -1,4 +1,4 @@
-"""What fuzzing found to reach something new: each file is opened and run, and does no harm."""
+"""Inputs for which fuzzing found new code paths: each file is opened and run without harm."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def attempt(data: bytes) -> str:
 
 
 def fuzz(seeds: list[bytes], count: int, seed: int) -> dict[str, int]:
-    """How often each thing happened."""
+    """Return how often each outcome occurred."""
     rng, found = random.Random(seed), {}
     for i in range(count):
         kind = attempt(mutated(seeds[i % len(seeds)], rng))

@@ -122,13 +122,13 @@ class File:
 
 
 def close(got: Array, wanted: Array) -> None:
-    """Real numbers of one product are alike, but for the order of sums."""
+    """Real values of a product agree up to the order of summation."""
     most = np.abs(wanted).max(initial=1e-30, where=np.isfinite(wanted))
     np.testing.assert_allclose(got, wanted, 1e-5, 1e-5 * most)
 
 
 def near(got: Array, real: Array, scale: float, zero: int, activation: int = 0) -> None:
-    """What is stored is the nearest to what is real, within the type and the activation."""
+    """Stored values are the nearest to the real ones, within the type and the activation."""
     low, high = CLAMPS[Activation(activation)]
     info = np.iinfo(got.dtype)
     wanted = np.clip(np.clip(real, low, high) / np.float32(scale) + zero, info.min, info.max)
@@ -260,7 +260,7 @@ def test_depthwise(seed: int, dtype: str) -> None:
 @pytest.mark.parametrize("seed", range(16))
 @pytest.mark.parametrize("extreme", [False, True])
 def test_fully_connected(seed: int, extreme: bool, dtype: str) -> None:
-    """Where all is at the ends of the range, sums of products are as large as they get."""
+    """With all operands at the ends of the range, sums of products are as large as possible."""
     random = np.random.default_rng(seed)
     depth, columns = (
         int(random.choice([1, 4, 7, 64, 130, 600])),
@@ -287,7 +287,7 @@ def test_fully_connected(seed: int, extreme: bool, dtype: str) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_floats_times_bytes(seed: int) -> None:
-    """Each row becomes bytes with a scale of its own: that of its largest magnitude."""
+    """Each row is quantized with its own scale, that of its largest magnitude."""
     random = np.random.default_rng(seed)
     depth, columns = int(random.choice([1, 4, 7, 130])), int(random.choice([1, 16, 31, 70]))
     shape = [(depth,), (3, depth), (2, 3, depth), (37, depth)][seed % 4]
@@ -309,7 +309,7 @@ def test_floats_times_bytes(seed: int) -> None:
 @pytest.mark.parametrize("kind", [OpKind.Conv2D, OpKind.DepthwiseConv2D])
 @pytest.mark.parametrize("seed", range(16))
 def test_images_of_bytes_with_scales_of_their_own(seed: int, kind: OpKind) -> None:
-    """What DynamicQuantize gives meets weights of bytes, and the result is real."""
+    """The results of DynamicQuantize are multiplied by int8 weights; the result is float."""
     random = np.random.default_rng(seed)
     kernel = (int(random.integers(1, 4)), int(random.integers(1, 4)))
     depth, channels = int(random.choice([1, 3, 4, 16, 70])), int(random.choice([1, 16, 17, 70]))
@@ -383,7 +383,7 @@ def test_what_is_not_finite_stays_so_in_its_row(bad: float) -> None:
 @pytest.mark.parametrize("dtype", SMALL)
 @pytest.mark.parametrize("padding", [Padding.VALID, Padding.SAME])
 def test_pool(kind: OpKind, dtype: str, padding: Padding) -> None:
-    """Of what is inside of the image alone; both sides have one scale."""
+    """Compare the results inside the image only; both sides have one scale."""
     random = np.random.default_rng(int(kind))
     options = t.PoolOptions(3, 2, 2, 1, padding, activation=int(Activation.RELU6))
     x = drawn(random, (2, 7, 6, 67), dtype)

@@ -14,7 +14,7 @@ run: Any = load(Path(__file__).parents[1] / "fuzz" / "run.py")
 
 
 def has_sanitizers() -> bool:
-    """Whether gcc is there with its library of the sanitizer."""
+    """Return True if gcc and its sanitizer library are available."""
     found = (
         shutil.which("gcc")
         and subprocess.run(

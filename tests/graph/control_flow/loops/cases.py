@@ -68,7 +68,7 @@ def lstm_time_major(tf: Any, x: Any) -> Any:
 
 @case(BATCH_MAJOR)
 def lengths_none_to_all(tf: Any, x: Any) -> Any:
-    """Of no step, of some, of all, and of more than there are."""
+    """Lengths: no step, some, all, and more than exist."""
     lengths = tf.constant([0, 3, STEPS, STEPS + 2])
     return tf.nn.dynamic_rnn(
         tf.nn.rnn_cell.BasicLSTMCell(UNITS), x, sequence_length=lengths, dtype=tf.float32
@@ -77,7 +77,7 @@ def lengths_none_to_all(tf: Any, x: Any) -> Any:
 
 @case(known(BATCH, STEPS, INPUTS))
 def lengths_short(tf: Any, x: Any) -> Any:
-    """No sequence reaches the last step."""
+    """Lengths of which none reaches the last step."""
     lengths = tf.constant([1, 0, 3, 2], tf.int64)
     return tf.nn.dynamic_rnn(
         tf.nn.rnn_cell.GRUCell(UNITS), x, sequence_length=lengths, dtype=tf.float32
@@ -221,7 +221,7 @@ def raw_as_dynamic(tf: Any, x: Any) -> Any:
 
 @case(known(BATCH, UNITS))
 def raw_decoder(tf: Any, h: Any) -> Any:
-    """What is emitted is fed back, until a sum is large; a loop state in several parts."""
+    """Feed outputs back until a sum is large, with a loop state in several parts."""
     cell = tf.nn.rnn_cell.GRUCell(UNITS)
 
     def loop_fn(time: Any, output: Any, state: Any, loop_state: Any) -> Any:

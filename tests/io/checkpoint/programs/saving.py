@@ -93,7 +93,7 @@ class Training:
         return int(step)
 
     def check_files(self) -> None:
-        """Nothing is there but the checkpoints of the list, and what was not the saver's."""
+        """Only the checkpoints of the list, and files of others, remain."""
         state = get_checkpoint_state(str(self.directory))
         assert state is not None
         expected = {"checkpoint", "model-0.data-00000-of-00001", "notes.txt"}

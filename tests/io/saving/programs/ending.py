@@ -1,4 +1,4 @@
-"""Saves twice, the second time asynchronously and slowly, and ends while that goes on.
+"""Saves twice, the second time asynchronously and slowly, and ends during that save.
 
 Run as a program with a mode and a directory: "returns", "exits" and "raises" end in these ways,
 "atexit" saves when the program is ending already, "fails" meets a full disk, and "hangs" would
