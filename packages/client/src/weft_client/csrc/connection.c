@@ -49,7 +49,7 @@ typedef struct wc_incoming {
   wc_reply reply;
   bool *is_inline;
   size_t index, filled;    /* of the value that receives the next bytes */
-  bool is_dropped;         /* nobody waits for it, so its values have no memory */
+  bool is_dropped;         /* its caller stopped waiting, so its values are not stored */
   uint64_t num_left_bytes; /* of a dropped reply */
 } wc_incoming;
 
@@ -346,7 +346,7 @@ static weft_code receive(wc_connection *connection, void *data, size_t size, wef
   return WEFT_OK;
 }
 
-/* Read bytes that nobody needs. */
+/* Read and discard bytes. */
 static weft_code skip(wc_connection *connection, size_t size, weft_status *status) {
   uint8_t bytes[SKIP_BYTES];
   weft_code code = WEFT_OK;

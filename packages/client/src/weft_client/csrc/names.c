@@ -31,7 +31,7 @@ weft_code wc_check_name(const char *name, weft_status *status) {
   return wc_fail(status, WEFT_INVALID_ARGUMENT, "a name must be UTF-8, got '%s'", shown);
 }
 
-/* A letter as it is compared. */
+/* Return the lower-case form, which is compared. */
 static uint8_t key(const wc_name_set *set, char letter) {
   bool is_upper = letter >= 'A' && letter <= 'Z';
   return (uint8_t)(is_upper && !set->has_case ? letter - 'A' + 'a' : letter);

@@ -72,7 +72,7 @@ WL_API wl_status wl_open(const void *file, size_t size, void *memory, size_t byt
 }
 
 WL_API wl_status wl_verify_weights(const void *file, size_t size, wl_error *error) {
-  return check_file(file, size, error); /* whose weights nobody reads */
+  return check_file(file, size, error); /* its weights are not used */
 }
 
 WL_API uint32_t wl_tensor_count(const wl_interpreter *r) {

@@ -148,7 +148,7 @@ static wl_status check_cut(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-/* Sizes along the axis are those that the results declare, or equal ones; of Unpack all are 1. */
+/* Sizes along the axis are those declared by the results, or equal parts; for Unpack, 1. */
 static wl_status shape_cut(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   bool unpack = op->kind == WL_OP_Unpack;

@@ -104,7 +104,7 @@ static wl_status shape_windows(wl_interpreter *r, wl_op *op, int64_t channels) {
   op->memo[OUT_H] = dims[1];
   op->memo[OUT_W] = dims[2];
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), 4, dims));
-  uint64_t depth = op->kind == WL_OP_Conv2D ? (uint64_t)x->dims[3] : 0; /* a tap costs by itself, too */
+  uint64_t depth = op->kind == WL_OP_Conv2D ? (uint64_t)x->dims[3] : 0; /* a tap has a fixed cost, too */
   uint64_t pixels = (uint64_t)wl_product(wl_out(r, op, 0)->dims, 0, 3);
   uint64_t each = wl_work((uint64_t)channels, depth + 1);
   op->cost = wl_work(wl_work(pixels, (uint64_t)(kernel_h * kernel_w)), each) / 16384;

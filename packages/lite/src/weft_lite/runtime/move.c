@@ -200,7 +200,7 @@ static wl_status strided_slice(wl_interpreter *r, const wl_op *op, strided *s) {
   for (int i = 0; i <= count[0]; i++) {
     if (s->rank + x->rank > WL_LOOPS)
       return wl_fail(r, WL_INVALID_ARGUMENT, "its result has a rank above 8");
-    if (i == count[0] ? !ellipses : ellipses >> i & 1) { /* all axes that nobody speaks of */
+    if (i == count[0] ? !ellipses : ellipses >> i & 1) { /* all axes that are not indexed */
       for (int left = x->rank - axes; left > 0; left--, axis++) {
         wl_add_loop(&s->v, x->dims[axis], steps[axis]);
         s->dims[s->rank++] = x->dims[axis];

@@ -2,7 +2,7 @@
  * called once, and no two tensors that are alive at once share bytes.
  *
  * A clock ticks at each op, at its end once more if it calls subgraphs. A tensor is alive from one tick
- * to another; a sweep over the ticks keeps those that are alive in a set, ordered by offset, and a new
+ * to another; a sweep over the ticks keeps the live tensors in a set, ordered by offset, and a new
  * one must fit between its neighbours. */
 #include "runtime.h"
 
@@ -62,7 +62,7 @@ static void lay_out(planner *p, uint8_t *memory) {
 
 #define REFUSE(...) wl_refuse(p->error, WL_DATA_LOSS, __VA_ARGS__)
 
-/* ---------------------------------------------------------------- the set of those that are alive */
+/* ---------------------------------------------------------------- the set of live tensors */
 
 static void insert(planner *p, uint32_t rank) {
   for (int level = 0; level < 6 && p->bits[level]; level++, rank /= 64)
@@ -221,7 +221,7 @@ static wl_status time_results(planner *p, uint32_t subgraph, uint32_t tick) {
   return WL_OK;
 }
 
-/* The variables of a loop are there from its begin to its end, and its condition sees them too. */
+/* The variables of a loop are live from its beginning to its end, also in its condition. */
 static wl_status time_loop(planner *p, wl_op *op, const uint32_t sub[2]) {
   uint32_t count;
   const int32_t *variables = list(p, sub[1], WL_SUBGRAPH_INPUTS, &count);
@@ -336,7 +336,7 @@ static void end_lives(planner *p, uint32_t tick) {
     take_out(p, p->tensors[i].rank);
 }
 
-/* An operand that nobody reads later makes room for a result that begins where it does. */
+/* A dead operand gives its memory to a result at the same offset. */
 static void make_room(planner *p, const wl_op *op) {
   const wl_interpreter *r = p->r;
   if (!op->kernel->in_place || op->output_count != 1) return;

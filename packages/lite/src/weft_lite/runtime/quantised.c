@@ -142,7 +142,7 @@ static void pad_rows(const product *p, wl_tile8 *tile, const void **rows, uint8_
         memset(to + t * deep + pixel, 0, deep - pixel);
       }
     }
-    rows[m] = to; /* of the first tap, which nobody reads again */
+    rows[m] = to; /* of the first tap, which is not read again */
   }
   tile->taps = 1;
   tile->depth = taps * deep;

@@ -54,7 +54,7 @@ typedef struct wl_tensor {
   int32_t axis;
   uint32_t table;
   uint8_t rank, dtype, storage, layout;
-  bool known;       /* while planning: the value is there, since it follows from shapes and constants */
+  bool known;       /* while planning: the value is known, since it follows from shapes and constants */
   bool provisional; /* while planning: sizes are bounds, as they depend on a value that is not known */
 } wl_tensor;
 

@@ -47,7 +47,7 @@ typedef struct wl_tile16 {
   const int64_t *bias; /* of `columns`, or NULL */
   const float *scales; /* of each column, or one where `one_scale` */
   int one_scale;
-  double factor, low, high; /* as of wl_tile8 */
+  double factor, low, high; /* as in wl_tile8 */
   int16_t *c;
   size_t stride;
 } wl_tile16;

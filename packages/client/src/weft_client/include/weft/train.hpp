@@ -269,7 +269,7 @@ class RMSProp : public Optimizer {
   double rate_, decay_, momentum_, epsilon_;
 };
 
-/// Kingma & Ba 2015. All rows of a variable move, also those that a gradient lacks.
+/// Kingma & Ba 2015. All rows of a variable change, including rows that a sparse gradient lacks.
 class Adam : public Optimizer {
  public:
   explicit Adam(double rate = 0.001, double beta1 = 0.9, double beta2 = 0.999,
