@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from journey import Answers, Feeds, Journey, Serving, Training, main
@@ -121,6 +121,7 @@ class Images(Journey):
     steps, short_steps = 1500, 100
     metric = "accuracy"
     goal, short_goal = 0.97, 0.3
+    jobs: ClassVar = {"ps": 1, "worker": 2}
 
     def training(self) -> Training:
         """Read, decode and augment files in threads, and train with a scheduled rate."""
@@ -135,9 +136,13 @@ class Images(Journey):
             .prefetch(2)
         )
         images, targets = dataset.make_one_shot_iterator().get_next()
-        logits = network(images, training=True)
-        loss = wf.losses.sparse_softmax_cross_entropy(targets, logits)
-        hits = wf.equal(wf.argmax(logits, 1, output_type=wf.int32), targets)
+
+        def replica(images: wf.Tensor, targets: wf.Tensor) -> list[wf.Tensor]:
+            logits = network(images, training=True)
+            loss = wf.losses.sparse_softmax_cross_entropy(targets, logits)
+            return [loss, wf.equal(wf.argmax(logits, 1, output_type=wf.int32), targets)]
+
+        loss, hits = self.replicas.apply(replica, images, targets)
         accuracy = wf.reduce_mean(wf.cast(hits, wf.float32))
         wf.summary.scalar("accuracy", accuracy)
         wf.summary.image("images", images, max_outputs=4)
@@ -145,8 +150,12 @@ class Images(Journey):
         rate = wf.train.piecewise_constant_decay(
             step, [self.num_steps // 2, self.num_steps * 3 // 4], [1e-2, 3e-3, 1e-3]
         )
-        with wf.control_dependencies(wf.get_collection(wf.GraphKeys.UPDATE_OPS)):
-            train = wf.train.AdamOptimizer(rate).minimize(loss, global_step=step)
+        # Each replica normalizes its part of a batch; the statistics are those of the first one.
+        updates = wf.get_collection(wf.GraphKeys.UPDATE_OPS, scope="replica0")
+        with wf.control_dependencies(updates):
+            train = wf.train.AdamOptimizer(rate).minimize(
+                loss, global_step=step, colocate_gradients_with_ops=True
+            )
         return Training(train, loss, hooks=[StopWhenLearned(accuracy, 0.995)])
 
     def serving(self) -> Serving:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class Journey(ABC):
       goal, short_goal: the score that must be reached.
       is_better_high: whether a higher score is better.
       variants: names of the models that the option `--variant` chooses from; the first by default.
+      has_graph_per_worker: whether each worker of the cluster runs a graph of its own, as
+        `SyncReplicasOptimizer` needs it; otherwise one graph has the copies of all workers.
       jobs: the number of tasks of each job of the cluster of `--cluster`; empty without one.
     """
 
@@ -77,6 +80,7 @@ class Journey(ABC):
     is_better_high: ClassVar[bool] = True
     variants: ClassVar[Sequence[str]] = ()
     jobs: ClassVar[Mapping[str, int]] = {}
+    has_graph_per_worker: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -85,22 +89,25 @@ class Journey(ABC):
         is_short: bool,
         replicas: Replicas | None = None,
         variant: str | None = None,
+        num_steps: int | None = None,
     ) -> None:
         self.directory = directory
         self.seed = seed
         self.is_short = is_short
         self.replicas = replicas or Replicas()
         self.variant = variant or next(iter(self.variants), "")
-
-    @property
-    def num_steps(self) -> int:
-        """The number of training steps of this run."""
-        return self.short_steps if self.is_short else self.steps
+        self.num_steps = num_steps or (self.short_steps if is_short else self.steps)
 
     def reaches_goal(self, score: float) -> bool:
         """Return True if a score is good enough."""
         goal = self.short_goal if self.is_short else self.goal
         return score >= goal if self.is_better_high else score <= goal
+
+    def on_worker(self, worker: int) -> Self:
+        """Return this journey for the graph of another worker."""
+        result = copy.copy(self)
+        result.replicas = Replicas(self.replicas.cluster, worker)
+        return result
 
     @abstractmethod
     def training(self) -> Training:

@@ -36,7 +36,12 @@ def main(kind: type[Journey], arguments: list[str] | None = None) -> int:
             if options.cluster:
                 cluster = stack.enter_context(local_cluster(kind.jobs, options.directory, console))
             journey = kind(
-                options.directory, options.seed, options.short, Replicas(cluster), options.variant
+                options.directory,
+                options.seed,
+                options.short,
+                Replicas(cluster),
+                options.variant,
+                options.steps,
             )
             seconds = training.train(journey, console, options.deterministic, trace)
     except KeyboardInterrupt:
@@ -59,6 +64,7 @@ def _parser(kind: type[Journey]) -> argparse.ArgumentParser:
     parser.add_argument("--directory", type=Path, default=Path("runs") / kind.name)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="train for seconds, to a lower goal")
+    parser.add_argument("--steps", type=int, help="number of training steps")
     parser.add_argument("--restart", action="store_true", help="delete an earlier run")
     parser.add_argument(
         "--deterministic",

@@ -9,22 +9,26 @@ import weft as wf
 
 
 class Replicas:
-    """The copies of a model in one graph: one on each worker, or a single one.
+    """The copies of a model: one on each worker of a cluster, or a single one.
 
-    Without a cluster, a batch is one part. All variables are created by the first copy.
+    They are in one graph, or in one graph for each worker.
 
     Args:
       cluster: the cluster; None if the model is trained on one machine.
+      worker: the number of the worker whose graph is built.
     """
 
-    def __init__(self, cluster: wf.train.ClusterSpec | None = None) -> None:
+    def __init__(self, cluster: wf.train.ClusterSpec | None = None, worker: int = 0) -> None:
         self.cluster = cluster
+        self.worker = worker
         self.num_workers = 1 if cluster is None else cluster.num_tasks("worker")
 
     def apply(
         self, function: Callable[..., Sequence[wf.Tensor]], *batch: wf.Tensor
     ) -> list[wf.Tensor]:
-        """Apply a function to each part of a batch, in the name scopes `replica0`, ….
+        """Apply a function to each part of a batch on another worker, all in one graph.
+
+        The name scopes are `replica0`, …. The first copy creates all variables.
 
         Args:
           function: receives a part of each tensor of the batch; returns tensors.
@@ -38,6 +42,13 @@ class Replicas:
             with self.on_worker(worker), scope, wf.name_scope(f"replica{worker}/"):
                 results.append(function(*part))
         return [_merge(list(values)) for values in zip(*results, strict=True)]
+
+    @property
+    def target(self) -> str:
+        """The target of sessions: the server of the worker; empty on one machine."""
+        if self.cluster is None:
+            return ""
+        return f"grpc://{self.cluster.task_address('worker', self.worker)}"
 
     def on_worker(self, worker: int) -> Any:
         """Return a scope whose variables are on parameter servers, and all else on a worker."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +66,9 @@ def train(
     """
     config = wf.ConfigProto()
     config.experimental.deterministic = is_deterministic
-    cluster = journey.replicas.cluster
-    target = "" if cluster is None else f"grpc://{cluster.task_address('worker', 0)}"
+    target = journey.replicas.target
     directory = str(journey.directory.resolve())  # the tasks of a cluster write checkpoints here
-    with wf.Graph().as_default(), journey.replicas.on_worker(0):
+    with wf.Graph().as_default() as nodes, journey.replicas.on_worker(0), ExitStack() as stack:
         wf.set_random_seed(journey.seed)
         wf.train.get_or_create_global_step()
         graph = journey.training()
@@ -98,7 +99,39 @@ def train(
                 config=config,
                 hooks=hooks,
             ) as session:
-                return _run_steps(session, graph)
+                if journey.has_graph_per_worker:
+                    stack.enter_context(_other_workers(journey))
+                seconds = _run_steps(session, graph)
+            console.print(f"{len(nodes.get_operations()):,} nodes")
+            return seconds
+
+
+@contextmanager
+def _other_workers(journey: Journey) -> Iterator[None]:
+    """Train on all workers but the first one, in threads, until the training has ended."""
+    workers = range(1, journey.replicas.num_workers)
+    threads = [
+        threading.Thread(target=_train_replica, args=[journey.on_worker(i)]) for i in workers
+    ]
+    for thread in threads:
+        thread.start()
+    yield
+    for thread in threads:
+        thread.join()
+
+
+def _train_replica(journey: Journey) -> None:
+    """Train until the first worker ends."""
+    replicas = journey.replicas
+    with wf.Graph().as_default(), replicas.on_worker(replicas.worker):
+        wf.set_random_seed(journey.seed)
+        wf.train.get_or_create_global_step()
+        graph = journey.training()
+        hooks = [wf.train.StopAtStepHook(last_step=journey.num_steps), *graph.hooks]
+        with wf.train.MonitoredTrainingSession(
+            replicas.target, is_chief=False, hooks=hooks
+        ) as session:
+            _run_steps(session, graph)
 
 
 def _run_steps(session: wf.train.MonitoredSession, graph: Training) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from journey import Answers, Feeds, Journey, Serving, Training, main
@@ -45,6 +45,7 @@ class Language(Journey):
     metric = "perplexity"
     goal, short_goal = 4.5, 35.0
     is_better_high = False
+    jobs: ClassVar = {"ps": 1, "worker": 2}
 
     @cached_property
     def text(self) -> Text:
@@ -62,20 +63,24 @@ class Language(Journey):
             ]
             for i in range(NUM_LAYERS)
         ]  # fmt: skip
-        begin = tuple(wf.nn.rnn_cell.LSTMStateTuple(*pair) for pair in carried)
-        logits, end = network(tokens[:, :-1], begin, self.text.num_characters)
-        loss = wf.losses.sparse_softmax_cross_entropy(tokens[:, 1:], logits)
+
+        def replica(tokens: wf.Tensor, *values: wf.Tensor) -> list[wf.Tensor]:
+            pairs = zip(values[::2], values[1::2], strict=True)
+            begin = tuple(wf.nn.rnn_cell.LSTMStateTuple(*pair) for pair in pairs)
+            logits, end = network(tokens[:, :-1], begin, self.text.num_characters)
+            loss = wf.losses.sparse_softmax_cross_entropy(tokens[:, 1:], logits)
+            return [loss, *(value for pair in end for value in pair)]
+
+        flat = [variable for pair in carried for variable in pair]
+        loss, *end = self.replicas.apply(replica, tokens, *map(wf.identity, flat))
         variables = wf.trainable_variables()
-        gradients, _ = wf.clip_by_global_norm(wf.gradients(loss, variables), 5.0)
+        gradients = wf.gradients(loss, variables, colocate_gradients_with_ops=True)
+        gradients, _ = wf.clip_by_global_norm(gradients, 5.0)
         step = wf.train.get_or_create_global_step()
         rate = wf.train.cosine_decay(4e-3, step, self.num_steps)
         pairs = zip(gradients, variables, strict=True)
         with wf.control_dependencies([loss]):
-            saves = [
-                variable.assign(value)
-                for pair, values in zip(carried, end, strict=True)
-                for variable, value in zip(pair, values, strict=True)
-            ]
+            saves = [variable.assign(value) for variable, value in zip(flat, end, strict=True)]
         with wf.control_dependencies(saves):
             train = wf.train.AdamOptimizer(rate).apply_gradients(pairs, global_step=step)
         return Training(train, loss, lambda _: self._feeds(tokens))

@@ -10,7 +10,7 @@ import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from journey import Answers, Feeds, Journey, Serving, Training, main
@@ -120,6 +120,7 @@ class Tabular(Journey):
     steps, short_steps = 3000, 400
     metric = "AUC"
     goal, short_goal = 0.90, 0.80
+    jobs: ClassVar = {"ps": 1, "worker": 2}
 
     def training(self) -> Training:
         """Read lines of shuffled files through queues, and look up words in a hash table."""
@@ -143,16 +144,21 @@ class Tabular(Journey):
                 wf.int32,
             ),
         )
-        logits, labels = logits_of(row), wf.cast(earns_much, wf.float32)
-        loss = wf.losses.sigmoid_cross_entropy(labels, logits)
-        auc, update_auc = wf.metrics.auc(labels, wf.sigmoid(logits))
+        labels = wf.cast(earns_much, wf.float32)
+
+        def replica(labels: wf.Tensor, *columns: wf.Tensor) -> list[wf.Tensor]:
+            logits = logits_of(Row(*columns))
+            return [wf.losses.sigmoid_cross_entropy(labels, logits), wf.sigmoid(logits)]
+
+        loss, probabilities = self.replicas.apply(replica, labels, *row)
+        auc, update_auc = wf.metrics.auc(labels, probabilities)
         wf.summary.scalar("auc", auc)
         step = wf.train.get_or_create_global_step()
         wide = wf.train.FtrlOptimizer(0.1, l1_regularization_strength=1e-3).minimize(
-            loss, var_list=wf.trainable_variables("wide")
+            loss, var_list=wf.trainable_variables("wide"), colocate_gradients_with_ops=True
         )
         deep = wf.train.AdagradOptimizer(0.1).minimize(
-            loss, var_list=wf.trainable_variables("deep")
+            loss, var_list=wf.trainable_variables("deep"), colocate_gradients_with_ops=True
         )
         with wf.control_dependencies([wide, deep, update_auc]):
             return Training(wf.assign_add(step, 1).op, loss)

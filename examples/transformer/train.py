@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from journey import Answers, Feeds, Journey, Serving, Training, main
@@ -108,6 +108,7 @@ class Transformer(Journey):
     steps, short_steps = 3000, 120
     metric = "perplexity"
     goal, short_goal = 6.0, 25.0
+    jobs: ClassVar = {"ps": 1, "worker": 2}
     is_better_high = False
 
     @cached_property
@@ -124,15 +125,24 @@ class Transformer(Journey):
         tokens = dataset.repeat().batch(BATCH, drop_remainder=True).prefetch(2)
         tokens = tokens.make_one_shot_iterator().get_next()
         mask = wf.cast(wf.range(LENGTH) > wf.range(LENGTH)[:, None], wf.float32) * -1e9
-        with wf.variable_scope("", custom_getter=float32_variables):
-            x = embed(tokens[:, :-1], wf.range(LENGTH), self.text.num_characters, wf.bfloat16)
-            for i in range(NUM_LAYERS):
-                x = block(x, mask, f"block{i}")
-            logits = wf.layers.dense(normalize(x, "norm"), self.text.num_characters, name="logits")
-        loss = wf.losses.sparse_softmax_cross_entropy(tokens[:, 1:], wf.cast(logits, wf.float32))
+        num_characters = self.text.num_characters
+
+        def replica(tokens: wf.Tensor) -> list[wf.Tensor]:
+            with wf.variable_scope(wf.get_variable_scope(), custom_getter=float32_variables):
+                x = embed(tokens[:, :-1], wf.range(LENGTH), num_characters, wf.bfloat16)
+                for i in range(NUM_LAYERS):
+                    x = block(x, mask, f"block{i}")
+                logits = wf.layers.dense(normalize(x, "norm"), num_characters, name="logits")
+            logits = wf.cast(logits, wf.float32)
+            return [wf.losses.sparse_softmax_cross_entropy(tokens[:, 1:], logits)]
+
+        (loss,) = self.replicas.apply(replica, tokens)
         step = wf.train.get_or_create_global_step()
         rate = wf.train.cosine_decay(3e-3, step, self.num_steps)
-        return Training(wf.train.AdamOptimizer(rate).minimize(loss, global_step=step), loss)
+        train = wf.train.AdamOptimizer(rate).minimize(
+            loss, global_step=step, colocate_gradients_with_ops=True
+        )
+        return Training(train, loss)
 
     def serving(self) -> Serving:
         """Return the logits of the next character; the cache goes in and out."""
