@@ -48,6 +48,7 @@ PAGES = [
     "docs/differences.md",
     "docs/evaluation.md",
     "docs/faq.md",
+    "docs/feature-columns.md",
     "docs/images.md",
     "docs/migrating.md",
     "docs/mixed-precision.md",

@@ -184,6 +184,7 @@ if _typing.TYPE_CHECKING:
         distributions as distributions,
         dtypes as dtypes,
         errors as errors,
+        feature_column as feature_column,
         flags as flags,
         gfile as gfile,
         graph_util as graph_util,

@@ -50,7 +50,6 @@ ELSEWHERE: Final = {
     "weft": {
         "GradientTape": "gradients(ys, xs) gives gradients of nodes in a graph",
         "estimator": "estimators are not supported; use train.MonitoredTrainingSession",
-        "feature_column": "feature columns are not supported",
         "keras": "Keras is not supported; use layers, losses, metrics and train",
         "models": "cells are in nn.rnn_cell",
         "optimizers": "optimizers are in train, as train.AdamOptimizer",

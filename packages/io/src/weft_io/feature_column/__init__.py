@@ -1,0 +1,1 @@
+"""Feature columns: descriptions of features, and layers that read them."""
