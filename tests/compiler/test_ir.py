@@ -118,8 +118,8 @@ program gather(x: float32[4], k: int32[]) -> (y: float32[]):
     ("text", "said"),
     [
         ("program p() -> ():\n   let a = 1", "indentation of 2"),
-        ("program p() -> ():\n  let a = §", "no word"),
-        ("program p() -> ():\n  let a = b", "no variable or buffer is called 'b'"),
+        ("program p() -> ():\n  let a = §", "not valid in a program"),
+        ("program p() -> ():\n  let a = b", "there is no variable or buffer named 'b'"),
         ("program p() -> ():\n  let a = f(1)", "no primitive 'f'"),
         ("program p() -> ():\n  let a = 1 2", "end of the line"),
         ("program p() -> (y: int8[4]):\n  call pack_bytes(y[0], n=1)", "requires pack_bytes\\(b, "),

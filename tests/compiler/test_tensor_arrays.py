@@ -67,9 +67,9 @@ REFUSED = {
         ("stays", 1, {}, "cannot be read twice"),
     ],
     write: [
-        ("moves", 2, {}, r"index 4 to write to is not in \[0, 4\)"),
-        ("moves", -1, {}, r"index -1 to write to is not in \[0, 4\)"),
-        ("moves", -1, {"dynamic_size": True}, "index -1 to write to"),
+        ("moves", 2, {}, r"index 4 to write is not in \[0, 4\)"),
+        ("moves", -1, {}, r"index -1 to write is not in \[0, 4\)"),
+        ("moves", -1, {"dynamic_size": True}, "index -1 to write"),
         ("stays", 1, {}, "has been written already"),
     ],
     pop: [("moves", 2, {}, "is empty")],

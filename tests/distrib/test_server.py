@@ -537,7 +537,7 @@ def test_a_session_that_describes_another_cluster_is_refused(cluster: list[Serve
 
 def test_targets_and_servers_that_are_wrong() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(errors.InvalidArgumentError, match="target must be like host:2222"):
+    with pytest.raises(errors.InvalidArgumentError, match="target must have the form host:2222"):
         wf.Session("grpc://nowhere")
     for wrong in ("localhost:70000", "localhost:0", "a b:22", "localhost:22/"):
         with pytest.raises(errors.InvalidArgumentError, match="target"):
@@ -548,7 +548,7 @@ def test_targets_and_servers_that_are_wrong() -> None:
             wf.Session(f"grpc://{host}:{port}", config=soon)
     assert time.monotonic() - began < link.CONNECT_SECONDS
     taken = socket.create_server(("localhost", port))
-    with taken, pytest.raises(errors.UnavailableError, match="port in use"):
+    with taken, pytest.raises(errors.UnavailableError, match="port may be in use"):
         Server({"worker": [f"localhost:{port}"]})
     with pytest.raises(errors.PermissionDeniedError, match="no credentials"):
         Server({"worker": [f"0.0.0.0:{port}"]})
@@ -562,7 +562,7 @@ def test_targets_and_servers_that_are_wrong() -> None:
         (({},), "at least one task"),
         (({"a": []},), "task_index must be one of"),
         (({"a/task:1": ["localhost:0"]},), "name of a job"),
-        (({"a": ["http://localhost:0"]},), "like host:2222"),
+        (({"a": ["http://localhost:0"]},), "have the form host:2222"),
     ]:
         with pytest.raises(errors.InvalidArgumentError, match=message):
             Server(*arguments)

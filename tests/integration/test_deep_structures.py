@@ -131,7 +131,7 @@ def test_structures_have_an_answer_or_a_named_error(make: Callable[[Any], Any]) 
 
 
 def test_the_error_says_what_is_wrong() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="got a list that is nested deeper, or"):
+    with pytest.raises(errors.InvalidArgumentError, match="got a list that is deeper or"):
         wf.nest.flatten(_circle(1))
 
 

@@ -81,7 +81,7 @@ def test_huge_sizes_are_named_errors(how: Callable[[Any], Any]) -> None:
 def test_shape_and_bytes_are_told() -> None:
     with pytest.raises(errors.ResourceExhaustedError, match=r"\[1048576, 1048576\].*4398046511104"):
         wf.constant(1.0, shape=[2**20, 2**20])
-    with pytest.raises(errors.ResourceExhaustedError, match="overflow 64 bits"):
+    with pytest.raises(errors.ResourceExhaustedError, match="overflows 64 bits"):
         memory.new_array([2**40, 2**40], np.dtype(np.float32))
     with pytest.raises(errors.InvalidArgumentError, match="no array has the shape"):
         memory.new_array([2**40, 2**40, 0], np.dtype(np.float32))

@@ -116,7 +116,7 @@ def test_an_interpreter_is_usable_after_errors(net: tuple[bytes, Any]) -> None:
         interpreter.get_tensor(999)
     with pytest.raises(errors.FailedPreconditionError, match=r"requires the inputs \['x'\]"):
         interpreter.get_signature_runner()(z=1)
-    with pytest.raises(errors.InvalidArgumentError, match="no signature 'other'"):
+    with pytest.raises(errors.InvalidArgumentError, match="there is no signature 'other'"):
         interpreter.get_signature_runner("other")
     got = interpreter.get_signature_runner()(x=image())["y"]
     np.testing.assert_allclose(got, net[1](image()), 1e-5)

@@ -149,7 +149,10 @@ def test_what_members_do_not_agree_on_is_named() -> None:
         r"instance 1 of group 1 is \['reduce', 'float32', 'Add', 'Id'\] on .*CPU:0 and .*'Max'",
     )
     wrong(lambda i: weft_distrib.all_reduce(wf.zeros([2 + i]), 2, 1, 1), "gave . of float32")
-    wrong(lambda i: weft_distrib.all_reduce(1.0, 2 + i, 1, 1), "must be the same in all of them")
+    wrong(
+        lambda i: weft_distrib.all_reduce(1.0, 2 + i, 1, 1),
+        "all members must have the same group_size",
+    )
     wrong(lambda i: weft_distrib.broadcast_send(1.0, 2, 1, 1), "exactly one sender, got 2")
     wrong(
         lambda i: [weft_distrib.all_reduce(1.0, 2, 1, 1), weft_distrib.all_reduce(2.0, 2, 1, 1)],
@@ -173,7 +176,7 @@ def test_a_member_that_does_not_come_is_noticed_in_time() -> None:
 
 
 class Replica:
-    """A session of its own on a task, with a sum of all members' feeds."""
+    """Run a session on a task with a sum of all members' feeds."""
 
     def __init__(self, target: str, task: int, size: int, **how: Any) -> None:
         with wf.Graph().as_default(), wf.device(f"/job:worker/task:{task}"):
@@ -187,7 +190,7 @@ class Replica:
 
 
 def together(replicas: list[Replica], count: int = 3) -> list[Any]:
-    """What each replica gets or raises when all run."""
+    """Return the result or the error of each replica when all run."""
     works = [lambda r=r, i=i: r.run(i + 1.0, count) for i, r in enumerate(replicas)]
     with in_threads(*works) as threads:
         pass

@@ -67,7 +67,7 @@ def test_in_turn_on_reserved_ports() -> None:
         ({"SLURM_STEP_TASKS_PER_NODE": "2,2"}, "Slurm names 3 nodes but task counts for 2"),
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, "5 tasks in total, but the Slurm step has 6"),
         ({"SLURM_STEP_RESV_PORTS": "12000"}, "a node has 2 tasks, but the reserved ports"),
-        ({"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""}, "was this started by srun?"),
+        ({"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""}, "start this command with srun"),
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""What masters, tasks and commands refuse by name, each with a call that nothing else refuses."""
+"""Refusals of masters, tasks and commands, each with a call that only this check refuses."""
 
 from __future__ import annotations
 
@@ -371,7 +371,7 @@ def test_files_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             sender.attach(os.memfd_create("weft-test"))
         sender.send([memoryview(b"x")], wait=True)
-        with pytest.raises(OSError, match="sent too many files"):
+        with pytest.raises(OSError, match="sent too many file descriptors"):
             receiver.recv_into(memoryview(bytearray(9)))
 
 

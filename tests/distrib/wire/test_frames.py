@@ -340,7 +340,7 @@ def test_addresses(text: str, address: tuple[str, int] | None) -> None:
     if address is not None:
         assert tuple(address_of(text)) == address
         return
-    with pytest.raises(errors.InvalidArgumentError, match="it must be like host:2222, got"):
+    with pytest.raises(errors.InvalidArgumentError, match="it must have the form host:2222, got"):
         address_of(text, "it")
 
 

@@ -186,10 +186,10 @@ def test_devices_that_cannot_be_a_cluster_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="at least one device"):
         planner()
     with pytest.raises(
-        errors.InvalidArgumentError, match=r"devices must have different names, got twice /job:ps/"
+        errors.InvalidArgumentError, match=r"devices must have different names, but /job:ps/"
     ):
         planner(*WORKERS, WORKERS[2])
-    with pytest.raises(errors.InvalidArgumentError, match="its name must be like"):
+    with pytest.raises(errors.InvalidArgumentError, match="its name must have the form"):
         planner(named("worker/task:1/device:CPU:0"))
 
 

@@ -451,7 +451,7 @@ def test_a_loop_that_is_refused_again_and_again_stays_with_kernels(
     rows = last[1].stack()
     with wf.Session() as session:
         for _ in range(8):
-            with pytest.raises(errors.InvalidArgumentError, match="index 4 to write to"):
+            with pytest.raises(errors.InvalidArgumentError, match="index 4 to write"):
                 session.run(rows)
     assert len(calls) == 4
 

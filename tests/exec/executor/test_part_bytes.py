@@ -45,7 +45,7 @@ PLACES = ("/device:CPU:0", "/device:CPU:1", "/device:CPU:2")
 
 
 class Wire(Rendezvous):
-    """What parts in several processes would meet in: values travel by the host's memory."""
+    """A rendezvous like that of several processes: values travel through host memory."""
 
     def __init__(self, devices: dict[str, Device]) -> None:
         super().__init__()
@@ -245,7 +245,7 @@ def test_accelerators_take_what_comes_by_the_host(monkeypatch: pytest.MonkeyPatc
 
 
 def parts() -> dict[str, Part]:
-    """Those of a loop over two devices, from the public way of planning."""
+    """Return the parts of a loop over two devices, by the public planning functions."""
     with wf.Graph().as_default():
         x = wf.placeholder(wf.float32, [4], name="x")
 
@@ -321,8 +321,8 @@ TRANSFER = {"tensor_name": "x", "send_device": "a", "recv_device": "b"}
     [
         (graph_with("_Arg", {"T": wf.float32, "index": 0, "shape": ()}, 2), "has the index 0, too"),
         (graph_with("_Fetch", {"T": wf.float32, "index": 3}, 2), "has the index 3, too"),
-        (graph_with("_Fetch", {"T": wf.float32, "index": 3}, waits=True), "wait for it, or it for"),
-        (graph_with("_Send", {"T": wf.float32, **TRANSFER, "tensor_name": b"\xff"}), "no text"),
+        (graph_with("_Fetch", {"T": wf.float32, "index": 3}, waits=True), "has control edges"),
+        (graph_with("_Send", {"T": wf.float32, **TRANSFER, "tensor_name": b"\xff"}), "not text"),
         (
             graph_with("_Recv", {"tensor_type": wf.float32, **TRANSFER, "_depth": "deep"}),
             "_depth must be an integer",
@@ -335,8 +335,8 @@ TRANSFER = {"tensor_name": "x", "send_device": "a", "recv_device": "b"}
             graph_with("_Recv", {"tensor_type": wf.float32, **TRANSFER, "_guard": np.ones(2)}),
             "_guard must be an integer",
         ),
-        (backwards("Neg"), "it comes before 'one', which it needs"),
-        (backwards("NoOp"), "it comes before 'one', which it needs"),
+        (backwards("Neg"), "it precedes its input 'one'"),
+        (backwards("NoOp"), "it precedes its input 'one'"),
         (graph_with("NoOp", {"_used": (1,)}), "_used must be places among its 0 outputs"),
         (graph_with("NoOp", {"_used": 1}), "_used must be a list of integers"),
     ],
@@ -386,7 +386,7 @@ NUMBERS = st.sampled_from([0, 1, 2, 63, 64, 255, 2**16, 2**31 - 1, 2**31, 2**32 
 def test_bytes_that_are_forged_with_their_checksums_are_refused_or_derived(
     forged: dict[str, tuple[bytes, Device]], data: st.DataObject
 ) -> None:
-    """What is no accident: counts, indices and numbers that no writer makes, with sums that fit."""
+    """Deliberate damage with valid checksums: counts and indices that no writer produces."""
     whole, device = forged[data.draw(st.sampled_from(sorted(forged)))]
     length, blobs, _ = unpack_header(whole[:HEADER_SIZE], 0)
     metadata = bytearray(whole[HEADER_SIZE : HEADER_SIZE + length])

@@ -118,7 +118,10 @@ def test_first_shapes_have_code_and_others_run_by_kernels(
             run(size)
         (cache,) = caches
         assert cache.num_compiled() == (16, 0)
-    assert lines() == ["is compiled for 16 choices of shapes, and runs by kernels for others"]
+    assert lines() == [
+        "is compiled for 16 combinations of shapes, which is the maximum; "
+        "other shapes run by kernels"
+    ]
 
 
 @UNITS

@@ -334,7 +334,9 @@ def test_recursion_goes_deep(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_recursion_without_an_end_is_an_error_that_names_the_call() -> None:
     declared = Declare("forever", [("x", wf.float32)], [("y", wf.float32)])
     forever = Defun(wf.float32, func_name="forever")(lambda x: declared(x + 1.0))
-    with pytest.raises(errors.ResourceExhaustedError, match="does its recursion end") as caught:
+    with pytest.raises(
+        errors.ResourceExhaustedError, match="check that its recursion ends"
+    ) as caught:
         run(forever(1.0))
     assert caught.value.node == "forever/.../forever"
     assert len(str(caught.value)) < 2000

@@ -185,7 +185,7 @@ def test_what_does_not_fit_is_an_error_that_says_where(machine: Machine) -> None
             assert session.run(y, {x: np.ones(4)}).shape == (256,)  # it goes on
     message = str(caught.value)
     assert "too_large" in message and "device:GPU:0" in message
-    assert "no room for" in message and "the limit is 16777216 bytes" in message
+    assert "not enough memory for" in message and "the limit is 16777216 bytes" in message
 
 
 # ------------------------------------------------------------------------------ residency

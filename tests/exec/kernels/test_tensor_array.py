@@ -1,4 +1,4 @@
-"""TensorArrays in a session: values of every type, errors, lifetime; and their state by itself."""
+"""TensorArrays in a session: values of every type, errors, lifetime; and their state alone."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     "write beyond": (lambda: floats(3).write(3, 1.0).flow, r"index 3 .*\[0, 3\).*dynamic_size"),
     "write before": (
         lambda: floats(3, dynamic_size=True).write(-1, 1.0).flow,
-        r"index -1 to write to is not in \[0, 3\)",
+        r"index -1 to write is not in \[0, 3\)",
     ),
     "read beyond": (lambda: floats(3).read(3), r"index 3 to read is not in \[0, 3\)"),
     "read before": (lambda: floats(3).read(-1), r"index -1 to read is not in \[0, 3\)"),
@@ -252,10 +252,10 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
         r"indices must have rank 1, got shape \[1,1\]",
     ),
     "scatter twice": (lambda: _fed_scatter([1.0, 2.0], [2, 2]), "element 2 .* written already"),
-    "scatter before": (lambda: _fed_scatter([1.0], [-1]), "index -1 to write to"),
+    "scatter before": (lambda: _fed_scatter([1.0], [-1]), "index -1 to write"),
     "scatter too few": (lambda: _fed_scatter([1.0], [0, 1]), r"each of 2 indices, got shape \[1\]"),
     "scatter a scalar": (lambda: _fed_scatter(1.0, [0]), r"each of 1 indices, got shape \[\]"),
-    "unstack too many": (lambda: floats(2).unstack([1.0, 2.0, 3.0]).flow, "index 2 to write to"),
+    "unstack too many": (lambda: floats(2).unstack([1.0, 2.0, 3.0]).flow, "index 2 to write"),
     "split short": (lambda: _fed_split([1.0, 2.0], [1, 0]), r"\[2\], got \[1, 0\] with the sum 1"),
     "split backwards": (lambda: _fed_split([1.0], [2, -1]), r"got \[2, -1\] with the sum 1"),
     "split a scalar": (lambda: _fed_split(1.0, [1, 0]), "rank 0 cannot be split"),

@@ -785,7 +785,7 @@ HOSTILE = [
     (_input("Sum:nothing:0"), errors.InvalidArgumentError, "Sum:nothing:0"),
     (_input("Sum:output:-1"), errors.InvalidArgumentError, "Sum:output:-1"),
     (_input("x:0"), errors.InvalidArgumentError, "x:0"),
-    (_input(""), errors.InvalidArgumentError, "neither an input nor a result"),
+    (_input(""), errors.InvalidArgumentError, "neither an input of the function"),
     (_input("^nowhere"), errors.InvalidArgumentError, "nowhere"),
     (_input("v"), errors.InvalidTypeError, "float32"),
     (_result("nowhere:y:0"), errors.InvalidArgumentError, "nowhere"),

@@ -64,9 +64,9 @@ OF_TENSORS: list[tuple[Use, type[Exception], str]] = [
 ]
 
 OTHERS: list[tuple[Callable[[], Any], str]] = [
-    (lambda: len(wf.constant(1.0)), "has no len(): it has no axes"),
-    (lambda: _loop(wf.constant(1.0)), "cannot be iterated: it has no axes"),
-    (lambda: len(wf.placeholder(wf.float32)), "its first size is not static"),
+    (lambda: len(wf.constant(1.0)), "has no len(): it has rank 0"),
+    (lambda: _loop(wf.constant(1.0)), "cannot be iterated: it has rank 0"),
+    (lambda: len(wf.placeholder(wf.float32)), "its first dimension is unknown"),
     (
         lambda: _loop(wf.placeholder(wf.float32, [None])),
         "use unstack(x, num), map_fn or while_loop",

@@ -54,7 +54,11 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (_dense(units=None), TYPE, "units must be an integer, got None"),
     (_conv(filters=2.5), TYPE, "filters must be an integer, got 2.5"),
     (_conv(kernel_size=(2, 2.5)), TYPE, "kernel_size must be an integer, got 2.5"),
-    (_conv(kernel_size=(2, 2, 2)), VALUE, "kernel_size must be 2 integers or one, got (2, 2, 2)"),
+    (
+        _conv(kernel_size=(2, 2, 2)),
+        VALUE,
+        "kernel_size must be 2 integers, or one integer; got (2, 2, 2)",
+    ),
     (_conv(strides=0), VALUE, "strides must be at least 1, got 0"),
     (_conv(dilation_rate=1.5), TYPE, "dilation_rate must be an integer, got 1.5"),
     (_conv(padding=1), VALUE, "padding must be 'valid' or 'same', got 1"),

@@ -408,11 +408,14 @@ def test_batch_norm_without_center_and_scale_has_gradients() -> None:
 
 def test_batch_norm_refuses() -> None:
     variants: list[tuple[dict[str, Any], str]] = [
-        ({"renorm": True, "fused": True}, "cannot go with renorm"),
+        ({"renorm": True, "fused": True}, "does not support renorm"),
         ({"renorm": True, "renorm_clipping": {"max": 1.0}}, "got \\['max'\\]"),
         ({"virtual_batch_size": 0}, "must be positive"),
-        ({"virtual_batch_size": 1, "axis": 0}, "other axes than 0"),
-        ({"virtual_batch_size": 1, "adjustment": lambda shape: (1.0, 0.0)}, "with an adjustment"),
+        ({"virtual_batch_size": 1, "axis": 0}, "does not contain 0"),
+        (
+            {"virtual_batch_size": 1, "adjustment": lambda shape: (1.0, 0.0)},
+            "combined with adjustment",
+        ),
     ]
     for options, message in variants:
         with pytest.raises(errors.InvalidArgumentError, match=message):

@@ -74,5 +74,5 @@ def test_gradients_flow_through_the_iterations() -> None:
 
 def test_operators_must_be_known_to_be_definite() -> None:
     operator = wf.linalg.LinearOperatorFullMatrix(np.eye(2))
-    with pytest.raises(wf.errors.InvalidArgumentError, match="self-adjoint and positive definite"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match="requires the hints is_self_adjoint"):
         wf.linalg.experimental.conjugate_gradient(operator, [1.0, 2.0])

@@ -282,7 +282,7 @@ def test_functions_of_matrices_take_operators() -> None:
                     found = wf.matmul(left, right, adjoint_a=a, adjoint_b=b)
                     wanted = wf.matmul(*dense, adjoint_a=a, adjoint_b=b)
                     np.testing.assert_allclose(session.run(found), session.run(wanted))
-    with pytest.raises(errors.InvalidArgumentError, match="not transposes"):
+    with pytest.raises(errors.InvalidArgumentError, match="not support transposes"):
         wf.matmul(operator, x, transpose_a=True)
     assert isinstance(wf.matmul(operator, operator), L.LinearOperator)
 
@@ -301,7 +301,7 @@ def test_functions_of_operators_take_arguments_in_any_way() -> None:
         np.testing.assert_allclose(session.run(found), matrix.conj().T @ x[:, 0])
     with pytest.raises(errors.InvalidArgumentError, match="does not take k, got 1"):
         L.diag_part(operator, k=1)
-    with pytest.raises(errors.InvalidArgumentError, match="not transposes"):
+    with pytest.raises(errors.InvalidArgumentError, match="not support transposes"):
         L.matvec(operator, x[:, 0], transpose_a=True)
 
 
@@ -323,7 +323,9 @@ TALL = {"is_square": False}
 UNDEFINED: dict[str, Callable[[], Any]] = {
     "does not define its shape": lambda: Bare("float32").shape,
     "Unknown does not define its shape": lambda: Unknown("float32").shape_tensor(),
-    "Shaped has no product": lambda: Shaped("float32").matmul(np.ones((3, 1), "f")),
+    "Shaped does not define its matrix product": lambda: Shaped("float32").matmul(
+        np.ones((3, 1), "f")
+    ),
     "requires a non-singular square": lambda: Shaped("float32", **TALL).solve([[1.0], [2.0]]),
     "otherwise": lambda: Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),
     "has no inverse": lambda: Shaped("float32", **TALL).inverse(),

@@ -274,7 +274,7 @@ def _without_type(graph_def: proto.GraphDef) -> None:
         ),
         (_attr(0, "_output_shapes", b=True), errors.InvalidArgumentError, "a list of sh", "a"),
         (_control_back_edge, errors.InvalidArgumentError, "2 nodes are on or after a cycle", None),
-        (_contradiction, errors.InvalidArgumentError, r"_output_shapes says \[9\]", "c"),
+        (_contradiction, errors.InvalidArgumentError, r"_output_shapes has \[9\]", "c"),
         (_shapes(1, -2), errors.InvalidArgumentError, "-1 or more", "b"),
         (_versions(min_consumer=9999), errors.InvalidArgumentError, "needs a reader of", None),
         (_versions(bad_consumers=[134]), errors.InvalidArgumentError, "excludes readers", None),
@@ -335,7 +335,7 @@ def test_huge_claims(graph: Graph) -> None:
     node = graph_def.node.add(name="m", op="SerMany")
     node.attr["T"].type = proto.DT_FLOAT
     node.attr["N"].i = 2**62
-    with pytest.raises(errors.InvalidArgumentError, match="asks for"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be from 0 to"):
         import_graph_def(graph_def)
 
 
@@ -347,7 +347,9 @@ def test_repeated_values_share_a_budget(graph: Graph, monkeypatch: pytest.Monkey
         node.attr["dtype"].type = proto.DT_INT8
         node.attr["value"].tensor.dtype = proto.DT_INT8
         node.attr["value"].tensor.tensor_shape.dim.add(size=400)
-    with pytest.raises(errors.InvalidArgumentError, match=r"v2 would expand to 400 .* 200 are"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"v2 would expand to 400 .* 200 bytes remain"
+    ):
         import_graph_def(graph_def)
 
 

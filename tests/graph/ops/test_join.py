@@ -35,7 +35,7 @@ def test_splits() -> None:
     assert [p.tolist() for p in evaluate(join.split(x, 3))] == [[0, 1], [2, 3], [4, 5]]
     assert [p.tolist() for p in evaluate(join.split(x, [1, 5]))] == [[0], [1, 2, 3, 4, 5]]
     sizes = fed(None, dtype=dtypes.int32)
-    with pytest.raises(errors.InvalidArgumentError, match="give num"):
+    with pytest.raises(errors.InvalidArgumentError, match="pass num"):
         join.split(x, sizes)
     parts = evaluate(join.split(x, sizes, num=2), {sizes: [2, 4]})
     assert [len(part) for part in parts] == [2, 4]

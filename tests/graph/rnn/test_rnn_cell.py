@@ -459,7 +459,7 @@ def test_the_type_of_a_state_is_that_of_its_parts() -> None:
     assert steps.infer_state_dtype(None, mixed[:1]) is dtypes.float32
     assert steps.infer_state_dtype("float16", mixed) is dtypes.float16
     for state_parts in (mixed, ()):
-        with pytest.raises(errors.InvalidArgumentError, match="dtype must be given"):
+        with pytest.raises(errors.InvalidArgumentError, match="dtype is required"):
             steps.infer_state_dtype(None, state_parts)
 
 
@@ -611,7 +611,7 @@ def test_stacks_check_their_cells_and_states() -> None:
 
 def test_a_cell_in_a_stack_twice_shares_its_weights() -> None:
     inner = rnn_cell.GRUCell(3)
-    with pytest.warns(UserWarning, match="shares its weights"):
+    with pytest.warns(UserWarning, match="share their weights"):
         cell = rnn_cell.MultiRNNCell([inner, inner])
     step(cell)
     assert len(names()) == 4

@@ -227,11 +227,11 @@ def test_inputs_are_checked() -> None:
         static_rnn(cell, x, dtype="float32")
     with pytest.raises(errors.InvalidArgumentError, match="at least one input"):
         static_rnn(cell, [], dtype="float32")
-    with pytest.raises(errors.InvalidArgumentError, match="dtype must be given"):
+    with pytest.raises(errors.InvalidArgumentError, match="dtype is required"):
         static_rnn(cell, [x])
     with pytest.raises(errors.InvalidArgumentError, match="one batch size, got 2 and 3"):
         static_rnn(cell, [x, constant(normal(3, 2))], dtype="float32")
-    with pytest.raises(errors.InvalidArgumentError, match="but the batch's must be known"):
+    with pytest.raises(errors.InvalidArgumentError, match="except the batch size must be known"):
         static_rnn(cell, [placeholder("float32", [2, None])], dtype="float32")
     for wrong in (placeholder("float32"), constant(1.0)):
         with pytest.raises(errors.InvalidArgumentError, match="must have a batch axis"):

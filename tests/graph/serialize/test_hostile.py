@@ -110,7 +110,7 @@ def test_damaged_bytes_with_right_checksums(data: bytes, seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 def test_damaged_flatbuffer_structure(data: bytes, seed: int) -> None:
-    """As above, near the table and its vtable, where all the offsets are."""
+    """The same near the table and its vtable, which contain all offsets."""
     choose = random.Random(seed)
     length = layout.unpack_header(data[:HEADER], 0)[0]
     metadata = bytearray(data[HEADER : HEADER + length])
@@ -221,7 +221,7 @@ def _text(old: bytes, new: bytes) -> Callable[[dict[str, Any]], None]:
         (_set("output_type", 0, 99), errors.InvalidArgumentError, "outputs of types .99."),
         (_set("output_shape", 0, 50), errors.DataLossError, "output_shape"),
         (_set("value_kind", 0, 11), errors.DataLossError, r"11 is not in \[0, 11\)"),
-        (_set("tensor_type", 0, 20), errors.DataLossError, "no type that tensors have"),
+        (_set("tensor_type", 0, 20), errors.DataLossError, "not a type of tensors"),
         (_set("tensor_type", 0, 9), errors.DataLossError, "12 bytes for int64"),
         (_set("tensor_data", 0, 1), errors.DataLossError, "share their data"),
         (_set("shape_sizes", 0, -2), errors.DataLossError, "-2 is not in"),
@@ -288,7 +288,7 @@ _READ = ["_class", "_gradient_op_type", "_guard", "_depth", "_used", "_reads_onl
 
 @pytest.mark.parametrize("name", [*_READ, "_output_shapes", "_whatever"])
 def test_odd_values_of_attributes_that_no_declaration_has(name: str) -> None:
-    """They are refused on reading, or nobody minds them."""
+    """The changes are rejected on reading, or have no effect."""
     refused = 0
     for odd in _ODD:
         graph = _two_nodes()

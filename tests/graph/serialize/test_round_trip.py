@@ -201,7 +201,7 @@ def test_limits() -> None:
 
 def test_more_than_the_memory_of_the_columns_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft_graph.schema.columns._MAX_BYTES", 100)
-    with pytest.raises(errors.InvalidArgumentError, match="write it in several segments"):
+    with pytest.raises(errors.InvalidArgumentError, match="write the graph in several segments"):
         serialize.graph_to_bytes(sample_graph())
 
 

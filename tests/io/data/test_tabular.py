@@ -223,7 +223,7 @@ def test_csv_files_by_names(written: Any, tmp_path: Path) -> None:
     ):
         with pytest.raises(errors.InvalidArgumentError, match=words):
             make_csv_dataset(path, 2, **options)
-    with pytest.raises(errors.InvalidArgumentError, match="has no line of column names"):
+    with pytest.raises(errors.InvalidArgumentError, match="has no header line with column names"):
         make_csv_dataset(written("", "empty.csv"), 2)
     with pytest.raises(errors.InvalidArgumentError, match="No files matched"):
         make_csv_dataset(str(tmp_path / "none*"), 2)

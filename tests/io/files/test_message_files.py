@@ -143,7 +143,7 @@ def test_a_directory_in_place_of_a_file(tmp_path: Path) -> None:
 def test_what_is_no_item() -> None:
     item = pack(proto.SaverDef())
     item.value = b"\xff"
-    with pytest.raises(errors.DataLossError, match="an Any holds no SaverDef"):
+    with pytest.raises(errors.DataLossError, match="an Any does not contain a SaverDef"):
         unpack(item, proto.SaverDef)
 
 

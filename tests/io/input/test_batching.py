@@ -302,7 +302,7 @@ def test_wrong_sources() -> None:
             batching.batch_join([{"a": n}, {"b": n}], 2)
         with pytest.raises(TypeError, match="types to be consistent"):
             batching.batch_join([[n], [x]], 2)
-        with pytest.raises(ValueError, match="as many tensors"):
+        with pytest.raises(ValueError, match="the same number of tensors"):
             batching.batch_join([[n], [n, n]], 2)
         with pytest.raises(ValueError, match="capacity must be greater than min_after_dequeue=3"):
             batching.shuffle_batch([n], 2, capacity=3, min_after_dequeue=3)

@@ -184,7 +184,7 @@ def test_errors_name_the_example(session: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="Name: x, Key: b"):
         session.run(parse_single_example(SECOND, spec, example_names="x"))
     with pytest.raises(
-        errors.InvalidArgumentError, match="names must be as many as the 2 examples"
+        errors.InvalidArgumentError, match="names must have one entry for each of 2 examples"
     ):
         session.run(parse_example([FIRST, SECOND], spec, example_names=["one"]))
     for parsed in (parse_example([FIRST, b"\xff"], spec), parse_single_example(b"\xff", spec)):

@@ -381,7 +381,7 @@ class TestScopes:
         unbound = message.collection_def["unbound_inputs"].bytes_list.value
         assert b"$unbound_inputs_outside" in unbound and b"^$unbound_inputs_outside" in unbound
         with Graph().as_default() as other:
-            with pytest.raises(errors.InvalidArgumentError, match="input_map must have"):
+            with pytest.raises(errors.InvalidArgumentError, match="map them in input_map"):
                 import_meta_graph(message)
             value = constant([5.0, 5.0])
             found = import_scoped_meta_graph(

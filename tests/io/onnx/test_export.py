@@ -90,9 +90,9 @@ def test_sizes_that_are_not_known_have_names() -> None:
     [
         ({"session": None}, "a session is required, got None"),
         ({"path": 5}, "path must be a path of a file, got 5"),
-        ({"dynamic_axes": ["x"]}, "dynamic_axes must be names by axis, by input"),
-        ({"dynamic_axes": {"x": {0: 5}}}, "must be names by integers"),
-        ({"dynamic_axes": {"x": {"rows": "rows"}}}, "must be names by integers"),
+        ({"dynamic_axes": ["x"]}, "dynamic_axes must map inputs to dicts"),
+        ({"dynamic_axes": {"x": {0: 5}}}, "must map integers to names"),
+        ({"dynamic_axes": {"x": {"rows": "rows"}}}, "must map integers to names"),
         ({"metadata": ["weft"]}, "metadata must be a mapping"),
     ],
 )
@@ -205,13 +205,13 @@ def test_what_is_not_fed_and_what_is_not_there() -> None:
             wf.onnx.export(x, x, session, opset=6)
         with pytest.raises(errors.InvalidArgumentError, match="path"):
             wf.onnx.export(x, x, session, external_data=True)
-        with pytest.raises(errors.InvalidArgumentError, match="other names"):
+        with pytest.raises(errors.InvalidArgumentError, match="different names"):
             wf.onnx.export({"x": wf.exp(x)}, x, session)
         with pytest.raises(errors.InvalidArgumentError, match="an integer"):
             wf.onnx.export({"y": x}, x, session, metadata={"model_version": "new"})
         with pytest.raises(errors.InvalidArgumentError, match="an integer"):
             wf.onnx.export({"y": x}, x, session, metadata={"model_version": "9" * 20})
-        with pytest.raises(errors.InvalidArgumentError, match=r"str by str, got .*: 3"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"strings to strings, got .*: 3"):
             wf.onnx.export({"y": x}, x, session, metadata={"model_version": 3})
         with pytest.raises(errors.InvalidArgumentError, match="cannot write"):
             wf.onnx.export({"y": x}, x, session, "/nowhere/model.onnx")

@@ -222,7 +222,7 @@ def _calls(count: int, times: int) -> Any:
 def test_functions_do_not_unfold_without_end() -> None:
     with wf.Graph().as_default() as graph:
         with pytest.raises(
-            errors.ResourceExhaustedError, match=r"ONNX node .*expands the model's functions"
+            errors.ResourceExhaustedError, match=r"ONNX node .*the model's functions expand"
         ):
             wf.onnx.import_model(_calls(14, 2))  # 32,767 nodes of a file of 2 kB
         assert not graph.get_operations(), "it is seen before anything is added"
@@ -246,7 +246,7 @@ def test_functions_do_not_unfold_without_end() -> None:
         ),
         (
             helper.make_node("LpPool", ["x"], ["y"], kernel_shape=[1, 9], pads=[10**8, 0, 0, 0]),
-            "margins of LpPool make",
+            "of LpPool enlarges",
         ),
     ],
 )
@@ -370,10 +370,13 @@ def test_errors_name_the_node() -> None:
 @pytest.mark.parametrize(
     ("nodes", "match"),
     [
-        ([helper.make_node("Relu", ["gone"], ["y"])], "input 'gone' is made by no node before it"),
+        (
+            [helper.make_node("Relu", ["gone"], ["y"])],
+            "input 'gone' is not produced by an earlier node",
+        ),
         (
             [helper.make_node("Relu", ["z"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
-            "'z' is made by no node before it",
+            "'z' is not produced by an earlier node",
         ),
         (
             [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"])],
@@ -390,7 +393,10 @@ def test_errors_name_the_node() -> None:
             ],
             r"ONNX node 'pool' \(MaxPool\): the attribute 'kernel_shape' must be of the type INTS",
         ),
-        ([helper.make_node("Relu", ["x"], ["other"])], "the model's output 'y' is made by no node"),
+        (
+            [helper.make_node("Relu", ["x"], ["other"])],
+            "the model's output 'y' is not produced by an earlier node",
+        ),
     ],
 )
 def test_damaged_graphs(nodes: Any, match: str) -> None:
@@ -474,7 +480,7 @@ def test_external_data_is_read_in_place(tmp_path: Path) -> None:
     found = wf.onnx.Backend.run_model(tmp_path / "m.onnx", {"x": x})
     assert found[0].tolist() == [[7.0, 8.0]]
     (tmp_path / "w").write_bytes(bytes(3))
-    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="are there"):
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="are available"):
         wf.onnx.import_model(tmp_path / "m.onnx")
 
 
@@ -586,7 +592,7 @@ def test_softmax_over_an_axis_of_what_has_any_rank(op: str, axis: int) -> None:
 
 @pytest.mark.parametrize(("dims", "rest"), [(None, ()), (["n", 2], (0, 2)), ([3, 2], (3, 2))])
 def test_a_loop_without_turns_gives_no_rows(dims: Any, rest: tuple[int, ...]) -> None:
-    """Of sizes that are not declared they have 0 elements, as ONNX Runtime has it."""
+    """Undeclared sizes are 0, as in ONNX Runtime."""
     float32, kinds = TensorProto.FLOAT, (TensorProto.INT64, TensorProto.BOOL)
     info = helper.make_tensor_value_info
     nodes = [

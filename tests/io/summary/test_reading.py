@@ -84,7 +84,7 @@ def test_records_that_are_no_events(path: Path) -> None:
     before, after = frame(b"\xff\xff")
     found, error = read(path, RECORDS[0] + before + b"\xff\xff" + after)
     assert found == EVENTS[:1]
-    assert error is not None and f"at {STARTS[1]} of" in str(error) and "no Event" in str(error)
+    assert error is not None and f"at {STARTS[1]} of" in str(error) and "not an Event" in str(error)
 
 
 def test_a_length_that_no_file_has(path: Path) -> None:

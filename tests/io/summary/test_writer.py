@@ -115,7 +115,9 @@ def test_metadata_are_told_once_per_tag(tmp_path: Path, events: Events) -> None:
 
 def test_what_is_no_summary(tmp_path: Path, events: Events) -> None:
     with summary.FileWriter(tmp_path) as writer:
-        with pytest.raises(errors.InvalidArgumentError, match="is required, got 1 other bytes"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match="is required, but the 1 bytes cannot"
+        ):
             writer.add_summary(b"\xff")
         with pytest.raises(errors.InvalidTypeError, match="Summary message is required, got int"):
             writer.add_summary(5)

@@ -81,7 +81,7 @@ GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: FAKE.fake_quant_with_min_max_vars_per_channel(x, -ones(4), ones(4)),
         "per-channel ranges",
     ),
-    "growing array": (grown, r"give the largest with bounds="),
+    "growing array": (grown, r"pass the largest number as bounds="),
 }  # fmt: skip
 
 

@@ -311,7 +311,7 @@ class Server:
           seconds: the time limit, after which running steps are aborted.
         """
         name = self._task.to_string()
-        _log.info("%s drains", name)
+        _log.info("%s is shutting down after its running steps", name)
         self._control.health.stop()
         self._master.leave()
         self._worker.leave()

@@ -222,7 +222,9 @@ def get_total_loss(
     if add_regularization_losses:
         losses += get_regularization_losses(scope)
     if not losses:
-        raise errors.InvalidArgumentError("get_total_loss needs at least one loss, there is none")
+        raise errors.InvalidArgumentError(
+            "get_total_loss requires at least one loss in the collection, got none"
+        )
     return out("AddN", [losses], name=name)
 
 

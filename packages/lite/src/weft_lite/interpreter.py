@@ -657,7 +657,7 @@ class Interpreter:
             (signature_key,) = signatures
         if signature_key not in signatures:
             raise InvalidArgumentError(
-                f"no signature {signature_key!r}; there are {sorted(signatures)}"
+                f"there is no signature {signature_key!r}; the signatures are {sorted(signatures)}"
             )
         return SignatureRunner(self, *signatures[signature_key])
 

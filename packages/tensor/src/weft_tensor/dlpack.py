@@ -65,7 +65,7 @@ def from_capsule(source: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.from_dlpack(relay)
     except (BufferError, RuntimeError, TypeError) as error:
-        raise InvalidTypeError(f"the DLPack tensor can not be taken over: {error}") from error
+        raise InvalidTypeError(f"the DLPack tensor cannot be imported: {error}") from error
     return array.view(_BFLOAT16) if relay.is_bfloat16 else array
 
 

@@ -453,5 +453,5 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
     except (KeyError, TypeError):
         element_type = _find_numpy(np.dtype(dtype))
     if element_type is None:
-        raise InvalidTypeError(f"no element type is held by NumPy's {dtype!r}")
+        raise InvalidTypeError(f"no element type corresponds to NumPy's {dtype!r}")
     return element_type

@@ -301,7 +301,7 @@ def _positional(cls: type[OpError], args: tuple[Any, ...]) -> tuple[Any, Any, An
     if len(args) in (3, 4):
         return args[0], args[1], args[2]
     raise TypeError(
-        f"{cls.__name__} takes (message) or (node_def, op, message), got {len(args)} arguments"
+        f"{cls.__name__} accepts (message) or (node_def, op, message), got {len(args)} arguments"
     )
 
 

@@ -56,10 +56,10 @@ def _machine_bytes() -> int:
 def _no_room(shape: Sequence[int], dtype: np.dtype[Any], nbytes: int) -> ResourceExhaustedError:
     if nbytes > 2**63 - 1:
         return ResourceExhaustedError(
-            f"an array of shape {list(shape)} and type {dtype.name} takes {nbytes} bytes, which "
-            "overflow 64 bits"
+            f"an array of shape {list(shape)} and type {dtype.name} needs {nbytes} bytes, which "
+            "overflows 64 bits"
         )
     return ResourceExhaustedError(
-        f"no room for an array of shape {list(shape)} and type {dtype.name}, which takes {nbytes} "
-        "bytes"
+        f"not enough memory for an array of shape {list(shape)} and type {dtype.name}, which "
+        f"needs {nbytes} bytes"
     )

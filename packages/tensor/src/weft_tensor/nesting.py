@@ -23,7 +23,7 @@ def too_deep(value: Any) -> InvalidArgumentError:
     build a message.
     """
     return InvalidArgumentError(
-        "a structure may be nested as deep as Python's stack allows, which is "
-        f"{sys.getrecursionlimit()} calls; got a {type(value).__name__} that is nested deeper, or "
+        "a structure must not be nested deeper than Python's recursion limit of "
+        f"{sys.getrecursionlimit()} calls; got a {type(value).__name__} that is deeper or "
         "contains itself"
     )

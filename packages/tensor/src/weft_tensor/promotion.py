@@ -95,8 +95,8 @@ def common_dtype(operands: Iterable[Any], label: str = "operands") -> DType:
         if dtype is not element_types[0]:
             names = ", ".join(dtype.name for dtype in element_types)
             raise InvalidTypeError(
-                f"{label} must have the same element type, got {names}; "
-                "nothing is promoted between tensors, cast one of them"
+                f"{label} must have the same element type, got {names}; tensors are not promoted, "
+                "so cast one of them"
             )
     return element_types[0]
 
@@ -138,7 +138,7 @@ def _narrowest_int(low: int, high: int) -> DType:
     for dtype in (dtypes.int32, dtypes.int64, dtypes.uint64):
         if dtype.min <= low and high <= dtype.max:
             return dtype
-    raise IntegerRangeError(f"the integers {low} to {high} fit in no element type")
+    raise IntegerRangeError(f"no element type can hold the integers {low} to {high}")
 
 
 def _default_of_list(values: Any) -> DType:
@@ -171,9 +171,11 @@ def nested_array(values: Any) -> np.ndarray[Any, Any]:
     except UnicodeDecodeError:  # NumPy turns bytes into text if the list also holds text
         array = np.asarray(values, dtype=object)
     except OverflowError as error:
-        raise InvalidTypeError(f"the list has an integer that fits in no type: {error}") from None
+        raise InvalidTypeError(
+            f"the list has an integer that no element type can hold: {error}"
+        ) from None
     except ValueError as error:
-        raise InvalidArgumentError(f"the list is no rectangular array: {error}") from None
+        raise InvalidArgumentError(f"the list is not a rectangular array: {error}") from None
     if array.dtype.kind == "O" and any(type(leaf) is Dimension for leaf in array.flat):
         return nested_array(_with_sizes(array.tolist()))
     return array
@@ -201,5 +203,5 @@ def _default_of_leaves(array: np.ndarray[Any, Any]) -> DType:
     leaf_types = {default_dtype(leaf) for leaf in array.flat}
     if len(leaf_types) != 1:
         names = ", ".join(sorted(dtype.name for dtype in leaf_types))
-        raise InvalidTypeError(f"a list has one element type, got leaves of {names}")
+        raise InvalidTypeError(f"the elements of a list must have one type, got {names}")
     return leaf_types.pop()

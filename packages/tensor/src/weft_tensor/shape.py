@@ -218,7 +218,7 @@ class Dimension:
 
     def __index__(self) -> int:
         if self._value is None:
-            raise InvalidTypeError("the size is unknown, so it can not be used as an integer")
+            raise InvalidTypeError("the size is unknown, so it cannot be used as an integer")
         return self._value
 
     def __repr__(self) -> str:

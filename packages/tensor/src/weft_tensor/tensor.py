@@ -48,7 +48,7 @@ class Tensor:
             self._array = buffer.view(sizes, kind.numpy, offset)
         except ValueError as error:
             raise InvalidArgumentError(
-                f"no room for {kind.name}{format_dims(sizes)}: {error}"
+                f"not enough memory for {kind.name}{format_dims(sizes)}: {error}"
             ) from None
         self._dtype = kind
 
@@ -192,7 +192,7 @@ class Tensor:
             array = self._array.reshape(tuple(int(size) for size in sizes))
         except ValueError:
             raise InvalidArgumentError(
-                f"can not reshape {self.size} elements of shape {list(self.dims)} to {list(sizes)}"
+                f"cannot reshape {self.size} elements of shape {list(self.dims)} to {list(sizes)}"
             ) from None
         return Tensor._wrap(array, self._dtype)
 

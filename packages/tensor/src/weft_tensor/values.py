@@ -47,7 +47,7 @@ def to_array(
         array = nested_array(value)
         return to_bytes(array if array.size else array.astype(object))  # [] says no type
     if not element_type.is_numpy_compatible:
-        raise InvalidTypeError(f"a Python value can not become a {element_type.name}")
+        raise InvalidTypeError(f"a Python value cannot be converted to a {element_type.name}")
     return _from_numbers(nested_array(value), element_type, lost)
 
 
@@ -85,8 +85,8 @@ def _encode(leaf: Any) -> bytes:
             return leaf.encode()
         except UnicodeEncodeError as cause:
             raise InvalidArgumentError(
-                f"text must be encodable as UTF-8, got {leaf!r}; where it is the name of a file, "
-                "give os.fsencode(name)"
+                f"text must be encodable as UTF-8, got {leaf!r}; pass the name of a file as "
+                "os.fsencode(name)"
             ) from cause
     if isinstance(leaf, bytes):
         return bytes(leaf)

@@ -56,7 +56,8 @@ def apply_gradient(
         if grad is not None and source.dtype is not dtypes.resource and not _fits(source, grad):
             raise _error(
                 node,
-                f"the gradient of {node.type} for input {i} must fit {source!r}, got {grad!r}",
+                f"the gradient of {node.type} for input {i} must have the type and shape of "
+                f"{source!r}, got {grad!r}",
             )
     return list(results)
 

@@ -108,8 +108,8 @@ def made_by_hand(node: Node) -> errors.UnimplementedError:
     """Return the error for a loop without a context, which its gradient requires."""
     return errors.UnimplementedError(
         f"the gradient of {node.name!r} requires control flow that was built by cond or "
-        "while_loop; its ops were assembled by hand or imported from a GraphDef, which lacks "
-        "this structure (a MetaGraph has it)",
+        "while_loop; its ops were created individually or imported from a GraphDef, which does "
+        "not record this structure (a MetaGraph does)",
         op=node.type,
         node=node.name,
         line=node.line or None,

@@ -117,8 +117,8 @@ def _refuse(
             lines.append(f"  {node.name} ({node.type}, {node.line or 'of a file'}): {reason}")
     if lines:
         raise errors.UnimplementedError(
-            f"nodes that cannot be compiled: {len(lines)}; make them of other ops, or compute what "
-            "they give before and name it among the inputs:\n" + "\n".join(lines)
+            f"nodes that cannot be compiled: {len(lines)}; replace them by other ops, or "
+            "compute their results beforehand and pass these as inputs:\n" + "\n".join(lines)
         )
 
 
@@ -144,8 +144,8 @@ def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) 
             said = "unknown" if dims is None else str(["?" if d is None else d for d in dims])
             example = "1,224,224,3" if dims is None else ",".join(str(d or 1) for d in dims)
             raise errors.InvalidArgumentError(
-                f"the shape of input {key} is {said}, and code is compiled for one shape: give it, "
-                f"such as --shape {key}={example}, or shapes={{{key!r}: [{example}]}}"
+                f"the shape of input {key} is {said}, but code is compiled for one shape: pass "
+                f"it, such as --shape {key}={example}, or shapes={{{key!r}: [{example}]}}"
             )
         fits = dims is None or (
             len(dims) == len(shape)

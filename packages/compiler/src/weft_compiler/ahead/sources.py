@@ -92,7 +92,7 @@ def _graph(path: Path) -> Graph:
     try:
         definition.ParseFromString(path.read_bytes())
     except DecodeError as error:
-        raise errors.DataLossError(f"{path} holds no GraphDef: {error}") from error
+        raise errors.DataLossError(f"{path} is not a GraphDef: {error}") from error
     graph = Graph()
     with graph.as_default():
         import_graph_def(definition, name="")

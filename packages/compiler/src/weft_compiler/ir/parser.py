@@ -100,7 +100,7 @@ class _Reader:
         body = self._body(2)
         if self._next < len(self._lines):
             self._begin()
-            raise self._error("the indentation fits no line above")
+            raise self._error("the indentation does not match that of any line above")
         buffers = tuple([buffer for buffer, _ in outputs])
         return Program(name, tuple(inputs), buffers, body, updated=updated)
 
@@ -115,7 +115,7 @@ class _Reader:
         while place < len(stripped):
             match = _TOKEN.match(stripped, place)
             if match is None:
-                raise self._error(f"{stripped[place:]!r} is no word of a program")
+                raise self._error(f"{stripped[place:]!r} is not valid in a program")
             # "a -1" is a difference: a sign belongs to a number only where an operand is expected
             kind, word = str(match.lastgroup), match.group()
             if kind == "number" and word[0] == "-" and self._operand_ended():
@@ -199,7 +199,7 @@ class _Reader:
             return Store(word, indices, combine=self._combine(), value=self._expression())
         if word not in self._names:
             raise self._error(
-                f"{word!r} begins no statement, and no variable or buffer is called so"
+                f"{word!r} does not begin a statement, and is not the name of a variable or buffer"
             )
         return Assign(word, combine=self._combine(), value=self._expression())
 
@@ -284,12 +284,12 @@ class _Reader:
                 raise self._error(f"there is no primitive {name!r}")
             return apply(name, *self._bracketed(self._expression))
         if name not in self._names:
-            raise self._error(f"no variable or buffer is called {name!r}")
+            raise self._error(f"there is no variable or buffer named {name!r}")
         return Variable(self._names[name], name)
 
     def _load(self, name: str) -> Load:
         if name not in self._buffers:
-            raise self._error(f"no buffer is called {name!r}")
+            raise self._error(f"there is no buffer named {name!r}")
         indices = self._bracketed(self._expression, "[]")
         return Load(self._buffers[name].dtype, name, tuple(indices))
 

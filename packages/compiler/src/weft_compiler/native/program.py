@@ -387,8 +387,8 @@ def _readable_or_warn() -> bool:
     if readable():
         return True
     warnings.warn(
-        "this build of Python or NumPy has an unknown memory layout of arrays; compiled "
-        "programs are entered through ctypes, which takes some microseconds more",
+        "this build of Python or NumPy has an unknown memory layout of arrays; compiled programs "
+        "are called through ctypes, which takes a few microseconds longer",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -36,7 +36,7 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
         type=int,
         default=64,
         metavar="N",
-        help="size of a vector register of the processor (default: 64, as of AVX-512)",
+        help="size of a vector register of the processor (default: 64, that of AVX-512)",
     )
     options = parser.parse_args(arguments)
     if options.list:

@@ -160,8 +160,8 @@ class RemoteLink:
             status = self._control.call(service.STATUS, messages.Empty(), seconds, wait=True)
         except errors.DeadlineExceededError as error:  # sessions are made anew where it is away
             raise errors.UnavailableError(
-                f"no server answered at {address} within {seconds:g} s: is it running, and "
-                "reachable from here?"
+                f"no server answered at {address} within {seconds:g} s: check that it is running "
+                "and reachable from this machine"
             ) from error
         check_version(messages.VERSION, status.version)
         host, peer = address_of(address).host, f"{status.task} at {address}"

@@ -285,7 +285,7 @@ class ClusterBackend(Backend):
         """
         if self._process != os.getpid():
             raise errors.FailedPreconditionError(
-                f"the session is of process {self._process}, and its connection belongs to it: "
+                f"the session belongs to process {self._process}: "
                 f"process {os.getpid()}, a fork of it, must create its own session (or use "
                 "spawned processes instead of forks)"
             )

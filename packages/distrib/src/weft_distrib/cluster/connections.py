@@ -142,7 +142,7 @@ class _Task:
             if left <= 0:
                 raise errors.UnavailableError(
                     f"{self._name} at {self._address} did not answer within {now - start:.0f} s: "
-                    "is its server running, and reachable from here?"
+                    "check that its server is running and reachable from this machine"
                 )
             try:
                 status: messages.Status = self.control.call(
@@ -183,7 +183,7 @@ class _Task:
         if status.task != self._name:
             raise errors.FailedPreconditionError(
                 f"{self._address} should be {self._name}, but the server there is {status.task}: "
-                "do all tasks have the same cluster specification?"
+                "check that all tasks have the same cluster specification"
             )
 
     def connect(self) -> Channel:

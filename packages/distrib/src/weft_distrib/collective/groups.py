@@ -112,6 +112,6 @@ def _order(device: str) -> tuple[str, int, int, str, int]:
 def _sizes_differ(key: int, group: _Forming, size: int, member: Member) -> errors.OpError:
     others = ", ".join(sorted(group.members, key=_order))
     return errors.InvalidArgumentError(
-        f"group {key} has {group.size} members for {others} and {size} for {member.device}: "
-        "group_size must be the same in all of them"
+        f"group {key} has {group.size} members for {others} and {size} for {member.device}: all "
+        "members must have the same group_size"
     )

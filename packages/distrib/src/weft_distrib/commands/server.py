@@ -79,8 +79,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop-at-eof",
         action="store_true",
-        help="stop as after SIGTERM when standard input ends, as a pipe does when the program that "
-        "started the server ends",
+        help=(
+            "stop, as after SIGTERM, when standard input is closed; a pipe is closed when the "
+            "program that started the server ends"
+        ),
     )
     parser.set_defaults(run=run)
 
@@ -127,8 +129,8 @@ def _check_loopback(cluster: Any, job: str | None, task: int | None) -> None:
             address = spec.task_address(name, index)
             if address_of(address).host not in LOOPBACK:
                 raise errors.InvalidArgumentError(
-                    f"--insecure lets everybody who can reach {address} run code on this machine; "
-                    "pass the option twice to confirm"
+                    f"with --insecure, anyone who can reach {address} can run code on this "
+                    "machine; pass the option twice to confirm"
                 )
 
 

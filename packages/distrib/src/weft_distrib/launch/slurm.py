@@ -72,8 +72,8 @@ def task_from_slurm(
     node = told.number("SLURM_NODEID") if told.get("SLURM_NODEID", "") else where[rank][0]
     if node != where[rank][0]:
         raise errors.InvalidArgumentError(
-            f"rank {rank} is on node {node} instead of node {where[rank][0]}: lay the tasks "
-            "out in blocks, srun --distribution=block"
+            f"rank {rank} is on node {node} instead of node {where[rank][0]}: distribute the "
+            "tasks in blocks: srun --distribution=block"
         )
     first = _first_port(told, max(counts)) if port is None else port
     addresses = [f"{nodes[node]}:{first + local}" for node, local in where]
@@ -92,7 +92,8 @@ class _Environment:
             if variable := self._variables.get(name):
                 return variable
         raise errors.InvalidArgumentError(
-            f"the environment variable {' or '.join(names)} is missing: was this started by srun?"
+            f"the environment variable {' or '.join(names)} is missing: start this command with "
+            "srun"
         )
 
     def number(self, name: str) -> int:

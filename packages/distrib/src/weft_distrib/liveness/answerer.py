@@ -98,7 +98,7 @@ class _ProbeSocket:
                 return self._context.wrap_socket(
                     sock, server_side=True, do_handshake_on_connect=False
                 )
-        except (OSError, ValueError):  # whoever connected is gone
+        except (OSError, ValueError):  # the peer disconnected
             pass
         sock.close()
         return None
@@ -129,7 +129,7 @@ def _answer(sock: socket.socket, beats: mmap.mmap, server: int) -> bool:
         count = int.from_bytes(beats[:8], "little")
         sock.send(ANSWER.pack(VERSION, count, *_vitals(server)))
     except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        return True  # the handshake goes on
+        return True  # the handshake continues
     except (OSError, ValueError):
         return False
     return True

@@ -84,7 +84,7 @@ def _receive_locations(
 def _ambiguous_error(node: Node, holders: Sequence[DeviceParts]) -> errors.OpError:
     names = " and ".join(sorted(task.to_string() for task in holders))
     return errors.InvalidArgumentError(
-        f"{names} have a {_key_of(node)[1]!r} each: name a device to select one",
+        f"{names} each have a {_key_of(node)[1]!r}: request a device to select one",
         op=node.type,
         node=node.name,
         line=node.line or None,

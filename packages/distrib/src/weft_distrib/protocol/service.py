@@ -135,7 +135,7 @@ class ControlServer:
                 self.port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise errors.UnavailableError(
-                f"cannot listen on {address}: is the port in use? ({error})"
+                f"cannot listen on {address}: the port may be in use ({error})"
             ) from error
 
     def start(self) -> None:

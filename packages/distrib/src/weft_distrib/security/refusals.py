@@ -63,7 +63,8 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
         return errors.UnauthenticatedError(f"{peer} presents no certificate")
     if reason == "UNEXPECTED_EOF_WHILE_READING":
         return errors.UnavailableError(
-            f"{peer} ended the connection before the TLS handshake: does it have certificates too?"
+            f"{peer} closed the connection before the TLS handshake: check that it has "
+            "certificates too"
         )
     return errors.UnavailableError(f"TLS with {peer} failed: {error}")
 

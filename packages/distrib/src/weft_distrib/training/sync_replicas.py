@@ -247,8 +247,8 @@ class SyncReplicasOptimizer(Optimizer):
             num_tokens = self._required
         elif num_tokens < needed:
             raise errors.InvalidArgumentError(
-                f"{self._total} replicas of which {self._required} are required need at least "
-                f"{needed} tokens, got {num_tokens}"
+                f"{self._total} replicas with replicas_to_aggregate={self._required} need at "
+                f"least {needed} tokens, got {num_tokens}"
             )
         if num_tokens <= 0:
             return no_op(name="no_init_tokens")

@@ -26,5 +26,5 @@ def address_of(text: str, label: str = "an address") -> Address:
     host, _, port = text.rpartition(":")
     is_valid = port.isascii() and port.isdecimal() and int(port) < _PORTS
     if not host or not is_valid or any(sign.isspace() or sign in "/?" for sign in host):
-        raise errors.InvalidArgumentError(f"{label} must be like host:2222, got {text!r}")
+        raise errors.InvalidArgumentError(f"{label} must have the form host:2222, got {text!r}")
     return Address(host.strip("[]"), int(port))

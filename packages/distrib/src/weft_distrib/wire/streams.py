@@ -198,7 +198,7 @@ class LocalStream(_NonBlockingSocket):
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._arrived.extend(memoryview(data[: len(data) // 4 * 4]).cast("i"))
         if flags & socket.MSG_CTRUNC or len(self._arrived) > _MAX_WAITING:
-            raise OSError("it sent too many files")
+            raise OSError("it sent too many file descriptors")
         return count
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:

@@ -140,8 +140,8 @@ class DeviceDescription:
         spec = self.spec
         if None in spec.parts or spec.to_string() != self.name or not _JOB.fullmatch(str(spec.job)):
             raise _refused(
-                "its name must be like /job:worker/replica:0/task:1/device:GPU:0, "
-                f"got {self.name!r}"
+                "its name must have the form /job:worker/replica:0/task:1/device:GPU:0, got "
+                f"{self.name!r}"
             )
         if spec.device_type != self.type:
             raise _refused(f"{self.name} is of type {self.type!r}")
@@ -182,7 +182,7 @@ def check_all(devices: Sequence[DeviceDescription]) -> None:
         device.check()
         if device.name in seen:
             raise errors.InvalidArgumentError(
-                f"devices must have different names, got twice {device.name}"
+                f"devices must have different names, but {device.name} occurs twice"
             )
         seen.add(device.name)
 

@@ -46,7 +46,7 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
     if depth >= DEEPEST:
         raise errors.ResourceExhaustedError(
             f"calls must be nested at most {DEEPEST} deep, which the function {name!r} exceeds: "
-            "does its recursion end?"
+            "check that its recursion ends"
         )
     if _calls.stopped[0]:
         raise errors.CancelledError("the step was interrupted")

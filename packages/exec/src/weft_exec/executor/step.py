@@ -485,14 +485,14 @@ class StepMachine:
         Raises: InternalError: a count is wrong.
         """
         if self._routed:
-            raise errors.InternalError("values are still being routed")
+            raise errors.InternalError("some values have not been delivered")
         active: dict[Iteration, int] = {}
         for heavy, _, _, entry, iteration in self._ready:
             active[iteration] = active.get(iteration, 0) + 1
             if iteration.pending[entry.local] or (entry, iteration) in self.running:
-                raise errors.InternalError(f"entry {entry.index} is ready and should not be")
+                raise errors.InternalError(f"entry {entry.index} is ready too early")
             if heavy != entry.heavy:
-                raise errors.InternalError(f"entry {entry.index} is in the wrong line")
+                raise errors.InternalError(f"entry {entry.index} is in the wrong queue")
         for _, iteration in self.running:
             active[iteration] = active.get(iteration, 0) + 1
         if self.heavy_ready != sum(heavy for heavy, *_ in self._ready):
@@ -508,7 +508,9 @@ class StepMachine:
             raise errors.InternalError(f"the active entries of {name} are counted wrongly")
         for frame in iteration.children.values():
             if frame.parent is not iteration or frame.oldest not in frame.iterations:
-                raise errors.InternalError(f"{frame.plan.name!r} is not where it was entered")
+                raise errors.InternalError(
+                    f"{frame.plan.name!r} is not registered with its parent iteration"
+                )
             if len(frame.iterations) > frame.plan.parallel_iterations:
                 raise errors.InternalError(f"{frame.plan.name!r} has too many iterations at once")
             for inner in frame.iterations.values():

@@ -122,7 +122,8 @@ class GpuAllocator:
         stats = self.statistics()
         limit = f"the limit is {stats.bytes_limit} bytes" if stats.bytes_limit else "it has no more"
         return errors.ResourceExhaustedError(
-            f"{self.name} has no room for {size} bytes: {limit}, {stats.bytes_in_use} in use, "
+            f"{self.name} has not enough memory for {size} bytes: {limit}, {stats.bytes_in_use} "
+            "in use, "
             f"{stats.bytes_reserved} reserved, {stats.num_allocs} allocations so far",
             details={"allocator": self.name, "requested": size, "statistics": stats._asdict()},
         )

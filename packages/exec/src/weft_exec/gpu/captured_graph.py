@@ -177,7 +177,7 @@ class CapturedGraph:
             elif isinstance(value, ResourceHandle) and isinstance(value.resource, Shadow):
                 value = leading_to(value, value.resource.of)
             elif value is not None:
-                raise NotCaptured("it returns a value of the host")
+                raise NotCaptured("it returns a value in host memory")
             result[slot] = value
         return result
 

@@ -78,8 +78,8 @@ def _mfcc(node: Node, device: Device) -> KernelFunction:
             )
         if not (rate > 0 and 0 <= low < high):
             raise errors.InvalidArgumentError(
-                "Mfcc requires a positive sample_rate and limits of frequencies from 0 on, the "
-                f"upper one above, got {rate}, {low} and {high}"
+                "Mfcc requires a positive sample_rate and frequency limits with 0 <= lower < "
+                f"upper, got {rate}, {low} and {high}"
             )
         bands = _bands(spectrogram.shape[2], float(rate), low, high, count)
         energies = np.sqrt(spectrogram.astype(np.float64)) @ bands

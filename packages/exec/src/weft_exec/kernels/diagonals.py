@@ -36,7 +36,8 @@ def _diag_part(device: Device, x: Any) -> Any:
     half = x.shape[: x.ndim // 2]
     if half * 2 != x.shape:
         raise errors.InvalidArgumentError(
-            f"diag_part requires a shape whose halves are equal, got {list(x.shape)}"
+            "diag_part requires a shape with two equal halves, such as [2,3,2,3]; got "
+            f"{list(x.shape)}"
         )
     size = 1
     for n in half:

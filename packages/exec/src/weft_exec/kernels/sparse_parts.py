@@ -48,7 +48,7 @@ def checked_places(indices: Any, shape: Any, label: str = "") -> tuple[int, ...]
     if bad.any():
         row, axis = [int(i) for i in np.argwhere(bad)[0]]
         raise errors.InvalidArgumentError(
-            f"{label}indices[{row}] = {indices[row].tolist()} is not inside the shape "
+            f"{label}indices[{row}] = {indices[row].tolist()} is outside the shape "
             f"{format_dims(sizes)}: index {int(indices[row, axis])} of axis {axis} is not in "
             f"[0, {sizes[axis]})",
             details={"index": int(indices[row, axis]), "size": sizes[axis]},

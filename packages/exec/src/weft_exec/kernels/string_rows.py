@@ -29,9 +29,9 @@ def _segment_join(node: Node, device: Device) -> KernelFunction:
         shape = np.shape(data)
         if not rank or shape[:rank] != ids.shape or size < 0:
             raise errors.InvalidArgumentError(
-                "segment_ids must have a shape that inputs begin with, of rank 1 at least, and "
-                f"num_segments must not be negative, got {format_dims(np.shape(ids))} for inputs "
-                f"of shape {format_dims(shape)}, and {size}"
+                "the shape of segment_ids must be a prefix of that of inputs, of rank at least 1, "
+                f"and num_segments must not be negative; got {format_dims(np.shape(ids))} for "
+                f"inputs of shape {format_dims(shape)}, and {size}"
             )
         flat = ids.reshape(-1)
         if flat.size and not (flat.min() >= 0 and flat.max() < size):

@@ -398,7 +398,7 @@ class TensorArrayState:
         if index < 0 or not self.dynamic:
             growth = "may grow" if self.dynamic else "cannot grow; pass dynamic_size=True to let it"
             raise errors.InvalidArgumentError(
-                f"index {index} to write to is not in [0, {size}), the range of the TensorArray "
+                f"index {index} to write is not in [0, {size}), the range of the TensorArray "
                 f"{self.name!r}, which {growth}"
             )
         self.places.extend([None] * (index + 1 - size))

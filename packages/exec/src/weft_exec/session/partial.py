@@ -186,7 +186,7 @@ class PartialRun:
     def _unfed(self, output: Output, missing: Iterable[int]) -> errors.InvalidArgumentError:
         names = ", ".join(self._signature.feeds[position].name for position in sorted(missing))
         return errors.InvalidArgumentError(
-            f"{output.name!r} cannot be computed before {names} is fed to the partial run",
+            f"{output.name!r} cannot be computed until {names} is fed to the partial run",
             op=output.node.type,
             node=output.node.name,
             line=output.node.line or None,

@@ -485,8 +485,8 @@ class BaseSession:
         plan = FetchPlan(self._graph, fetches, self._get_tensors)
         if plan.targets:
             raise errors.InvalidArgumentError(
-                f"{plan.targets[0].name!r} is an operation, which has no value: list it in "
-                "partial_run_setup, and it runs as soon as possible"
+                f"{plan.targets[0].name!r} is an operation, which has no value: pass it to "
+                "partial_run_setup only; it runs as soon as its inputs are available"
             )
         pairs = [p for f, v in (feed_dict or {}).items() for p in expand_feed(self._graph, f, v)]
         timeout = self._settings.timeout_ms

@@ -169,7 +169,7 @@ class FlightRecorder(Consumer):
                             [Batch.of_log(item.step, log, log.runs, log.spans) for log in logs]
                         )
                         collector.end_step(item.step, item.ident)
-        _log.warning("The flight recorder has written %s, because %s", path, reason)
+        _log.warning("The flight recorder wrote %s, because %s", path, reason)
         return path
 
     def close(self) -> None:

@@ -263,7 +263,7 @@ def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
         if not fits(tuple(leaf.shape.as_list()) if leaf.shape.ndims is not None else None, dims):
             raise errors.InvalidArgumentError(
                 f"the shape invariant {format_dims(dims)} of {leaf!r} is not compatible with the "
-                f"shape {leaf.shape} it starts with"
+                f"initial shape {leaf.shape}"
             )
         return [(None, rank), (None,), (rank,)]
     if isinstance(leaf, IndexedSlices):
@@ -373,7 +373,7 @@ class LoopBuilder:
         if not fits(value.dims, variable.dims):
             raise errors.InvalidArgumentError(
                 f"{place} enters the loop with shape {format_dims(variable.dims)}, but has shape "
-                f"{format_dims(value.dims)} after one iteration; give shape_invariants, or "
+                f"{format_dims(value.dims)} after one iteration; pass shape_invariants, or call "
                 "set_shape in the body"
             )
 

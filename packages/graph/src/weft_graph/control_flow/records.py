@@ -126,7 +126,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
     existing = contexts_in(graph)
     for record in records:
         if record.name in restored:
-            raise _record_error(record, "comes twice")
+            raise _record_error(record, "occurs twice")
         outer = _named(record.outer, restored, existing, record)
         context = existing.get(record.name)
         restored[record.name] = context or _empty(graph, record, outer, restored, node_at)
@@ -212,7 +212,7 @@ def _filling(
     variables = [node_at(variable) for variable in record.variables]
     if isinstance(context, CondContext):
         if any(not node.outputs for node in variables):
-            raise _record_error(record, "has results without a value")
+            raise _record_error(record, "has results that are not defined")
 
         def fill_branch() -> None:
             context.pivot = pivot

@@ -69,8 +69,8 @@ def check_arrays(expected: Any, actual: Any, subject: str) -> None:
             or a.handle is not b.handle
         ):
             raise errors.InvalidArgumentError(
-                f"{subject} must return the same TensorArray, created outside and written "
-                f"inside, got {a!r} and {b!r}"
+                f"{subject} must both return the same TensorArray, which is created outside of "
+                f"them; got {a!r} and {b!r}"
             )
 
 

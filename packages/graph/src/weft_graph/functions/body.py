@@ -323,8 +323,8 @@ class FunctionGraph(Graph):
         """
         if self._finalized:
             raise errors.FailedPreconditionError(
-                f"the function {self.name!r} is finished, so its tensors cannot be used outside; "
-                "return them from it"
+                f"the function {self.name!r} is finished, so its tensors cannot be used outside "
+                "of it; return them from the function"
             )
         return super().add_node(*args, **kwargs)
 

@@ -141,8 +141,8 @@ def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Outpu
         if node.role is Role.CALL and node.attrs["f"].name == function.name:
             return list(node.inputs[-count:])
     raise errors.InvalidArgumentError(
-        f"the function {function.name!r} captured {count} values that do not exist here: pass "
-        f"them after the arguments ({', '.join(function.input_names[-count:])})"
+        f"the function {function.name!r} captured {count} values that do not exist in this graph: "
+        f"pass them after the arguments ({', '.join(function.input_names[-count:])})"
     )
 
 

@@ -238,7 +238,7 @@ class PythonFunction:
             leaves = nest.flatten_up_to(signature, value, check_types=False)
         except (ValueError, TypeError) as cause:
             raise errors.InvalidArgumentError(
-                f"{self._name}: an argument does not have the structure of input_signature: {cause}"
+                f"{self._name}: the structure of an argument differs from input_signature: {cause}"
             ) from cause
         specs = nest.flatten(signature)
         fitted = [
@@ -293,8 +293,9 @@ class PythonFunction:
     ) -> _Trace:
         if (home, key) in self._building:
             raise errors.InvalidArgumentError(
-                f"{self._name} calls itself, with arguments of the kinds that it is being built "
-                f"for: declare it first, {self._name}_ = Declare({self._name!r}, inputs, outputs), "
+                f"{self._name} calls itself with arguments of the same types while it is being "
+                f"built: declare it first, {self._name}_ = Declare({self._name!r}, inputs, "
+                "outputs), "
                 "and call what that returns"
             )
 
@@ -400,7 +401,7 @@ def _key_of(leaf: Any) -> Hashable:
         hash(leaf)
     except TypeError:
         raise errors.InvalidTypeError(
-            f"an argument that is no tensor must be hashable, got {leaf!r}"
+            f"an argument that is not a tensor must be hashable, got {leaf!r}"
         ) from None
     return (type(leaf), leaf)
 

@@ -278,7 +278,7 @@ class FunctionDefinition:
                 if mine.base_dtype is not its.base_dtype:
                     raise errors.InvalidTypeError(
                         f"the function {self.name!r} requires its {label} to be "
-                        f"{', '.join(names)}; number {i} of the call is {mine.base_dtype.name}"
+                        f"{', '.join(names)}; in the call, number {i} is {mine.base_dtype.name}"
                     )
 
     # ------------------------------------------------------------------ durable form

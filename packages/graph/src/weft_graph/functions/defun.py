@@ -230,7 +230,7 @@ class DefinedFunction:
         several = isinstance(result, list | tuple)
         if several and any(value is None for value in result):
             raise errors.InvalidArgumentError(
-                f"{name_of(self._func)} returns None among its results; graph functions return "
+                f"{name_of(self._func)} returned None as a result; graph functions must return "
                 "tensors"
             )
         return result

@@ -431,7 +431,7 @@ def type_spec_from_value(value: Any) -> TypeSpec:
     Args:
       value: a tensor, sparse tensor, IndexedSlices, TensorArray, dataset, optional or None; or a
         value that converts to a tensor.
-    Raises: InvalidTypeError: the value has no spec.
+    Raises: InvalidTypeError: the value has no TypeSpec.
 
     Examples:
       >>> wf.type_spec_from_value(wf.SparseTensor([[0, 1]], [5.0], [2, 2]))
@@ -450,7 +450,9 @@ def type_spec_from_value(value: Any) -> TypeSpec:
     if hasattr(value, "_as_output"):  # a variable, which is not read for this
         return TensorSpec(value.shape, value.dtype.base_dtype)
     if isinstance(value, IndexedSlicesValue):
-        raise errors.InvalidTypeError(f"{value!r} has no spec")
+        raise errors.InvalidTypeError(
+            f"{value!r} has no TypeSpec; expected a tensor or another composite value"
+        )
     if isinstance(value, list | tuple):  # there may be tensors in it
         tensor = convert_to_tensor(value)
         return TensorSpec(tensor.dims, tensor.dtype.base_dtype)

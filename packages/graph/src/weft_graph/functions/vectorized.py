@@ -86,7 +86,7 @@ def _rows(tensors: list[Output]) -> Any:
     several = {size for size in num_rows if size not in (None, 1)}
     if len(several) > 1:
         raise errors.InvalidArgumentError(
-            f"elems must have equal numbers of rows, or one, got {sorted(several)}"
+            f"elems must have equal numbers of rows, or one row; got {sorted(several)}"
         )
     longest = [t for t in tensors if t.dims is None or t.dims[0] != 1] or tensors
     return several.pop() if several else shapes.shape(longest[0])[0]

@@ -250,7 +250,7 @@ def _resolve_inputs(
                     f"{op_def.name} has no attribute {key!r}; it has {sorted(op_def.attrs)}"
                 )
         elif attrs[key] is None and op_def.attrs[key].type != "shape":
-            raise errors.InvalidArgumentError(f"attribute {key} of {op_def.name} is None")
+            raise errors.InvalidArgumentError(f"attribute {key} of {op_def.name} must not be None")
     for key, value in attrs.items():
         attr = op_def.attrs.get(key)
         if attr is not None:

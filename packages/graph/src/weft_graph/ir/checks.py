@@ -89,8 +89,8 @@ def _check_count(args: Iterable[ArgDef], attrs: dict[str, Any], label: str) -> N
         number = 0 if arg.number_attr is None else attrs[arg.number_attr]
         if not 0 <= number <= MAX_OUTPUTS:
             raise errors.InvalidArgumentError(
-                f"the attribute {arg.number_attr} asks for {number} {label}; "
-                f"0 to {MAX_OUTPUTS} are possible"
+                f"the attribute {arg.number_attr} must be from 0 to {MAX_OUTPUTS}, got {number} "
+                f"{label}"
             )
 
 

@@ -60,7 +60,7 @@ def _repeat_last(array: np.ndarray, dims: list[int]) -> np.ndarray:
     flat = array.reshape(-1)
     if flat.size > max(size, 1) or (flat.size == 0 and size):
         raise errors.InvalidArgumentError(
-            f"a value of {flat.size} elements cannot fill shape {dims}"
+            f"a value of {flat.size} elements does not match shape {dims}"
         )
     result = new_array(dims, array.dtype).reshape(-1)
     result[: flat.size] = flat[:size]

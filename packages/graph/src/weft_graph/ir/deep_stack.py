@@ -53,8 +53,8 @@ def deeper(function: Callable[..., R], *arguments: Any) -> R:
     waiting = _depth.threads + 1
     if waiting > MOST_THREADS:
         raise errors.ResourceExhaustedError(
-            f"functions are nested deeper than {MOST_THREADS} threads allow: does the recursion "
-            "end?"
+            f"functions are nested deeper than {MOST_THREADS} threads allow: check that the "
+            "recursion ends"
         )
     context, mine = copy_context(), thread_stacks.of_thread.__dict__
 

@@ -159,7 +159,7 @@ def parse(text: str) -> DeviceParts:
 
     def put(key: str, value: str | int | None) -> None:
         if key in values:
-            raise errors.InvalidArgumentError(f"device name {text!r} gives its {key} twice")
+            raise errors.InvalidArgumentError(f"device name {text!r} specifies {key} twice")
         values[key] = value
 
     for part in text.strip().split("/"):

@@ -41,5 +41,5 @@ def as_name_attrs(value: Any) -> NameAttrs:
         return value
     name = value if isinstance(value, str) else getattr(value, "name", None)
     if not isinstance(name, str):
-        raise TypeError(f"{value!r} does not name a function")
+        raise TypeError(f"{value!r} is not the name of a function")
     return NameAttrs(name)

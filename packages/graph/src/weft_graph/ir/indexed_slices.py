@@ -399,7 +399,8 @@ def _densify(
         )
     if value.dense_shape is None:
         raise errors.InvalidArgumentError(
-            f"IndexedSlices can be made dense only if their dense_shape is known, got {value!r}"
+            "IndexedSlices can be converted to a tensor only if dense_shape is known, got "
+            f"{value!r}"
         )
     dims = value.dims
     if dims and dims[0] is not None:

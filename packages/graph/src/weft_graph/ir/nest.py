@@ -383,7 +383,7 @@ def _flatten_up_to(shallow: Any, value: Any, check_types: bool, parts: list[Any]
     children = _open_container(value, False)
     if children is None:
         raise errors.InvalidTypeError(
-            f"the structure must have a container like {_sketch(shallow)} where it has the leaf "
+            f"the structure must have a container such as {_sketch(shallow)} where it has the leaf "
             f"{value!r}"
         )
     if check_types and not _is_same_type(shallow, value):

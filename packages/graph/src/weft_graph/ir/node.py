@@ -451,10 +451,10 @@ class Output(Operators):
 
     def _first_size(self, refused: str, replacement: str) -> int:
         if self.dims == ():
-            raise errors.InvalidTypeError(f"{self!r} {refused}: it has no axes")
+            raise errors.InvalidTypeError(f"{self!r} {refused}: it has rank 0")
         if self.dims is None or self.dims[0] is None:
             raise errors.InvalidTypeError(
-                f"{self!r} {refused}: its first size is not static; use "
+                f"{self!r} {refused}: its first dimension is unknown; use "
                 f"{replacement}, map_fn or while_loop"
             )
         return self.dims[0]

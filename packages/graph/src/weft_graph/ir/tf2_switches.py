@@ -129,7 +129,7 @@ def enable_eager_execution(*_: Any, **__: Any) -> None:
         ...
       weft_tensor.errors.UnimplementedError: ...
     """
-    raise errors.UnimplementedError("weft supports only graphs and sessions")
+    raise errors.UnimplementedError("weft supports only graphs and sessions, not eager execution")
 
 
 def _refuse_tf2() -> None:

@@ -82,7 +82,9 @@ def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
     if not isinstance(value, list | tuple):
         return (whole(value, name, least=1),) * count
     if len(value) != count:
-        raise errors.InvalidArgumentError(f"{name} must be {count} integers or one, got {value!r}")
+        raise errors.InvalidArgumentError(
+            f"{name} must be {count} integers, or one integer; got {value!r}"
+        )
     return tuple(whole(size, name, least=1) for size in value)
 
 

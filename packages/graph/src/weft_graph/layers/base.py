@@ -279,7 +279,8 @@ class Layer:
         if settings.get("synchronization") == VariableSynchronization.ON_READ:
             if trainable:
                 raise errors.InvalidArgumentError(
-                    f"the weight {name!r} cannot be trainable and have the synchronization ON_READ"
+                    f"the weight {name!r} cannot be trainable with synchronization=ON_READ; pass "
+                    "trainable=False"
                 )
             trainable = False
         is_trained = self.trainable if trainable is None else self.trainable and trainable

@@ -135,14 +135,15 @@ class BatchNormalization(Layer):
         used_variants = [name for name, is_used in variants.items() if is_used]
         if used_variants and fused:
             raise errors.InvalidArgumentError(
-                f"fused batch normalization cannot go with {', '.join(used_variants)}"
+                f"fused batch normalization does not support {', '.join(used_variants)}"
             )
         self._fusable = not used_variants
         if self.virtual_batch_size is not None:
             integer(self.virtual_batch_size, "virtual_batch_size")
             if self.virtual_batch_size < 1 or self.adjustment is not None:
                 raise errors.InvalidArgumentError(
-                    "virtual_batch_size must be positive and cannot go with an adjustment, got "
+                    "virtual_batch_size must be positive and cannot be combined with adjustment, "
+                    "got "
                     f"{self.virtual_batch_size}"
                 )
         unknown = set(self.renorm_clipping) - {"rmin", "rmax", "dmax"}
@@ -186,7 +187,7 @@ class BatchNormalization(Layer):
         if self.virtual_batch_size is not None:
             if 0 in self.axis:
                 raise errors.InvalidArgumentError(
-                    f"virtual batches require channels along other axes than 0, got {self.axis}"
+                    f"virtual batches require that axis does not contain 0, got {self.axis}"
                 )
             shape.insert(1, 1)  # the parts of the batch are on an axis of their own
             self.axis = [axis + 1 for axis in self.axis]

@@ -90,7 +90,7 @@ def conjugate_gradient(
 def _require_definite(label: str, operator: LinearOperator) -> None:
     if not (operator.is_self_adjoint and operator.is_positive_definite):
         raise errors.InvalidArgumentError(
-            f"{label} must be known to be self-adjoint and positive definite, got "
+            f"{label} requires the hints is_self_adjoint=True and is_positive_definite=True, got "
             f"is_self_adjoint={operator.is_self_adjoint} and "
             f"is_positive_definite={operator.is_positive_definite} of {operator.name!r}"
         )

@@ -227,7 +227,7 @@ class LinearOperator:
     # ------------------------------------------------------------- products, solutions
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
-        raise errors.UnimplementedError(f"{type(self).__name__} has no product")
+        raise errors.UnimplementedError(f"{type(self).__name__} does not define its matrix product")
 
     def matmul(
         self, x: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "matmul"
@@ -274,7 +274,8 @@ class LinearOperator:
         """
         if self.is_non_singular is False or self.is_square is False:
             raise errors.UnimplementedError(
-                f"requires a non-singular square operator, got hints that say otherwise: {self!r}"
+                "requires a non-singular square operator, but the hints of the operator exclude "
+                f"this: {self!r}"
             )
         if isinstance(rhs, LinearOperator):
             operator = self.adjoint() if adjoint else self

@@ -145,7 +145,8 @@ def _loop(
 
     if not changing:
         raise errors.InvalidArgumentError(
-            f"the body {body.name!r} of a loop changes nothing, so the loop has no end"
+            f"the body {body.name!r} of a loop does not change any loop variable, so the loop "
+            "would never end"
         )
     results = while_loop(
         goes_on,

@@ -275,7 +275,7 @@ class _Reader:
                 else:
                     value = () if attr.default is REQUIRED else attr.default
                 if isinstance(value, int) and not 0 <= value <= MAX_OUTPUTS:
-                    raise errors.InvalidArgumentError(f"{location} asks for {value} outputs")
+                    raise errors.InvalidArgumentError(f"{location} requests {value} outputs")
                 attrs[key] = value
         if any(
             arg.number_attr is not None and not attrs[arg.number_attr] for arg in op_def.outputs
@@ -384,7 +384,7 @@ class _Reader:
 def _places(names: Sequence[Any], place: Any) -> list[int]:
     places = [place(name) for name in names]
     if -1 in places:
-        raise errors.InvalidArgumentError(f"{CONTEXTS} lacks the name of a node")
+        raise errors.InvalidArgumentError(f"{CONTEXTS} does not name a node")
     return places
 
 
@@ -399,7 +399,9 @@ def _field(row: Any, key: str, kind: type) -> Any:
 
 def _dangling(text: str, user: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
-        f"{user!r} takes {text!r}, which is neither an input nor a result of a node", node=user
+        f"{user!r} takes {text!r}, which is neither an input of the function nor an output of a "
+        "node",
+        node=user,
     )
 
 

@@ -131,7 +131,8 @@ def _check_versions(versions: proto.VersionDef) -> None:
         )
     if GRAPH_DEF_VERSION in versions.bad_consumers:
         raise errors.InvalidArgumentError(
-            f"the graph excludes readers of version {GRAPH_DEF_VERSION}, as this one is"
+            f"the graph excludes readers of version {GRAPH_DEF_VERSION}, which is the version of "
+            "this reader"
         )
 
 
@@ -170,8 +171,8 @@ def _mapped_inputs(input_map: Mapping[str, Any], scope: str) -> dict[str, Any]:
             continue
         if not isinstance(value, Output) and not scope:
             raise errors.InvalidArgumentError(
-                f"input_map has {value!r} for {text!r}: without a name scope values must be "
-                "tensors already; convert them with convert_to_tensor"
+                f"input_map has {value!r} for {text!r}: without a name scope, values must be "
+                "tensors; convert them with convert_to_tensor"
             )
         result[tensor_name(text)] = convert_to_tensor(value)
     return result

@@ -377,7 +377,7 @@ class Importer:
                 output.dims = merge_dims(output.dims, dims)
             except errors.OpError as cause:
                 raise errors.InvalidArgumentError(
-                    f"{SHAPES_ATTR} says {format_dims(dims)} for output {output.index}, "
+                    f"{SHAPES_ATTR} has {format_dims(dims)} for output {output.index}, "
                     f"whose shape is {format_dims(output.dims)}"
                 ) from cause
 

@@ -89,8 +89,8 @@ class Budget:
         """
         if count > self.left:
             raise errors.InvalidArgumentError(
-                f"{location} would expand to {count} bytes; {self.left} are left of what repeated "
-                "values may expand to"
+                f"{location} would expand to {count} bytes, but only {self.left} bytes remain for "
+                "repeated values"
             )
         self.left -= count
 
@@ -103,7 +103,7 @@ class Budget:
         if num_bytes > self.strings_left:
             raise errors.InvalidArgumentError(
                 f"{location} would repeat a string of {len(text)} bytes {count} times; "
-                f"{self.strings_left} bytes are left of what repeated strings may expand to"
+                f"only {self.strings_left} bytes remain for repeated strings"
             )
         self.strings_left -= num_bytes
 
@@ -323,7 +323,7 @@ def _shape(message: proto.TensorShapeProto, location: str) -> tuple[int, ...]:
         raise errors.InvalidArgumentError(f"{location}: the shape of a value must be known")
     if len(shape) > _MAX_RANK:
         raise errors.InvalidArgumentError(
-            f"{location}: rank {len(shape)} is more than the {_MAX_RANK} that arrays can have"
+            f"{location}: rank {len(shape)} is larger than the maximum of {_MAX_RANK}"
         )
     # NumPy refuses sizes whose product overflows even where another size is zero.
     if math.prod(size or 1 for size in shape) > 2**60:

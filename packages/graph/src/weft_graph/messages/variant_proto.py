@@ -40,7 +40,7 @@ def variant_to_proto(
     else:
         raise errors.InvalidTypeError(
             f"a variant that is a {type(variant).__name__} cannot be written into a TensorProto; "
-            f"{_READABLE} can"
+            f"supported are {_READABLE}"
         )
     return proto.VariantTensorDataProto(type_name=name, tensors=[write(a) for a in arrays])
 
@@ -60,10 +60,10 @@ def variant_from_proto(
     if message.type_name not in (_RAGGED, _TENSOR):
         raise errors.InvalidTypeError(
             f"{location}: a variant of type {message.type_name or '(none)'!r} cannot be read; "
-            f"{_READABLE} can"
+            f"supported are {_READABLE}"
         )
     if any(tensor.dtype == proto.DT_VARIANT for tensor in message.tensors):
-        raise errors.InvalidTypeError(f"{location}: variants within a variant cannot be read")
+        raise errors.InvalidTypeError(f"{location}: nested variants are not supported")
     arrays = [read(tensor) for tensor in message.tensors]
     if message.type_name == _RAGGED and arrays:
         *splits, values = arrays

@@ -200,7 +200,10 @@ def dropped_by(
             if number == 0:
                 return convert_to_tensor(x)
             if number > 0.5:
-                warnings.warn(f"dropout drops {number:.0%} of all elements", stacklevel=4)
+                warnings.warn(
+                    f"dropout drops {number:.0%} of all elements; check rate or keep_prob",
+                    stacklevel=4,
+                )
             scale: Any = 1 / (1 - number)
         else:
             rate = convert_to_tensor(rate, x.dtype)

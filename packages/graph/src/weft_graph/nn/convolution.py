@@ -456,10 +456,10 @@ def _dilated_pool(
 ) -> Output:
     if max(steps) > 1:
         raise errors.InvalidArgumentError(
-            f"strides above 1 and dilation above 1 exclude each other, got {steps} and {rates}"
+            f"strides above 1 and dilation above 1 cannot be combined, got {steps} and {rates}"
         )
     if channel_axis(data_format) == 1:
-        raise errors.UnimplementedError("a dilated pool requires the channels last")
+        raise errors.UnimplementedError("a dilated pool requires channels in the last axis")
     if value.dims is None or any(value.dims[a] is None for a in spatial_axes(data_format)):
         raise errors.InvalidArgumentError(
             f"a dilated pool requires known spatial sizes, got {format_dims(value.dims)}"

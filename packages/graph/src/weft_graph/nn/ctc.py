@@ -60,8 +60,7 @@ def ctc_loss(
     """
     if not isinstance(labels, SparseTensor):
         raise errors.InvalidTypeError(
-            "ctc_loss requires labels as a SparseTensor, got another value; ctc_loss_v2 takes "
-            "dense ones"
+            "ctc_loss requires labels to be a SparseTensor; for dense labels use ctc_loss_v2"
         )
     inputs = convert_to_tensor(logits if inputs is None else inputs)
     exact = inputs.dtype.base_dtype
@@ -116,7 +115,7 @@ def ctc_loss_v2(
             blank_index = 0 if blank_index is None else blank_index
         if blank_index is None:
             raise errors.InvalidArgumentError(
-                "ctc_loss_v2 requires blank_index where labels are a SparseTensor"
+                "ctc_loss_v2 requires blank_index if labels are a SparseTensor"
             )
         labels, logits = _move_blank_last(labels, logits, blank_index)
         return ctc_loss(labels, logits, logit_length, time_major=logits_time_major)
@@ -136,7 +135,7 @@ def _move_blank_last(
     classes = None if logits.dims is None else logits.dims[-1]
     if blank < 0 and classes is None:
         raise errors.InvalidArgumentError(
-            "a blank_index counted from the end requires a known number of classes, got logits "
+            "a negative blank_index requires a known number of classes, got logits "
             f"of shape {format_dims(logits.dims)}"
         )
     if blank < 0 and classes is not None:

@@ -186,7 +186,9 @@ def embedding_lookup_sparse(
              [4., 4.]], dtype=float32)
     """
     if combiner is None:
-        warnings.warn('the default combiner will become "sqrtn"; give one', stacklevel=2)
+        warnings.warn(
+            'the default combiner will change from "mean" to "sqrtn"; pass combiner', stacklevel=2
+        )
         combiner = "mean"
     if combiner not in ("sum", "mean", "sqrtn"):
         raise errors.InvalidArgumentError(

@@ -118,7 +118,7 @@ def with_space_to_batch(
     axes = sorted(axes) if axes is not None else list(range(first, first + len(rates)))
     if len(axes) != len(rates) or axes[0] < 1 or padding.upper() not in ("SAME", "VALID"):
         raise errors.InvalidArgumentError(
-            "with_space_to_batch requires one rate for each spatial axis behind the batch, and "
+            "with_space_to_batch requires one rate for each spatial axis after the batch axis, and "
             f"padding 'SAME' or 'VALID', got rates {rates}, axes {axes} and {padding!r}"
         )
     if all(rate == 1 for rate in rates):
@@ -147,6 +147,6 @@ def _require_static(value: Any, label: str) -> list[int]:
     static = constant_value(convert_to_tensor(value))
     if static is None or static.ndim != 1 or static.size == 0 or static.min() < 1:
         raise errors.InvalidArgumentError(
-            f"with_space_to_batch requires {label} of positive numbers that are known, got {static}"
+            f"with_space_to_batch requires {label} of known positive numbers, got {static}"
         )
     return [int(entry) for entry in static]

@@ -297,7 +297,7 @@ def _full(dims: Dims, dtype: DType, number: int) -> np.ndarray[Any, Any]:
 def _value_of(dtype: DType, number: int) -> Any:
     if dtype is dtypes.string:
         if number:
-            raise errors.InvalidTypeError("strings have no one")
+            raise errors.InvalidTypeError("ones requires a numeric or bool type, got string")
         return b""
     return number
 

@@ -116,7 +116,7 @@ def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[in
     first, second = (np.atleast_1d(np.asarray(axes)).tolist() for axes in array)
     if len(first) != len(second):
         raise errors.InvalidArgumentError(
-            f"axes must name as many axes of each operand, got {first} and {second}"
+            f"axes must name the same number of axes for both operands, got {first} and {second}"
         )
     return shape_rules.normal_axes(first, rank_x), shape_rules.normal_axes(second, rank_y)
 

@@ -36,5 +36,5 @@ def convert_to_tensor(
     """
     converted = builder.convert_to_tensor(value, dtype, name, preferred_dtype, dtype_hint)
     if isinstance(converted, AppliesOps):
-        raise errors.InvalidTypeError(f"{converted!r} is no tensor: to_tensor() makes one of it")
+        raise errors.InvalidTypeError(f"{converted!r} is not a tensor; convert it with to_tensor()")
     return converted

@@ -147,9 +147,9 @@ def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> 
     fits = matrix_sizes[0] >= minimum[0] and matrix_sizes[1] >= minimum[1]
     if not fits or (matrix_sizes[0] > minimum[0] and matrix_sizes[1] > minimum[1]):
         raise errors.InvalidArgumentError(
-            f"diagonals {lower} to {upper} of at most {longest} elements do not make matrices of "
-            f"shape {list(matrix_sizes)}; the least is {list(minimum)}, and only one size may be "
-            "larger"
+            f"diagonals {lower} to {upper} of at most {longest} elements do not fit matrices of "
+            f"shape {list(matrix_sizes)}; the minimum is {list(minimum)}, and only one size may "
+            "be larger"
         )
     return matrix_sizes
 

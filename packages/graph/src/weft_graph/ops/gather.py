@@ -119,7 +119,7 @@ def _gather_nd_shape(node: NodeSpec) -> Sequence[Dims]:
         return (None,)
     if depth > len(params.dims):
         raise errors.InvalidArgumentError(
-            f"indices of {depth} numbers address more axes than shape {format_dims(params.dims)} "
+            f"indices of {depth} numbers refer to more axes than shape {format_dims(params.dims)} "
             "has"
         )
     return ((*indices.dims[:-1], *params.dims[depth:]),)
@@ -131,14 +131,15 @@ def _check_updates(target: Dims, indices: Output, updates: Output) -> None:
         return
     if depth > len(target):
         raise errors.InvalidArgumentError(
-            f"indices of {depth} numbers address more axes than shape {format_dims(target)} has"
+            f"indices of {depth} numbers refer to more axes than shape {format_dims(target)} has"
         )
     required_dims = (*indices.dims[:-1], *target[depth:])
     if not compatible_dims(updates.dims, required_dims):
         raise errors.InvalidArgumentError(
             f"updates must have shape {format_dims(required_dims)} (the shape of indices without "
             "its "
-            f"last axis, then the sizes not addressed), got {format_dims(updates.dims)}"
+            "last axis, followed by the sizes of the axes that are not indexed), got "
+            f"{format_dims(updates.dims)}"
         )
 
 

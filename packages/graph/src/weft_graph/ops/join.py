@@ -53,9 +53,7 @@ def concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
                 f"{format_dims(ranked[0])} and {format_dims(dims)}"
             )
     if rank == 0:
-        raise errors.InvalidArgumentError(
-            "tensors of rank 0 cannot be concatenated; stack puts them together"
-        )
+        raise errors.InvalidArgumentError("tensors of rank 0 cannot be concatenated; use stack")
     if axis is None:
         return (None,) * rank
     dim = normal_axis(axis, rank)
@@ -346,7 +344,8 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Output:
     """
     if _is_int(values):
         raise errors.InvalidTypeError(
-            f"concat(values, axis) takes the axis last, as since TensorFlow 1.0; got {values!r} as "
+            "concat(values, axis) has the axis as its last argument since TensorFlow 1.0; got "
+            f"{values!r} as "
             "the values"
         )
     parts = list(values) if isinstance(values, list | tuple) else [values]
@@ -406,7 +405,7 @@ def split(
         num = sizes.dims[0] if sizes.dims else None
         if num is None:
             raise errors.InvalidArgumentError(
-                f"the number of parts does not follow from {sizes!r}: give num"
+                f"the number of parts cannot be inferred from {sizes!r}: pass num"
             )
     return list(create("SplitV", [value, sizes, axis], {"num_split": num}, name or "split").outputs)
 
@@ -465,7 +464,7 @@ def unstack(
             num = dims[normal_axis(integer(axis, "axis"), len(dims))]
         if num is None:
             raise errors.InvalidArgumentError(
-                f"the number of parts does not follow from shape {format_dims(dims)}: give num"
+                f"the number of parts cannot be inferred from shape {format_dims(dims)}: pass num"
             )
     return list(create("Unpack", [tensor], {"num": num, "axis": axis}, name).outputs)
 

@@ -163,7 +163,8 @@ def _operator_product(
     """Multiply with a LinearOperator; tensor @ operator is computed by adjoints."""
     if transposed:
         raise errors.InvalidArgumentError(
-            "a product with a LinearOperator takes adjoint_a and adjoint_b, not transposes"
+            "a product with a LinearOperator does not support transposes; use adjoint_a and "
+            "adjoint_b"
         )
     if is_operator(a):
         return a.matmul(b, adjoint_a, adjoint_b, name or "matmul")

@@ -482,7 +482,7 @@ def log_softmax(
 
 def _axis(axis: int | None, dim: int | None) -> int:
     if axis is not None and dim is not None:
-        raise errors.InvalidArgumentError("give either axis or dim, got both")
+        raise errors.InvalidArgumentError("pass only one of axis and dim")
     axis_or_dim = dim if axis is None else axis
     return -1 if axis_or_dim is None else integer(axis_or_dim, "axis")
 

@@ -140,7 +140,7 @@ for _name, _cheap, _value in (
         {"T": "type", "Tperm": _INT},
         _transpose_shape,
         value=_value,
-        traits=Traits(view=0, cheap=_cheap, cost=once),  # whoever reads it pays
+        traits=Traits(view=0, cheap=_cheap, cost=once),  # its consumers pay for the strides
     )
 register_op(
     "InvertPermutation", ("x: T",), ("y: T",), {"T": _INT}, _vector_shape, traits=NOT_DIFFERENTIABLE

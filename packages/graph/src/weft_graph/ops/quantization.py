@@ -622,7 +622,7 @@ def _axis_of(value: Output, axis: int | None) -> int:
         return -1 if axis is None else axis
     if value.dims is None:
         raise errors.InvalidArgumentError(
-            f"an axis counted from the end requires an input of known rank, got axis {axis}"
+            f"a negative axis requires an input of known rank, got axis {axis}"
         )
     return normal_axis(axis, len(value.dims))
 

@@ -114,7 +114,7 @@ def check_kinds(kinds: Sequence[str | bytes], count: int) -> int:
     names = [kind.decode() if isinstance(kind, bytes) else kind for kind in kinds]
     if len(names) != count:
         raise errors.InvalidArgumentError(
-            f"row_partition_types must be as many as partitions, {count}, got {names}"
+            f"row_partition_types must have one entry for each of {count} partitions, got {names}"
         )
     sized = names[:1] == [FIRST_DIM_SIZE]
     level_names = names[1:] if sized else names
@@ -183,7 +183,7 @@ def _fill_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = with_rank(values.dims, 1, "values")
     if not compatible_dims(count, dims):
         raise errors.InvalidArgumentError(
-            f"value_rowids and values must be as many, got shapes {format_dims(count)} and "
+            f"value_rowids and values must have equal lengths, got shapes {format_dims(count)} and "
             f"{format_dims(dims)}"
         )
     return (None,), (None,), (shape_rules.constant_int(nrows),), merge_dims(count, dims)

@@ -40,7 +40,7 @@ def range_length(start: Any, limit: Any, delta: Any) -> int:
         raise errors.InvalidArgumentError("a range requires a delta other than 0")
     if (limit > start and delta < 0) or (limit < start and delta > 0):
         raise errors.InvalidArgumentError(
-            f"a range requires a delta that leads from start to limit, got start {start}, "
+            f"the delta of a range must have the sign of limit - start, got start {start}, "
             f"limit {limit}, delta {delta}"
         )
     if isinstance(start, int) and isinstance(delta, int) and isinstance(limit, int):

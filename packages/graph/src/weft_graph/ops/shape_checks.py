@@ -132,7 +132,7 @@ def _wanted_sizes(value: _Shaped, sizes: Any) -> tuple[list[Any] | None, bool]:
     size_list = size_list[1:] if inner else size_list or [1]
     if Ellipsis in size_list or "*" in size_list:
         raise errors.InvalidArgumentError(
-            f"'...' and '*' are for the first axes only, got {sizes!r} for {value.name}"
+            f"'...' and '*' may stand only for the first axes, got {sizes!r} for {value.name}"
         )
     return size_list, inner
 

@@ -198,7 +198,7 @@ def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
     for axis in axes:
         position = normal_axis(axis, rank)
         if position in positions:
-            raise errors.InvalidArgumentError(f"axis {axis} is given twice, rank is {rank}")
+            raise errors.InvalidArgumentError(f"axis {axis} occurs twice; the rank is {rank}")
         positions.append(position)
     return positions
 
@@ -222,7 +222,7 @@ def check_filler(value: Dims, dims: Dims, label: str) -> None:
     pairs = zip(reversed(value), reversed(padded_dims), strict=False)
     if any(n not in (1, None, m) and m is not None for n, m in pairs):
         raise errors.InvalidArgumentError(
-            f"{label} must be one value, or be spread over {format_dims(dims)}, got shape "
+            f"{label} must be one value, or broadcast to {format_dims(dims)}, got shape "
             f"{format_dims(value)}"
         )
 

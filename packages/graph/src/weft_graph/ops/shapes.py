@@ -106,7 +106,8 @@ def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
     target_count = prod(size for size in target if size and size > 0)
     if actual or nonzero_count % target_count:
         raise errors.InvalidArgumentError(
-            f"no size for -1 gives shape {target} the elements of {format_dims(dims)}"
+            f"no size in place of -1 makes shape {target} have as many elements as "
+            f"{format_dims(dims)}"
         )
     return nonzero_count // target_count
 

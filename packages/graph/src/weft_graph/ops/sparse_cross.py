@@ -263,7 +263,7 @@ def bincount(
     if axis not in (None, 0, -1):
         raise errors.InvalidArgumentError(f"axis must be 0, -1 or None, got {axis!r}")
     if weights is not None and binary_output:
-        raise errors.InvalidArgumentError("weights cannot be given with binary_output")
+        raise errors.InvalidArgumentError("weights cannot be combined with binary_output=True")
     attrs = {
         "minlength": -1 if minlength is None else arguments.integer(minlength, "minlength", 0),
         "maxlength": -1 if maxlength is None else arguments.integer(maxlength, "maxlength", 0),

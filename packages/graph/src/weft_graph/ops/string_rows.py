@@ -30,7 +30,7 @@ def _segment_shape(node: NodeSpec) -> Sequence[Dims]:
     rank = len(ids.dims)
     if not rank or rank > len(data.dims) or not compatible_dims(data.dims[:rank], ids.dims):
         raise errors.InvalidArgumentError(
-            "segment_ids must have a shape that inputs begin with, of rank 1 at least, got "
+            "the shape of segment_ids must be a prefix of that of inputs, of rank at least 1; got "
             f"{format_dims(ids.dims)} for inputs of shape {format_dims(data.dims)}"
         )
     size = constant_int(count)
@@ -153,7 +153,7 @@ def ngrams(
     values_and_splits = create("StringNGrams", [reshape(tokens, [-1]), splits], attrs, name).outputs
     if len(tokens.dims) == 1:
         return values_and_splits[0]
-    # Rows of one length have equally many n-grams; without rows nobody can tell how many.
+    # Rows of one length have equally many n-grams; without rows, their number is unknown.
     count = concat([values_and_splits[1][1:2], convert_to_tensor([0], dtypes.int64)], 0)[:1]
     result = reshape(values_and_splits[0], concat([sizes[:-1], count], 0))
     result.set_shape((*tokens.dims[:-1], None))

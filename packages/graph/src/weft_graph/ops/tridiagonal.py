@@ -118,7 +118,8 @@ def _lengthened(value: Output, main: Output, before: bool) -> Output:
         return value
     if n != m - 1:
         raise errors.InvalidArgumentError(
-            f"a diagonal beside one of {m} elements must have {m - 1} or {m}, got {value!r}"
+            f"a diagonal next to a main diagonal of {m} elements must have {m - 1} or {m} "
+            f"elements, got {value!r}"
         )
     assert value.dims is not None
     pair = [1, 0] if before else [0, 1]

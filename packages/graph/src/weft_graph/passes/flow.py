@@ -135,7 +135,7 @@ class Flow:
         if node.role is Role.EXIT:
             if frame_around.parent is None:
                 raise errors.InvalidArgumentError(
-                    f"Exit {node.name!r} is not in any frame: nothing that it needs comes from an "
+                    f"Exit {node.name!r} is not in any frame: none of its inputs comes from an "
                     "Enter",
                     op=node.type,
                     node=node.name,
@@ -268,7 +268,7 @@ def _mixed(
 ) -> errors.InvalidArgumentError:
     """Return the error about a node with inputs from two frames."""
     return errors.InvalidArgumentError(
-        f"{node.name!r} takes {first.name!r} from {frame.label} and {second.name!r} from "
+        f"{node.name!r} has the inputs {first.name!r} from {frame.label} and {second.name!r} from "
         f"{other.label}; values enter a frame through Enter and leave it through Exit",
         op=node.type,
         node=node.name,

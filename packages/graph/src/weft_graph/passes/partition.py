@@ -176,7 +176,7 @@ def depths(
             elif node.role is Role.EXIT:
                 depth = max(depth, ends.get(flow.frame[node.inputs[0].node], 0))
             if depth > limit:
-                raise errors.InternalError(f"what {node.name!r} waits for waits for it")
+                raise errors.InternalError(f"{node.name!r} waits for nodes that wait for it")
             changed = changed or depth_of.get(node) != depth
             depth_of[node] = depth
             parent: Frame | None = frame
@@ -448,8 +448,8 @@ class _Partitioner:
         node = value.node
         if not is_movable(value.dtype) and task_of(source.device) != task_of(part.device):
             raise errors.InvalidArgumentError(
-                f"{name!r} is wanted on {part.device}, and a handle cannot leave its task: "
-                "what uses it must be placed with it",
+                f"{name!r} is used on {part.device}, but a handle cannot leave its task: colocate "
+                "its consumers with it",
                 op=origin.type,
                 node=origin.name,
                 line=origin.line or None,

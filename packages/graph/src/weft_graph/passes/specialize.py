@@ -131,7 +131,7 @@ def _require_alive(step: StepGraph, dead: set[Output | Node]) -> None:
     for node in lost:
         raise errors.InvalidArgumentError(
             "it is computed only in a branch that is not taken; fetch the result of the "
-            "conditional, or give what decides it another value",
+            "conditional, or change the value of its predicate",
             op=node.type,
             node=node.name,
             line=node.line or None,

@@ -80,7 +80,7 @@ def from_tensor(
     if dtype not in encodings.SPLITS:
         raise errors.InvalidTypeError(f"row_splits_dtype must be int32 or int64, got {dtype.name}")
     if lengths is not None and padding is not None:
-        raise errors.InvalidArgumentError("give only one of lengths and padding")
+        raise errors.InvalidArgumentError("pass only one of lengths and padding")
     value: Any = convert_to_tensor(tensor, name="tensor")
     if isinstance(value, RaggedTensor):
         raise errors.InvalidTypeError(f"from_tensor requires a tensor, got {value!r}")

@@ -109,7 +109,7 @@ def _crossed(inputs: Any, hashed: bool, buckets: int, key: int, name: str | None
 def _matrix(value: RaggedTensor) -> RaggedTensor:
     if value.ragged_rank != 1 or (value.dims is not None and len(value.dims) != 2):
         raise errors.InvalidArgumentError(
-            f"a cross takes ragged tensors of rank 2, with one ragged axis, got {value!r}"
+            f"a cross requires ragged tensors of rank 2, with one ragged axis, got {value!r}"
         )
     return value
 

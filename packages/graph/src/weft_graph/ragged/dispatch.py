@@ -85,8 +85,8 @@ def apply(
         if traits.elementwise or traits.by_element or traits.identity:
             return _apply_by_element(op, call)
     raise errors.InvalidTypeError(
-        f"{op.name} takes no ragged tensors; to_tensor() makes a tensor of one, and "
-        "ragged.map_flat_values applies a function to its flat values"
+        f"{op.name} does not support ragged tensors; convert them with to_tensor(), or use "
+        "ragged.map_flat_values"
     )
 
 

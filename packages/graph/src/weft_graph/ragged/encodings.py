@@ -178,7 +178,7 @@ def from_splits(row_splits: Any, values: Any, validate: bool) -> Rows:
     """
     splits = Encoding(row_splits, "row_splits")
     if splits.output.dims == (0,):
-        raise errors.InvalidArgumentError("row_splits must have one element at least, got none")
+        raise errors.InvalidArgumentError("row_splits must have at least one element, got none")
     checks = Checks(validate)
     checks.require("row_splits must begin with 0", lambda s: equal(s[:1], 0), splits)
     checks.require("row_splits must not decrease", _ascends, splits)

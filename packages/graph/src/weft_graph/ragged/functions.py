@@ -207,7 +207,7 @@ def masked(data: Any, mask: Any) -> Any:
             encodings.Encoding(data.row_splits, "data"),
             encodings.Encoding(mask.row_splits, "mask"),
         )
-        checks.require("the rows of mask must be those of data", encodings.equal, a, b)
+        checks.require("mask and data must have equal row splits", encodings.equal, a, b)
     inner = checks.behind(mask.values)
     if rank > 2:
         return data.with_values(masked(data.values, inner))
@@ -335,7 +335,7 @@ def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: An
     with get_default_graph().name_scope(name or "RaggedSplitsToSegmentIds"):
         splits_part = encodings.Encoding(splits, "splits")
         if splits_part.output.dims == (0,):
-            raise errors.InvalidArgumentError("splits must have one element at least, got none")
+            raise errors.InvalidArgumentError("splits must have at least one element, got none")
         segment_ids = ids_of(splits_part.output)
         return segment_ids if out_type is None else casting.cast(segment_ids, out_type)
 

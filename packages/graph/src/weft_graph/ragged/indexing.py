@@ -136,7 +136,8 @@ def _inner(value: Any, keys: list[Any]) -> Any:
         return _inner_of(sliced, other_keys)
     if value.uniform_row_length is None:
         raise errors.InvalidArgumentError(
-            f"an inner ragged axis cannot be indexed by an integer, as rows may be too short: got "
+            "an inner ragged axis cannot be indexed by an integer, because rows may be too "
+            "short; got "
             f"{key!r} for {value!r}"
         )
     return _inner(_column(value, _index(key)), other_keys)

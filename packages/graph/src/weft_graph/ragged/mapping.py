@@ -49,7 +49,7 @@ class RaggedResults:
         levels = converted.ragged_rank if isinstance(converted, RaggedTensor) else 0
         if levels != spec.ragged_rank:
             raise errors.InvalidArgumentError(
-                f"fn must return what {spec!r} describes, got {converted!r}"
+                f"fn must return a value compatible with {spec!r}, got {converted!r}"
             )
         if not isinstance(converted, RaggedTensor):
             rows = shapes.shape(converted, out_type=spec.row_splits_dtype)[0]

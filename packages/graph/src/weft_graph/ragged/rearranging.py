@@ -79,7 +79,7 @@ def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
     ranks = {static_rank(value) for value in converted}
     if len(ranks) > 1 or None in ranks:
         raise errors.InvalidArgumentError(
-            "ragged tensors that are put together must have one known rank, got "
+            "ragged tensors that are joined must have one known rank, got "
             + ", ".join(repr(value) for value in converted)
         )
     ragged = [value for value in converted if isinstance(value, RaggedTensor)]

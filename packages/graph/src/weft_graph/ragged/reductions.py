@@ -37,8 +37,7 @@ def static_axes(axis: Any, rank: int | None) -> list[int]:
     )
     if static_axes_value is None or rank is None:
         raise errors.InvalidArgumentError(
-            "the axes over which a ragged tensor is reduced must be known while the graph is "
-            f"built, and its rank, got {axis!r}"
+            f"a reduction of a ragged tensor requires a static axis and a known rank, got {axis!r}"
         )
     return sorted(normal_axes(static_axes_value.reshape(-1).tolist(), rank))
 

@@ -20,8 +20,7 @@ from weft_tensor import errors
 @ragged_op("Shape", "ShapeN")
 def _shape(call: Call) -> Any:
     raise errors.InvalidTypeError(
-        "a ragged tensor has no shape of one size for each axis; row_lengths(), nrows() and "
-        "bounding_shape() tell its sizes"
+        "the sizes of a ragged tensor vary by row; use row_lengths(), nrows() or bounding_shape()"
     )
 
 
@@ -64,10 +63,7 @@ def _squeeze(call: Call) -> Any:
     value, rank = call.inputs[0], static_rank(call.inputs[0])
     axes = call.attrs.get("squeeze_dims") or ()
     if not axes:
-        raise errors.InvalidArgumentError(
-            "squeeze of a ragged tensor requires axis, as sizes are not known while the graph is "
-            "built"
-        )
+        raise errors.InvalidArgumentError("squeeze of a ragged tensor requires axis")
     if rank is None:
         raise errors.InvalidArgumentError("squeeze of a ragged tensor requires a known rank")
     for axis in sorted({normal_axis(int(axis_value), rank) for axis_value in axes}, reverse=True):
@@ -103,7 +99,7 @@ def _is_one(sizes: Any) -> Any:
 def _one_hot(call: Call) -> Any:
     value, depth, on, off_value = call.inputs
     if not isinstance(value, RaggedTensor):
-        raise errors.InvalidTypeError("one_hot takes ragged tensors only as its indices")
+        raise errors.InvalidTypeError("one_hot supports ragged tensors only as indices")
     axis, rank = call.attrs.get("axis", -1), static_rank(value)
     if axis != -1:
         if rank is None:
@@ -111,7 +107,7 @@ def _one_hot(call: Call) -> Any:
         axis = normal_axis(axis, rank + 1) - value.ragged_rank
         if axis < 1:
             raise errors.InvalidArgumentError(
-                "the new axis of one_hot must be behind the ragged axes, got "
+                "the new axis of one_hot must come after the ragged axes, got "
                 f"{axis + value.ragged_rank}"
             )
     return value.with_flat_values(call.plain(value.flat_values, depth, on, off_value, axis=axis)[0])
@@ -176,7 +172,8 @@ def _matmul(call: Call) -> Any:
         return dense_product
     if columns is not None:
         raise errors.UnimplementedError(
-            "a product whose columns are ragged has no kernel; make a tensor of the second operand"
+            "products with ragged columns are not supported; convert the second operand with "
+            "to_tensor()"
         )
     if not isinstance(rows, list):
         rows = [rows]
@@ -210,7 +207,7 @@ def _lengths_along(value: Any, axis: int) -> Any:
         return None
     if level != 1:
         raise errors.UnimplementedError(
-            "a product with more than one batch axis before the ragged one has no kernel"
+            "products with more than one batch axis before the ragged axis are not supported"
         )
     return value.row_lengths()
 

@@ -59,7 +59,7 @@ class RaggedTensorSpec(TypeSpec):
         if ragged_rank is None:
             if dims is None:
                 raise errors.InvalidArgumentError(
-                    "a RaggedTensorSpec requires ragged_rank where the shape is not known"
+                    "a RaggedTensorSpec without a shape requires ragged_rank"
                 )
             ragged_rank = max(len(dims) - 1, 0)
         if not isinstance(ragged_rank, int) or ragged_rank < 0:

@@ -248,8 +248,8 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
             axis += rank
         if not isinstance(axis, int) or axis < 0:
             raise errors.InvalidArgumentError(
-                f"axis must be an integer in [-rank, rank), not negative where the rank is not "
-                f"known, got {axis!r} and rank {rank}"
+                "axis must be an integer in [-rank, rank), and at least 0 if the rank is "
+                f"unknown; got {axis!r} and rank {rank}"
             )
         with get_default_graph().name_scope(name or "RaggedRowLengths"):
             if axis == 0:
@@ -304,7 +304,8 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         a, b = self._values.dims, inner.dims
         if a and b and not compatible_dims(a[:1], b[:1]):
             raise errors.InvalidArgumentError(
-                f"new values must be as many as the old ones, got shape {format_dims(b)} for "
+                "the new values must have as many rows as the old ones, got shape "
+                f"{format_dims(b)} for "
                 f"{format_dims(a)}"
             )
         return RaggedTensor(inner, self._rows)
@@ -374,7 +375,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         if any(part is None for part in static_parts):
             raise errors.InvalidArgumentError(
                 f"{self!r} has no value while the graph is built: fetch it with Session.run, and "
-                "use to_list() of what comes out"
+                "call to_list() on the result"
             )
         return self.value_of(static_parts).to_list()
 
@@ -393,7 +394,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
             return makers.lookup("getitem")(self, key)
 
     def __len__(self) -> int:
-        raise errors.InvalidTypeError(f"{self!r} has no len(): use nrows()")
+        raise errors.InvalidTypeError(f"{self!r} has no len(); use nrows()")
 
     def __iter__(self) -> Any:
         count = self._rows.static_nrows

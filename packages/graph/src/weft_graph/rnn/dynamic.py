@@ -100,8 +100,8 @@ def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
     if isinstance(batch_size, int) and num_lengths is not None:
         if num_lengths != batch_size:
             raise errors.InvalidArgumentError(
-                f"sequence_length must have one entry per example, and the batch has {batch_size}, "
-                f"got {lengths!r}"
+                f"sequence_length must have one entry for each of {batch_size} examples, got "
+                f"{lengths!r}"
             )
         return lengths
     shape = shapes.shape(lengths)
@@ -185,7 +185,7 @@ def _common_sizes(leaves: Sequence[Output]) -> tuple[int | None, int | None]:
             )
         if None in dims[2:]:
             raise errors.InvalidArgumentError(
-                f"all sizes of inputs but those of batch and time must be known, got {leaf!r}"
+                f"all sizes of inputs except batch and time must be known, got {leaf!r}"
             )
         for axis, label in enumerate(("numbers of steps", "batch sizes")):
             size, expected = dims[axis], sizes[axis]

@@ -89,7 +89,7 @@ def _checked_batch_size(inputs: Sequence[Output]) -> Any:
             )
         if None in dims[1:]:
             raise errors.InvalidArgumentError(
-                f"all sizes of inputs but the batch's must be known, got {step_input!r}"
+                f"all sizes of inputs except the batch size must be known, got {step_input!r}"
             )
         if batch_size is not None and dims[0] not in (None, batch_size):
             raise errors.InvalidArgumentError(
@@ -102,7 +102,7 @@ def _checked_batch_size(inputs: Sequence[Output]) -> Any:
 
 def _initial_state(cell: Any, batch_size: Any, dtype: Any) -> Any:
     if not dtype:
-        raise errors.InvalidArgumentError("dtype must be given where initial_state is not")
+        raise errors.InvalidArgumentError("dtype is required without initial_state")
     if hasattr(cell, "get_initial_state"):
         return cell.get_initial_state(inputs=None, batch_size=batch_size, dtype=dtype)
     return cell.zero_state(batch_size, dtype)

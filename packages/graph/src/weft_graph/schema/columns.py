@@ -101,8 +101,8 @@ def build(values: Mapping[str, Any]) -> bytearray:
     size = sum(array.nbytes for array in arrays.values())
     if size > _MAX_BYTES:
         raise errors.InvalidArgumentError(
-            f"the columns of the graph take {size} bytes and {_MAX_BYTES} are possible; "
-            "write it in several segments"
+            f"the columns of the graph need {size} bytes, but the limit is {_MAX_BYTES}; write "
+            "the graph in several segments"
         )
     builder = flatbuffers.Builder(size + 16 * len(FIELDS) + 256)
     # Backwards, so that the columns lie in the order of the schema.

@@ -66,7 +66,7 @@ def unpack_header(header: bytes, position: int) -> tuple[int, int, int]:
     magic, layout, size, metadata, blobs, metadata_crc = _HEADER.unpack(head)
     if magic != MAGIC:
         raise errors.DataLossError(
-            f"byte {position}: a graph begins with {MAGIC!r}, this with {magic!r}"
+            f"byte {position}: a graph must begin with {MAGIC!r}, got {magic!r}"
         )
     if crc != zlib.crc32(head):
         raise errors.DataLossError(f"byte {position}: the checksum of the header is wrong")

@@ -124,20 +124,22 @@ def _check_order(node: Node) -> None:
     needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
     for need in (*needs, *node.controls):
         if need.index >= node.index:
-            raise _refused(node, f"it comes before {need.name!r}, which it needs")
+            raise _refused(node, f"it precedes its input {need.name!r}")
 
 
 def _check_added(node: Node) -> None:
     """Reject invalid values of attributes that planning adds, whose types are already checked."""
     if node.type == FETCH and (node.consumers or node.controls):
-        raise _refused(node, "other nodes wait for it, or it for them")
+        raise _refused(node, "it has control edges to or from other nodes")
     if node.role in (Role.SEND, Role.RECEIVE):
         for name in ("tensor_name", "send_device", "recv_device"):
             if not isinstance(node.attrs[name], str):
-                raise _refused(node, f"{name} is no text")
+                raise _refused(node, f"{name} is not text")
     if any(i >= len(node.outputs) for i in node.attrs.get("_used", ())):
         raise _refused(node, f"_used must be places among its {len(node.outputs)} outputs")
 
 
 def _refused(node: Node, reason: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"no part of a step: {reason}", op=node.type, node=node.name)
+    return errors.InvalidArgumentError(
+        f"not a part of a step: {reason}", op=node.type, node=node.name
+    )

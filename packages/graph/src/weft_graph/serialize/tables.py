@@ -199,9 +199,9 @@ class Tables:
         dims = self.shapes[int(columns["tensor_shape"][row])]
         data = self._data[int(columns["tensor_data"][row])]
         if dtype is None or dtype.is_ref or not dtype.is_numpy_compatible:
-            columns.refuse("tensor_type", "no type that tensors have", row)
+            columns.refuse("tensor_type", "not a type of tensors", row)
         if dims is None or None in dims or len(dims) > _MAX_RANK:
-            columns.refuse("tensor_shape", f"no shape that tensors have: {dims}", row)
+            columns.refuse("tensor_shape", f"not a shape of tensors: {dims}", row)
         shape = tuple([size or 0 for size in dims])
         # NumPy refuses sizes whose product overflows even where another size is zero.
         if math.prod(size or 1 for size in shape) > 2**60:
@@ -291,7 +291,7 @@ class Tables:
         if kind == Kind.TYPE:
             dtype = TYPES.get(arg)
             if dtype is None:
-                self._columns.refuse("value_arg", f"{arg} is no element type", index)
+                self._columns.refuse("value_arg", f"{arg} is not an element type", index)
             return dtype
         if kind == Kind.STRING:
             return self.strings[arg]
@@ -303,7 +303,7 @@ class Tables:
             return _DOUBLE.unpack(_LONG.pack(arg))[0]
         if kind in (Kind.SHAPE, Kind.LOOSE_SHAPE):
             if not -1 <= arg < len(self.shapes) - 1:
-                self._columns.refuse("value_arg", f"{arg} is no shape", index)
+                self._columns.refuse("value_arg", f"{arg} is not a shape", index)
             return self.shapes[arg] if kind == Kind.SHAPE else TensorShape(self.shapes[arg])
         if kind == Kind.LIST:
             return self._list(arg, index)

@@ -42,9 +42,9 @@ def value_from_bytes(data: bytes) -> Any:
     try:
         tensor = proto.TensorProto.FromString(data)
     except DecodeError as error:
-        raise errors.DataLossError(f"{len(data)} bytes are no tensor: {error}") from error
+        raise errors.DataLossError(f"{len(data)} bytes are not a tensor: {error}") from error
     if tensor.dtype == proto.DT_VARIANT:
-        raise errors.InvalidTypeError("a variant cannot leave its process, and so cannot come in")
+        raise errors.InvalidTypeError("variants cannot be sent between processes")
     array = array_from_proto(tensor, "the value", Budget(0))
     return array if array.ndim or array.dtype.kind == "O" else array[()]
 

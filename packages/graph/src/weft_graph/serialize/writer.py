@@ -295,7 +295,7 @@ class _Writer:
             set_row = self._intern_set(node, attrs)
         except (errors.OpError, TypeError, ValueError) as cause:
             raise errors.InvalidArgumentError(
-                f"an attribute has no durable form: {cause}",
+                f"an attribute cannot be serialized: {cause}",
                 op=node.type,
                 node=node.name,
                 line=node.line,

@@ -91,7 +91,9 @@ def _check(type: int, n: int | None, axis: int, norm: str | None) -> None:
     if norm not in (None, "ortho"):
         raise errors.InvalidArgumentError(f"norm must be None or 'ortho', got {norm!r}")
     if type == 1 and norm is not None:
-        raise errors.InvalidArgumentError("a cosine transform of type 1 is never orthonormal")
+        raise errors.InvalidArgumentError(
+            "a cosine transform of type 1 does not support norm='ortho'"
+        )
 
 
 def _transformed(value: Output, kind: int, n: int | None, norm: str | None) -> Output:

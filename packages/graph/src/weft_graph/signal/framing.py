@@ -71,7 +71,7 @@ def _from_the_end(value: Output, axis: int) -> int:
     if value.dims is None:
         if axis >= 0:
             raise errors.InvalidArgumentError(
-                f"an axis of a signal of unknown rank must count from the end, got {axis}"
+                f"the axis of a signal of unknown rank must be negative, got {axis}"
             )
         return axis
     shape_rules.with_rank_at_least(value.dims, 1, "signal")

@@ -99,7 +99,9 @@ class _VariableMeta(type):
         if cls is not Variable:
             return super().__call__(*args, **kwargs)
         if len(args) > len(_ARGUMENTS):
-            raise TypeError(f"Variable takes at most {len(_ARGUMENTS)} arguments, got {len(args)}")
+            raise TypeError(
+                f"Variable accepts at most {len(_ARGUMENTS)} arguments, got {len(args)}"
+            )
         for key, value in zip(_ARGUMENTS, args, strict=False):
             if key in kwargs:
                 raise TypeError(f"Variable got {key} twice")

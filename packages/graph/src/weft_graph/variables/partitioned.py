@@ -230,7 +230,9 @@ def group_parts(
         if is_part and isinstance(groups.get(name, []), list):
             groups.setdefault(name, []).append(variable)
         elif name in groups:
-            raise errors.InvalidArgumentError(f"two of the variables to save are called {name!r}")
+            raise errors.InvalidArgumentError(
+                f"two of the variables to save have the name {name!r}"
+            )
         else:
             groups[name] = variable
     return groups

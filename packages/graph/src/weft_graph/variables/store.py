@@ -96,7 +96,8 @@ class VariableStore:
             existing = self.partitioned.get(name)
             if reuse is not True or existing is None:
                 raise errors.InvalidArgumentError(
-                    f"variable {name} is partitioned; get it with a partitioner, or with reuse=True"
+                    f"variable {name} is partitioned; call get_variable with a partitioner, or "
+                    "with reuse=True"
                 )
             _check_reuse(name, existing, shape, dtype, reuse)
             return existing
@@ -153,7 +154,7 @@ class VariableStore:
             return self.single(name, shape, dtype, initializer, regularizer, reuse, **settings)
         if name in self.variables:
             raise errors.InvalidArgumentError(
-                f"variable {name} is not partitioned; get it without a partitioner"
+                f"variable {name} is not partitioned; call get_variable without a partitioner"
             )
         base = element_type_of(dtype, initializer)
         partitions = list(partitioner(shape=TensorShape(full_shape), dtype=base))

@@ -96,8 +96,8 @@ class Template:
         if not first and new_variables:
             names = ", ".join(variable.name for variable in new_variables)
             raise errors.InvalidArgumentError(
-                f"the template {self._name} made new variables at a later call: {names}; "
-                "use get_variable, so that they are shared"
+                f"the template {self._name} created new variables in a later call: {names}; "
+                "create them with get_variable, so that calls share them"
             )
         return result
 

@@ -157,7 +157,7 @@ def _open_shard(
         unique_names = list(dict.fromkeys(names))
         listing = ", ".join(unique_names[:5]) + (", ..." if len(unique_names) > 5 else "")
         raise errors.NotFoundError(
-            f"{path} is missing; according to {index.path} it holds {listing}"
+            f"{path} is missing; according to {index.path}, it contains {listing}"
         ) from cause
     try:
         yield _Shard(path, file, index.big_endian != (sys.byteorder == "big"))

@@ -163,8 +163,8 @@ class TableReader:
             self._budget -= shared
             if self._budget < 0:
                 raise errors.ResourceExhaustedError(
-                    f"{self._path}: the keys up to byte {start} take {_RATIO} times as much memory "
-                    "as the file"
+                    f"{self._path}: the keys up to byte {start} need {_RATIO} times as much "
+                    "memory as the file"
                 )
             key = key[:shared] + data[position : position + num_unshared]
             position += num_unshared

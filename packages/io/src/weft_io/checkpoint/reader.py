@@ -93,7 +93,9 @@ def read_tensors(
             if current_index.save == index.save:
                 raise
             index = current_index
-    raise errors.AbortedError(f"{prefix} was replaced during each of {_ATTEMPTS} reads")
+    raise errors.AbortedError(
+        f"{prefix} was replaced during each of {_ATTEMPTS} attempts to read it"
+    )
 
 
 def _read(

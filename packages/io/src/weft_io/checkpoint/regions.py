@@ -70,8 +70,8 @@ def parse_spec(spec: str) -> tuple[Shape, Region] | None:
         start, shape = tuple([a for a, _ in pairs]), tuple([n for _, n in pairs])
     except ValueError as cause:
         raise errors.InvalidArgumentError(
-            f"a slice is written like '10 20 0,5:-' (sizes of the whole, then start,length or - "
-            f"per axis), got {spec!r}"
+            "a slice is written like '10 20 0,5:-' (the full shape, then start,length or - for "
+            f"each axis), got {spec!r}"
         ) from cause
     region = Region(start, shape)
     if min((*full, *start, *shape), default=0) < 0 or not region.within(full):

@@ -207,7 +207,7 @@ def open_shard_file(prefix: str, shard: Shard, tensors: Sequence[str]) -> Iterat
     except FileNotFoundError as cause:
         names = ", ".join(tensors[:5]) + (", ..." if len(tensors) > 5 else "")
         raise errors.NotFoundError(
-            f"{path} is missing; according to {index_path(prefix)} it holds {names}"
+            f"{path} is missing; according to {index_path(prefix)}, it contains {names}"
         ) from cause
     try:
         yield ShardReader(path, shard, file)

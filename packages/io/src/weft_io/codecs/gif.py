@@ -133,7 +133,7 @@ def _draw(frame: _Frame, canvas: Array) -> None:
     is_opaque = np.ones(index.shape, bool) if frame.clear is None else index != frame.clear
     if (index[is_opaque] >= len(frame.colors)).any():
         raise errors.InvalidArgumentError(
-            f"a pixel of the GIF image has colour {int(index[is_opaque].max())} of "
+            f"a pixel of the GIF image has color {int(index[is_opaque].max())} of "
             f"{len(frame.colors)}"
         )
     inside[is_opaque] = frame.colors[index[is_opaque]]

@@ -79,7 +79,7 @@ def _read(data: bytes) -> tuple[Array, int]:
             _check_format(*described)
         elif kind == b"data":
             if described is None:
-                raise _invalid_error("its samples precede their format")
+                raise _invalid_error("its samples come before their format")
             if len(body) < size:
                 raise _invalid_error(
                     f"{size} bytes of samples are declared, but only {len(body)} are present"

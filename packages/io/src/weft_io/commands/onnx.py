@@ -184,7 +184,8 @@ def _random(name: str, place: Any, random: np.random.Generator) -> Any:
     sizes = [1 if size is None else size for size in place.dims]
     if prod(sizes) > _MOST_RANDOM:
         raise errors.InvalidArgumentError(
-            f"the input {name!r} of shape {format_dims(place.dims)} must be given: it is large"
+            f"the input {name!r} of shape {format_dims(place.dims)} must be passed with --input: "
+            "it is too large for random values"
         )
     if place.dtype.is_integer or place.dtype.is_bool:
         return random.integers(0, 2, sizes).astype(place.dtype.numpy)

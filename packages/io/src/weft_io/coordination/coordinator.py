@@ -172,7 +172,7 @@ class Coordinator:
 
 def _check_thread(thread: Any) -> None:
     if not (hasattr(thread, "is_alive") and hasattr(thread, "name")):
-        raise errors.InvalidTypeError(f"a thread is required, got {thread!r}")
+        raise errors.InvalidTypeError(f"thread must be a Thread, got {thread!r}")
 
 
 def _check_exception(ex: Any) -> None:

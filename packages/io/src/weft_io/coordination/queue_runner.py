@@ -30,7 +30,7 @@ _log = logging.getLogger("weft")
 
 
 class QueueRunningSession:
-    """A session that starts the queue runners of its graph by itself."""
+    """A session that starts the queue runners of its graph automatically."""
 
 
 class QueueRunner:

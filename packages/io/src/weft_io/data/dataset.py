@@ -237,8 +237,8 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         for item in flat:
             if isinstance(datasets, list) or not isinstance(item, Dataset):
                 raise errors.InvalidTypeError(
-                    "The argument to `Dataset.zip()` must be a nested structure of datasets (no "
-                    f"list), got {datasets!r}"
+                    "The argument to `Dataset.zip()` must be a nested structure of datasets, "
+                    f"without lists; got {datasets!r}"
                 )
         if not flat:
             raise errors.InvalidArgumentError("zip requires at least one dataset")

@@ -78,7 +78,7 @@ def group_by_window(
     """
     if (window_size is None) == (window_size_func is None):
         raise errors.InvalidArgumentError(
-            "give exactly one of `window_size` and `window_size_func`"
+            "pass exactly one of `window_size` and `window_size_func`"
         )
 
     def size_of(key: Any) -> Any:

@@ -80,7 +80,9 @@ def table_from_dataset(
     if not isinstance(dataset, Dataset):
         raise errors.InvalidTypeError(f"a Dataset is required, got {dataset!r}")
     if default_value is None and not num_oov_buckets:
-        raise errors.InvalidArgumentError("`default_value` is required without buckets")
+        raise errors.InvalidArgumentError(
+            "`default_value` is required if there are no out-of-vocabulary buckets"
+        )
     integer(num_oov_buckets, "num_oov_buckets", 0)
     if vocab_size is not None:
         dataset = dataset.take(integer(vocab_size, "vocab_size", 1))

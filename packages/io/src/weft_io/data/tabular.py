@@ -487,10 +487,10 @@ class _CsvForm:
     def names_in(self, path: str) -> list[str]:
         """Return the column names in the first line of a file."""
         if not self._header:
-            raise errors.InvalidArgumentError("column_names are required where header is False")
+            raise errors.InvalidArgumentError("column_names are required if header is False")
         names = next(self._rows(path), None)
         if names is None:
-            raise errors.InvalidArgumentError(f"{path} has no line of column names")
+            raise errors.InvalidArgumentError(f"{path} has no header line with column names")
         return names
 
     def inferred(

@@ -97,7 +97,7 @@ def message_parts(message: Any, as_text: bool = False) -> list[bytes]:
         data: bytes = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as cause:
         raise errors.InvalidArgumentError(
-            f"a {message.DESCRIPTOR.name} must take less than 2 GiB: {cause}"
+            f"a {message.DESCRIPTOR.name} must have less than 2 GiB: {cause}"
         ) from cause
     form = checked.BINARY.get(message.DESCRIPTOR.name)
     return [data] if form is None else [form.start(data), data]
@@ -141,7 +141,9 @@ def unpack(item: Any, kind: type[M]) -> M | None:
     try:
         message: M = untyped.FromString(item.value)
     except DecodeError as cause:
-        raise errors.DataLossError(f"an Any holds no {untyped.DESCRIPTOR.name}: {cause}") from cause
+        raise errors.DataLossError(
+            f"an Any does not contain a {untyped.DESCRIPTOR.name}: {cause}"
+        ) from cause
     return message
 
 

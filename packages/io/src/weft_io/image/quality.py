@@ -51,7 +51,7 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
     dims, other = first.dims, second.dims
     if dims is not None and other is not None and not compatible_dims(dims[-3:], other[-3:]):
         raise errors.InvalidArgumentError(
-            "images must agree in height, width and channels, got shapes "
+            "images must have equal heights, widths and channels, got shapes "
             f"{format_dims(dims)} and {format_dims(other)}"
         )
     largest = convert_to_tensor(max_val, first.dtype.base_dtype, name="max_val")

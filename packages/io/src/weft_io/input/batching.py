@@ -554,7 +554,8 @@ def _checked_sources(sources: Sequence[Tensors]) -> Sequence[Tensors]:
             )
         if len(tensors_of(source)) != len(tensors_of(first)):
             raise errors.InvalidArgumentError(
-                f"all inputs must have as many tensors as the first, {len(tensors_of(first))}, "
+                "all inputs must have the same number of tensors as the first, "
+                f"{len(tensors_of(first))}, "
                 f"got {len(tensors_of(source))}"
             )
     return sources

@@ -56,7 +56,7 @@ class EagerTensor(Output):
 
     def _first_size(self, refused: str, replacement: str) -> int:
         if not self.ndim:
-            raise errors.InvalidTypeError(f"{self!r} {refused}: it has no axes")
+            raise errors.InvalidTypeError(f"{self!r} {refused}: it has rank 0")
         return int(np.shape(self.numpy())[0])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

@@ -53,7 +53,7 @@ def _names(names: Any, count: int) -> list[bytes]:
     result: list[bytes] = names.reshape(-1).tolist()
     if result and len(result) != count:
         raise errors.InvalidArgumentError(
-            f"names must be as many as the {count} examples, or none, got {len(result)}"
+            f"names must have one entry for each of {count} examples, or none; got {len(result)}"
         )
     return result
 
@@ -332,8 +332,8 @@ def _inflate(data: bytes, bits: int, compression: str, left: int) -> bytes:
         if left < 0:
             raise errors.InvalidArgumentError(
                 f"the {compression} data of one tensor must have at most {MOST_INFLATED} bytes "
-                f"decompressed, and no more than the device; {len(data)} bytes that are left have "
-                "more"
+                f"decompressedand fit in the memory of the device; the remaining {len(data)} "
+                "bytes expand to more"
             )
         if not inflate.eof:
             raise _no_data(compression, len(data), "the data is truncated")

@@ -280,6 +280,6 @@ def _parse(kind: Any, data: bytes, label: str) -> Any:
         return kind.FromString(data)
     except decode_error() as cause:
         raise errors.InvalidArgumentError(
-            f"{label} must be a serialized {kind.DESCRIPTOR.name}, got {len(data)} bytes that are "
-            "none"
+            f"{label} must be a serialized {kind.DESCRIPTOR.name}, but the {len(data)} bytes "
+            "cannot be parsed as one"
         ) from cause

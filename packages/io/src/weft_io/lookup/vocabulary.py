@@ -103,7 +103,7 @@ class IdTableWithHashBuckets(LookupInterface):
                 f"`hasher_spec` must be of type HasherSpec, got {hasher_spec!r}"
             )
         if table is None and num_oov_buckets == 0:
-            raise errors.InvalidArgumentError("a table is required where num_oov_buckets is 0")
+            raise errors.InvalidArgumentError("a table is required if num_oov_buckets is 0")
         self._num_oov_buckets = integer(num_oov_buckets, "num_oov_buckets", 0)
         self._table = table
         self._hasher = hasher_spec

@@ -153,7 +153,8 @@ def _check_unbound(
     missing = [name for name in expected if _input(name) not in inputs]
     if missing:
         raise errors.InvalidArgumentError(
-            f"the graph has inputs from outside, which input_map must have: {', '.join(missing)}"
+            "the graph has inputs that are not part of it; map them in input_map: "
+            f"{', '.join(missing)}"
         )
 
 

@@ -92,7 +92,7 @@ class ExpansionLimits:
 
     def _too_many(self) -> errors.ResourceExhaustedError:
         return errors.ResourceExhaustedError(
-            f"it expands the model's functions to more than {self._limit} nodes"
+            f"the model's functions expand to more than {self._limit} nodes"
         )
 
 

@@ -118,7 +118,9 @@ def export(
     bound = arrays_by_tensor(values or {}, graph, inputs)
     inputs = {name: feed for name, feed in inputs.items() if feed not in bound}
     if both := sorted(set(results) & set(inputs)):
-        raise errors.InvalidArgumentError(f"outputs must have other names than inputs, got {both}")
+        raise errors.InvalidArgumentError(
+            f"inputs and outputs must have different names, got {both} for both"
+        )
     axes = _checked_axes(dynamic_axes or {}, inputs)
     _check_metadata(metadata or {})
     node = _Export(results, inputs, bound, session, opset)
@@ -234,9 +236,8 @@ class _Export:
             verb = "is" if len(self._unfed) == 1 else "are"
             first = self._unfed[0]
             raise errors.InvalidArgumentError(
-                f"the model requires {names}, which {verb} in no feeds: feed it, or give "
-                "its value, "
-                f"values={{{first.name!r}: ...}}",
+                f"the model requires {names}, which {verb} in no feeds: feed it, or pass its "
+                f"value, values={{{first.name!r}: ...}}",
                 op=first.type,
                 node=first.name,
                 line=first.line or None,
@@ -356,7 +357,7 @@ def _checked_axes(
 ) -> Mapping[str, Mapping[int, str]]:
     if not isinstance(axes, Mapping) or not all(isinstance(v, Mapping) for v in axes.values()):
         raise errors.InvalidTypeError(
-            f"dynamic_axes must be names by axis, by input, got {shown(axes)}"
+            f"dynamic_axes must map inputs to dicts of axes and names, got {shown(axes)}"
         )
     for name, names in axes.items():
         if name not in inputs:
@@ -367,7 +368,7 @@ def _checked_axes(
         for axis, text in names.items():
             if not isinstance(axis, int) or not isinstance(text, str):
                 raise errors.InvalidTypeError(
-                    f"dynamic_axes of {name!r} must be names by integers, got {shown(names)}"
+                    f"dynamic_axes of {name!r} must map integers to names, got {shown(names)}"
                 )
             if dims is not None and not (0 <= axis < len(dims) and dims[axis] is None):
                 raise errors.InvalidArgumentError(
@@ -382,7 +383,9 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
         raise errors.InvalidTypeError(f"metadata must be a mapping, got {shown(metadata)}")
     wrong = {k: v for k, v in metadata.items() if not isinstance(k, str) or not isinstance(v, str)}
     if wrong:
-        raise errors.InvalidArgumentError(f"metadata must be str by str, got {shown(wrong)}")
+        raise errors.InvalidArgumentError(
+            f"metadata must map strings to strings, got {shown(wrong)}"
+        )
     version = metadata.get("model_version", "0")
     if not version.removeprefix("-").isdecimal() or not -(2**63) <= int(version) < 2**63:
         raise errors.InvalidArgumentError(f"model_version must be an integer, got {version!r}")
@@ -517,8 +520,8 @@ def _check_ranks(model: ModelProto) -> None:
     ends = (*model.graph.input, *model.graph.output)
     if open_ones := [item.name for item in ends if not item.type.tensor_type.HasField("shape")]:
         raise errors.UnimplementedError(
-            f"ONNX requires the ranks of inputs and outputs, those of {open_ones} are not known; "
-            "set_shape can tell them"
+            f"ONNX requires the ranks of inputs and outputs, but those of {open_ones} are "
+            "unknown; set them with set_shape"
         )
 
 

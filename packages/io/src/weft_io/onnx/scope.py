@@ -85,7 +85,7 @@ class Scope:
                 scope.known[name] = value = scope._constant(name)
                 return value
             scope = scope._around
-        raise errors.InvalidArgumentError(f"{user} {name!r} is made by no node before it")
+        raise errors.InvalidArgumentError(f"{user} {name!r} is not produced by an earlier node")
 
     def _constant(self, name: str) -> Output:
         """Return a weight, which becomes a constant node at its first use."""

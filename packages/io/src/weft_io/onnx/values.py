@@ -121,9 +121,8 @@ class Values:
         available = path.stat().st_size - offset
         if _number(entries, "length", label) not in (0, expected_size) or available < expected_size:
             raise errors.InvalidArgumentError(
-                f"{label} of {expected_size} bytes does not fit what the file {location!r} "
-                "has of it: "
-                f"{entries.get('length', 'no')} bytes are named, {available} are there"
+                f"{label} of {expected_size} bytes does not fit the data in the file {location!r}: "
+                f"{entries.get('length', 'no')} bytes are declared, {available} are available"
             )
         if not count:
             return _reshape(np.empty(0, dtype.numpy), tensor, label)

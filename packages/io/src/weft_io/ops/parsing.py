@@ -36,7 +36,7 @@ def _dense_dims(shape: Dims) -> tuple[int | None, ...]:
     """
     if shape is None or None in shape[1:]:
         raise errors.InvalidArgumentError(
-            "the shape of a dense feature must be known, but for its first axis, got "
+            "the shape of a dense feature must be known except for its first axis, got "
             f"{format_dims(shape)}"
         )
     return shape

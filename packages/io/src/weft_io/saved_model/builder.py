@@ -74,8 +74,8 @@ class SavedModelBuilder:
         self._assets = AssetFiles(self._export_dir)
         if gfile.exists(self._export_dir) and gfile.listdir(self._export_dir):
             raise SavedModelError(
-                f"the directory {self._export_dir} is not empty; export to another one, or remove "
-                "what is in it"
+                f"the directory {self._export_dir} is not empty; export to another directory, or "
+                "empty this one"
             )
         gfile.makedirs(self._export_dir)
 
@@ -214,7 +214,7 @@ class SavedModelBuilder:
             with gfile.GFile(path, "rb") as file:
                 if not is_table(file.read()):
                     raise errors.InvalidArgumentError(
-                        "the saver of a SavedModel must write bundles: make it with "
+                        "the saver of a SavedModel must write bundles: create it with "
                         "builder=BundleSaverBuilder()"
                     )
 

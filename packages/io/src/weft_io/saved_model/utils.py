@@ -110,8 +110,8 @@ def _sparse_names(message: Any) -> tuple[str, str, str]:
     if kind != proto.TypeSpecProto.SPARSE_TENSOR_SPEC or len(message.components) != 3:
         name = proto.TypeSpecProto.TypeSpecClass.Name(kind)
         raise errors.UnimplementedError(
-            f"composite tensors of type {name} with {len(message.components)} parts do not exist "
-            "here; those of a SparseTensor can be read"
+            f"composite tensors of type {name} with {len(message.components)} parts are not "
+            "supported; only SparseTensor is"
         )
     indices, values, dense_shape = [part.name for part in message.components]
     return indices, values, dense_shape

@@ -227,7 +227,7 @@ def _slices(name: str, parts: Sequence[Any]) -> list[tuple[Variable, SaveSliceIn
     wholes = {info.full_name for _, info in slices}
     if len(wholes) > 1:
         raise errors.InvalidArgumentError(
-            f"{name!r} holds parts of different variables: {', '.join(sorted(map(str, wholes)))}"
+            f"{name!r} has parts of different variables: {', '.join(sorted(map(str, wholes)))}"
         )
     return slices
 

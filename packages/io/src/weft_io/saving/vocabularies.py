@@ -103,7 +103,7 @@ def warm_start(
     unused = [*former, *vocabularies]
     if unused:
         raise errors.InvalidArgumentError(
-            f"these are not among the variables that are warm-started: {', '.join(unused)}"
+            f"not among the warm-started variables: {', '.join(unused)}"
         )
 
 
@@ -129,7 +129,7 @@ def _started(expected: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, 
 def _begin_with_words(source: str, name: str, variable: Any, info: VocabInfo) -> None:
     if not isinstance(variable, Variable):
         raise errors.InvalidArgumentError(
-            f"{name!r} has parts; a variable with a vocabulary is warm-started as a whole"
+            f"{name!r} is partitioned; warm-starting with a vocabulary requires a whole variable"
         )
     if info.axis not in (0, 1):
         raise errors.InvalidArgumentError(f"axis of a VocabInfo must be 0 or 1, got {info.axis}")

@@ -118,9 +118,11 @@ class _Reading:
     def _check_head(self) -> None:
         head = self._value()
         if not isinstance(head, list) or len(head) != 3 or head[0] != _MAGIC:
-            raise self._foreign("it does not begin as one")
+            raise self._foreign("it does not begin with the mark of a cache")
         if head[1] != _VERSION:
-            raise self._foreign(f"it has version {head[1]!r}, where {_VERSION} is known")
+            raise self._foreign(
+                f"it has version {head[1]!r}, but this reader supports version {_VERSION}"
+            )
         result = head[2]
         form = _form_of(self._parts)
         if not _compatible(result, form):
@@ -138,12 +140,12 @@ class _Reading:
             self._end(value)
             return None
         if not isinstance(value, list):
-            raise self._foreign(f"it has {value!r} for an element")
+            raise self._foreign(f"it has {value!r} instead of an element")
         element = tuple(value)
         if not _fits(element, self._parts):
             raise errors.DataLossError(
-                f"element {self._number} of the cache {self._path} is not of the form that the "
-                f"file declares, {_describe(_form_of(self._parts))}",
+                f"element {self._number} of the cache {self._path} does not have the declared "
+                f"types and shapes, {_describe(_form_of(self._parts))}",
                 details={"file": self._path},
             )
         self._number += 1
@@ -170,14 +172,14 @@ class _Reading:
     def _end(self, count: int) -> None:
         self._has_ended = True
         if count != self._number:
-            raise self._damaged(f"has {self._number} elements, and says that they are {count}")
+            raise self._damaged(f"has {self._number} elements, but declares {count}")
         if self._record() is not None:
-            raise self._damaged("has more records behind its end mark")
+            raise self._damaged("has more records after its end mark")
 
     def _damaged(self, description: str) -> errors.DataLossError:
         return errors.DataLossError(
-            f"the cache {self._path} {description}; remove it, and the next whole pass writes it "
-            "again",
+            f"the cache {self._path} {description}; remove it, and the next complete pass writes "
+            "it again",
             details={"file": self._path, "offset": self._file.offset},
         )
 

@@ -66,7 +66,7 @@ def convert_end_of_sequence(call: Call) -> Call:
             return call(values)
         except errors.OutOfRangeError as error:
             raise errors.InvalidArgumentError(
-                f"the function of an element gave an OutOfRangeError: {error.message}",
+                f"the function of an element raised an OutOfRangeError: {error.message}",
                 node=error.node,
                 op=error.op,
             ) from error

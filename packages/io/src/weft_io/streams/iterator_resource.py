@@ -182,7 +182,7 @@ class IteratorResource(Resource):
             shape = () if type(value) is bytes else value.shape
             if shape != dims and not compatible_dims(dims, shape):
                 raise errors.InvalidArgumentError(
-                    f"the iterator {self.name!r} must give elements of shapes "
+                    f"the iterator {self.name!r} must return elements of shapes "
                     f"{', '.join(map(format_dims, self.shapes))}, got a component of shape "
                     f"{format_dims(shape)}"
                 )

@@ -179,9 +179,7 @@ class _Reader:
     def _take(self, count: int) -> bytes:
         index = self._index
         if count > self._end - index:
-            raise _SEAL.damaged(
-                f"needs {count} bytes at {index}, where {self._end - index} are left"
-            )
+            raise _SEAL.damaged(f"needs {count} bytes at {index}, but {self._end - index} are left")
         self._index = index + count
         return self._data[index : index + count]
 
@@ -207,7 +205,7 @@ class _Reader:
         count = math.prod(shape)
         if count * (8 if dtype.hasobject else dtype.itemsize) > self._end - self._index:
             raise _SEAL.damaged(
-                f"has a tensor of shape {shape} at {self._index}, which is not all there"
+                f"has a tensor of shape {shape} at {self._index}, which is truncated"
             )
         if any(size > self._end for size in shape):
             raise _SEAL.damaged(f"has a tensor of shape {shape} at {self._index}")

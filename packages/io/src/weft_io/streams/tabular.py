@@ -100,7 +100,7 @@ class CsvRecords:
     def read_chunk(self) -> list[bytes]:
         """Return some records; an empty list at the end."""
         records: list[bytes] = []
-        started: list[bytes] = []  # lines of a record that goes on
+        started: list[bytes] = []  # lines of an unfinished record
         while not records:
             lines = self._lines.read_chunk()
             if self._splitter is None:

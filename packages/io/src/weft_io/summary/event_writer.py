@@ -150,8 +150,9 @@ class _Worker:
     def _check_process(self) -> None:
         if not self.ours:
             raise errors.FailedPreconditionError(
-                f"the event file {self.path} belongs to process {self._process}, this is process "
-                f"{os.getpid()}: make a writer after the fork, or close and reopen this one"
+                f"the event file {self.path} belongs to process {self._process}, but this is "
+                f"process {os.getpid()}: create a writer after the fork, or close and reopen this "
+                "one"
             )
 
     def add(self, record: bytes) -> None:

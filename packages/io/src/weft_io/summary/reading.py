@@ -57,7 +57,7 @@ class summary_iterator(Iterator["proto.Event"]):  # noqa: N801 - TensorFlow's pu
         except decode_error() as cause:
             raise errors.DataLossError(
                 f"corrupted record at {self._offset} of {self._path}: its {len(record)} bytes are "
-                "no Event"
+                "not an Event"
             ) from cause
         self._records.popleft()
         self._offset += len(record) + OVERHEAD

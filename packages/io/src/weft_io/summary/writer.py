@@ -154,7 +154,7 @@ class FileWriter:
         """
         if tag in self._run_tags:
             raise errors.InvalidArgumentError(
-                f"run metadata were added with the tag {tag!r} before"
+                f"run metadata with the tag {tag!r} were already added"
             )
         data = _message(run_metadata, "RunMetadata").SerializeToString()
         self._run_tags.add(tag)
@@ -176,7 +176,7 @@ class FileWriter:
     def _warn_if_closed(self, level: int = 3) -> None:
         if self.event_writer.closed:
             warnings.warn(
-                "the FileWriter is closed: what is added to it is dropped until it is reopened",
+                "the FileWriter is closed: new events are dropped until it is reopened",
                 stacklevel=level,
             )
 
@@ -230,7 +230,7 @@ def _parsed_summary(data: bytes) -> proto.Summary:
         return proto.Summary.FromString(data)
     except decode_error() as cause:
         raise errors.InvalidArgumentError(
-            f"a serialized Summary is required, got {len(data)} other bytes"
+            f"a serialized Summary is required, but the {len(data)} bytes cannot be parsed as one"
         ) from cause
 
 

@@ -95,7 +95,7 @@ class CheckpointLoadStatus:
         Raises: CheckpointMatchError: it has none.
         """
         if self._match().trivial:
-            raise CheckpointMatchError(f"no object of the program is in {self._prefix}")
+            raise CheckpointMatchError(f"none of the program's objects is in {self._prefix}")
         return self
 
     def expect_partial(self) -> CheckpointLoadStatus:
@@ -168,7 +168,7 @@ class InitializationStatus:
 
     def assert_consumed(self) -> InitializationStatus:
         """Raise CheckpointMatchError, because there is no checkpoint."""
-        raise CheckpointMatchError("restore() was given no checkpoint (save_path=None)")
+        raise CheckpointMatchError("restore() was called without a checkpoint (save_path=None)")
 
     assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
 

@@ -101,8 +101,8 @@ def check_trackable(value: Any, name: str) -> None:
     """
     if not is_trackable(value) and not isinstance(value, list | tuple | Mapping):
         raise errors.InvalidTypeError(
-            f"{name} must be a variable, a Checkpoint, an optimizer, a layer, a table that "
-            "changes, a PythonState, a saveable object, or a list or dict of these, got "
+            f"{name} must be a variable, a Checkpoint, an optimizer, a layer, a mutable table, a "
+            "PythonState, a saveable object, or a list or dict of these, got "
             f"{shown(value)}"
         )
 

@@ -88,6 +88,7 @@ class CheckpointInputPipelineHook(SessionRunHook):
         for saveable in self._saveables:
             if not is_serialized(saveable.op):
                 raise errors.FailedPreconditionError(
-                    f"no saver saves the iterator {saveable.name!r}: it was made before the "
-                    "session. Leave it to the session's Scaffold, or make it with defer_build=True"
+                    f"no saver saves the iterator {saveable.name!r}: the saver was built before "
+                    "the session. Let the session's Scaffold create it, or create it with "
+                    "defer_build=True"
                 )

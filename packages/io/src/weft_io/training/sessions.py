@@ -149,7 +149,7 @@ class CoordinatedSession:
         except PREEMPTION_ERRORS as cause:
             raise cause from effect
         except Exception as other:  # because it is raised when the session is closed
-            _log.debug("A thread failed, too: %s", other)
+            _log.debug("A thread also failed: %s", other)
 
     def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
         """Call a step function with this session."""
@@ -216,7 +216,7 @@ def _close_quietly(session: CoordinatedSession) -> None:
     try:
         session.close()
     except Exception as error:  # because the first error is the one to be raised
-        _log.info("Closing the session failed, too: %s", error)
+        _log.info("Closing the session also failed: %s", error)
 
 
 class RecoverableSession:
@@ -256,7 +256,7 @@ class RecoverableSession:
             try:
                 session.close()
             except PREEMPTION_ERRORS as error:
-                _log.error("The session was preempted while it was closed: %s", error)
+                _log.error("The session was preempted while it was being closed: %s", error)
 
     def _attempt(self, work: Callable[[CoordinatedSession], Any]) -> Any:
         while True:

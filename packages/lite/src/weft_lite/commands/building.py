@@ -41,7 +41,7 @@ def add(actions: Any) -> None:
 def build(arguments: argparse.Namespace) -> int:
     """Build the libraries, and print their sizes."""
     if [bool(arguments.models), arguments.all, bool(arguments.compiled)].count(True) != 1:
-        raise InvalidArgumentError("give exactly one of --models, --all and --compiled")
+        raise InvalidArgumentError("pass exactly one of --models, --all and --compiled")
     if arguments.compiled:
         return extra.call_extra("compiling", "weft_compiler")(arguments)
     if arguments.shape or arguments.cpu or arguments.features:

@@ -220,7 +220,7 @@ def _row(parameter: Parameter) -> str:
 
     if parameter.dtype.name not in TYPES or len(parameter.shape) > 8:
         raise errors.UnimplementedError(
-            f"weft_lite.h has no tensors like {parameter.key}: {parameter.dtype.name} "
+            f"weft_lite.h does not support the tensor {parameter.key}: {parameter.dtype.name} "
             f"{list(parameter.shape)}"
         )
     dims = ", ".join(map(str, parameter.shape)) or "0"

@@ -434,7 +434,7 @@ class Converter:
         dims = source.dims
         if dims is None:
             raise errors.InvalidArgumentError(
-                f"input {source.name} has no known rank: give its only shape, "
+                f"input {source.name} has an unknown rank: pass its shape, "
                 f"shapes={{{name!r}: [...]}} or --shape {name}=..."
             )
         bound = self._bounds.get(name, dims)
@@ -445,7 +445,7 @@ class Converter:
             example = [16 if size is None else size for size in dims]
             raise errors.InvalidArgumentError(
                 f"input {source.name} has shape {format_dims(dims)}, got the bound "
-                f"{format_dims(tuple(bound))}: give its complete largest shape, such as "
+                f"{format_dims(tuple(bound))}: pass the largest value of each size, such as "
                 f"bounds={{{name!r}: {example}}} or --bound {name}={','.join(map(str, example))}"
             )
         return tuple(int(b) for b in bound if b is not None)

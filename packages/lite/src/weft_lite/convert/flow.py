@@ -87,7 +87,7 @@ class FlowLowering:
                 self._node(step)
 
     def _node(self, node: Node) -> None:
-        """Lower a node: control flow by itself, other nodes by the rule."""
+        """Lower a node: control flow here, other nodes by their rules."""
         builder = self._builder
         if node.role in (Role.SWITCH, Role.LOOP_COND):
             if not is_handle(node.inputs[0]):

@@ -371,9 +371,8 @@ class Quantiser:
             )
         if self._constant_names:
             raise errors.InvalidArgumentError(
-                f"calibration: these values are constant: {sorted(self._constant_names)}; give "
-                "samples "
-                "that change them, or name them in keep_float"
+                f"calibration: these values are constant: {sorted(self._constant_names)}; pass "
+                "samples for which they vary, or name them in keep_float"
             )
         if self._clipped:
             _log.warning(

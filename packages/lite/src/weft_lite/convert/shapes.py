@@ -96,7 +96,7 @@ class Shapes:
         Raises: NotInLiteError: no value of known shape is written to it.
         """
         if array.name not in self._elements:
-            raise NotInLiteError("the shape of its elements is unknown: give element_shape")
+            raise NotInLiteError("the shape of its elements is unknown: pass element_shape")
         return self._elements[array.name]
 
     def _counterpart(self, output: Output) -> Output:
@@ -204,6 +204,6 @@ class Shapes:
 def shape_change_error(name: str, first: Shape, following: Shape) -> NotInLiteError:
     """Return the error for a loop variable whose shape changes in an iteration."""
     return NotInLiteError(
-        f"an iteration of the loop changes shape {list(first)} to {list(following)}: give the "
-        f"largest shape with bounds={{{name!r}: [...]}}"
+        f"an iteration of the loop changes shape {list(first)} to {list(following)}: pass the "
+        f"largest shape as bounds={{{name!r}: [...]}}"
     )

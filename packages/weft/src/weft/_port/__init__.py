@@ -42,7 +42,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(action=_Actions, metavar="ACTION", required=True)
     names = actions.add_parser(
         "names",
-        help="report uses of TensorFlow's API that weft lacks or that behave differently (default)",
+        help=(
+            "report names of TensorFlow's API that weft lacks or that behave differently (default)"
+        ),
     )
     names.add_argument("paths", nargs="+", metavar="PATH", help="a program, or a folder of them")
     _add_options(names)
@@ -57,7 +59,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--write",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="change only the imports",
+        help="with --write: change only the imports",
     )
     parser.add_argument(
         "-q",

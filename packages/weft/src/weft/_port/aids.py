@@ -28,9 +28,13 @@ def add_actions(actions: Any) -> None:
         "parameters", help="compare parameters by scope: missing, extra, transposed, different"
     )
     result.add_argument("ours", help=_PARAMETERS)
-    result.add_argument("theirs", help="the other implementation: the same kinds of files")
     result.add_argument(
-        "--names", metavar="FILE.json", help="names of theirs by ours, where they are known"
+        "theirs", help="parameters of the other implementation, in the same kinds of files"
+    )
+    result.add_argument(
+        "--names",
+        metavar="FILE.json",
+        help="JSON file that maps names of this implementation to names of the other one",
     )
     result.set_defaults(run=_parameters)
 
@@ -39,7 +43,11 @@ def add_actions(actions: Any) -> None:
     )
     result.add_argument("model", help=_MODEL)
     result.add_argument("recorded", metavar="FILE.npz", help="recorded inputs and activations")
-    result.add_argument("--names", metavar="FILE.json", help="recorded names by tensors' names")
+    result.add_argument(
+        "--names",
+        metavar="FILE.json",
+        help="JSON file that maps names of tensors to recorded names",
+    )
     result.add_argument("--tolerance", type=float, help="accepted relative difference")
     result.add_argument(
         "--layout",
@@ -50,7 +58,8 @@ def add_actions(actions: Any) -> None:
     result.set_defaults(run=_activations)
 
     result = actions.add_parser(
-        "runs", help="feed two implementations the same batches; name the first different value"
+        "runs",
+        help="feed the same batches to two implementations; report the first value that differs",
     )
     result.add_argument("first", metavar="FILE.py:NAME", help="function from a batch to values")
     result.add_argument("second", metavar="FILE.py:NAME", help="the other implementation")
@@ -85,7 +94,7 @@ def _add_batches(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "batches",
         metavar="FILE.npz",
-        help="arrays by the names of inputs; the first axis counts the batches",
+        help="file of arrays named like the inputs, with batches along the first axis",
     )
     parser.add_argument("--exact", action="store_true", help="require equal bits")
 
@@ -148,7 +157,9 @@ def _read_names(path: str | None) -> Mapping[str, str] | None:
     except (ValueError, RecursionError) as error:
         raise errors.InvalidArgumentError(f"{path} is not a JSON file: {error}") from error
     if not isinstance(names, dict) or not all(isinstance(v, str) for v in names.values()):
-        raise errors.InvalidArgumentError(f"{path} must have an object of names by names")
+        raise errors.InvalidArgumentError(
+            f"{path} must have a JSON object that maps names to names"
+        )
     return names
 
 

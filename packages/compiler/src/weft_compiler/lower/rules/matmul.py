@@ -109,7 +109,7 @@ def product_of(
             return ()
         if not k:
             return fill(unique, c, number(0, c.dtype))
-        # NumPy computes products of a column and a row without BLAS, each element by itself.
+        # NumPy computes products of a column and a row without BLAS, element by element.
         assert issubclass(routine, Product)
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 

@@ -230,7 +230,7 @@ class _AttentionLoop:
         early, late = self._split_at_count(
             [(each, self._rewrite_statement(each)) for each in self.loop.body]
         )
-        require(late, "nothing depends on the number of columns")
+        require(late, "no statement depends on the number of columns")
         guards, inside = self._emit_guards(early)
         count = where(guards, counts, index(self.facts.num_columns))
         clamped = apply("clamp", count, index(1), index(self.facts.num_columns))

@@ -209,7 +209,7 @@ def _ends(flow: Flow, node: Node, decided: Output) -> bool:
 
 
 def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collection[Node]) -> bool:
-    """Return True if a node of a conditional, looked at by itself, may be in a region."""
+    """Return True if a node of a conditional may be in a region, apart from its neighbors."""
     if _is_left_out(node):
         return True
     if node not in asked:

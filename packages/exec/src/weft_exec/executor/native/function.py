@@ -251,7 +251,7 @@ class CompiledRegion:
             out = [new() for new in results]
             try:
                 run(*take(inputs), np.array(executions.states, np.uint64), *out, *arrays)
-            except BaseException:  # because nobody has drawn, whatever ended it
+            except BaseException:  # nothing was drawn, whatever the error
                 executions.give_back()
                 raise
             if generated.tells:

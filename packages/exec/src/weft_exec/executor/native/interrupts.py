@@ -37,7 +37,7 @@ _MOST_FAILURES: Final = 8
 
 
 class Stoppable:
-    """Function whose calls can be stopped, each by itself: a call runs its own copy.
+    """Function whose calls can be stopped separately: each call runs its own copy.
 
     Watching a call takes some microseconds. So a call that may end before it first checks its flag
     is tried unwatched: it then either stops at the flag, having changed nothing, or is done before.

@@ -34,8 +34,7 @@ def wanted(nodes: Iterable[Node], said: str) -> set[Node]:
 @cache
 def _say_that_none_is_installed() -> None:
     warnings.warn(
-        "compiled steps are asked for, and no package that compiles is installed: "
-        "pip install weftml-compiler",
+        "compilation is requested, but no compiler is installed: pip install weftml-compiler",
         RuntimeWarning,
         stacklevel=2,
     )

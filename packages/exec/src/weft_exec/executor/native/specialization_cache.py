@@ -203,7 +203,8 @@ class SpecializationCache(Generic[K, C]):
             self._is_full |= is_full
         if is_news:
             _log.info(
-                "%s is compiled for %d choices of shapes, and runs by kernels for others",
+                "%s is compiled for %d combinations of shapes, which is the maximum; other shapes "
+                "run by kernels",
                 self._binding.name,
                 len(self._functions),
             )
@@ -396,7 +397,7 @@ class SpecializationCache(Generic[K, C]):
             if not self._has_failed:
                 _log.warning("%s runs by kernels: %s", name, error)
             self._has_failed = True
-        except Exception as error:  # because it may run in the background, where nobody would see
+        except Exception as error:  # it may run in the background, where errors are lost
             if self.mode is Mode.NOW:
                 if isinstance(error, errors.OpError):
                     raise

@@ -24,7 +24,7 @@ class Executions:
         self.states = [stream.next_state() for stream in streams]
 
     def give_back(self, drew: Iterable[bool] = ()) -> None:
-        """Give those back that nobody has drawn from, unless this step had begun them before.
+        """Return the unused executions, unless this step had begun them before.
 
         Args:
           drew: per stream whether its op has run; empty if none has.

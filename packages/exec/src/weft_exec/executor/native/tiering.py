@@ -270,7 +270,7 @@ class RegionProfile(ByKernels):
         return call
 
     def encoded(self, history: History) -> bytes:
-        """Return a history of this region as it is written to the disk."""
+        """Return the history of this region in the form that is stored on disk."""
         return write_history(history, self.name, self._members)
 
 

@@ -44,7 +44,8 @@ class MultiRNNCell(RNNCell):
             raise errors.InvalidArgumentError("MultiRNNCell requires at least one cell")
         if len({id(cell) for cell in cells}) < len(cells):
             warnings.warn(
-                "a cell that is given to MultiRNNCell twice shares its weights with itself",
+                "MultiRNNCell received the same cell object twice, so these layers share their "
+                "weights; create one cell per layer",
                 stacklevel=2,
             )
         sizes = [] if state_is_tuple else [cell.state_size for cell in cells]

@@ -34,7 +34,8 @@ def _vector(size: Size, dims: Dims) -> Output:
     if not isinstance(size, Output):
         if dims is None or None in dims:
             raise errors.InvalidArgumentError(
-                f"a shape must be fully known to make a tensor of it, got {format_dims(dims)}"
+                "a shape that is converted to a tensor must be fully known, got "
+                f"{format_dims(dims)}"
             )
         return shapes.shape_vector(dims, dtypes.int32)
     if size.dims not in ((), None) and len(size.dims or ()) != 1:
@@ -92,7 +93,7 @@ def infer_state_dtype(explicit_dtype: Any, state: Any) -> DType:
     if len(element_types) != 1:
         names = sorted(dtype.name for dtype in element_types)
         raise errors.InvalidArgumentError(
-            f"dtype must be given where the parts of the state have not one type, got {names}"
+            f"dtype is required if the parts of the state have different types, got {names}"
         )
     return element_types.pop()
 
@@ -103,7 +104,7 @@ def initial_state_of(cell: Any, batch_size: Any, dtype: Any) -> Any:
     Raises: InvalidArgumentError: `dtype` is None too.
     """
     if not dtype:
-        raise errors.InvalidArgumentError("dtype must be given where initial_state is not")
+        raise errors.InvalidArgumentError("dtype is required without initial_state")
     if hasattr(cell, "get_initial_state"):
         return cell.get_initial_state(inputs=None, batch_size=batch_size, dtype=dtype)
     return cell.zero_state(batch_size, dtype)

@@ -82,7 +82,9 @@ def convolution(operation: Operation, x: Output, w: Output, images: Images = _FL
     result = windows(operation, kernel)
     spatial, group = len(kernel), operation.attribute("group", 1)
     if spatial > 3:
-        raise errors.UnimplementedError(f"{operation.op} over {spatial} axes; up to 3 are taken")
+        raise errors.UnimplementedError(
+            f"{operation.op} over {spatial} axes is not supported; at most 3 axes are"
+        )
     known = all(not isinstance(item, Output) for pair in result.pads for item in pair)
     if spatial == 3 or not known:
         x, result = add_margins(x, result), result._replace(pads=[])
@@ -99,8 +101,9 @@ def _kernel(operation: Operation, w: Output) -> list[int]:
         kernel_shape = operation.attribute("kernel_shape")
         if kernel_shape is None:
             raise errors.UnimplementedError(
-                f"{operation.op} requires a kernel of known shape, got shape {format_dims(w.dims)};"
-                " give the attribute kernel_shape, or declare the shape in the model"
+                f"{operation.op} requires a kernel of known shape, got shape "
+                f"{format_dims(w.dims)}; set the attribute kernel_shape, or declare the shape in "
+                "the model"
             )
         return list(kernel_shape)
     return [size for size in w.dims[2:] if size is not None]
@@ -167,7 +170,9 @@ def _conv_transpose(operation: Operation) -> Output:
     elif spatial in (2, 3):
         full = _scatter_windows(x, w, strides, dilations, kernel, group)
     else:
-        raise errors.UnimplementedError(f"ConvTranspose over {spatial} axes; up to 3 are taken")
+        raise errors.UnimplementedError(
+            f"ConvTranspose over {spatial} axes is not supported; at most 3 axes are"
+        )
     result = _cut(operation, full, strides, dilations, kernel)
     return operation.channels_first(result if bias is None else result + bias)
 

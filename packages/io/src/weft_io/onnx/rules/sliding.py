@@ -174,9 +174,8 @@ def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, S
     num_elements = prod(size + margin for size, margin in zip(sizes, margins, strict=True))
     if num_elements > _LEAST_WHOLE + 1000 * prod(sizes):
         raise errors.ResourceExhaustedError(
-            f"the margins of {operation.op} make {num_elements} pixels of {prod(sizes)}: "
-            f"{margins} more "
-            "along the axes"
+            f"the padding {margins} of {operation.op} enlarges {prod(sizes)} pixels to "
+            f"{num_elements}, which is more than the limit"
         )
 
 

@@ -95,7 +95,9 @@ def _tokenizer(operation: Operation) -> Output:
     """Import ONNX Runtime's Tokenizer, which scikit-learn's text models use: (..., most tokens)."""
     x, least = operation[0], operation.attribute("mincharnum", 1)
     if operation.attribute("mark", 0):
-        raise errors.UnimplementedError("Tokenizer does not mark where a text begins and ends")
+        raise errors.UnimplementedError(
+            "Tokenizer does not support mark=1 (markers of the beginning and end of a text)"
+        )
     if not 1 <= least <= _MOST_CHARACTERS:
         raise errors.InvalidArgumentError(
             f"mincharnum of Tokenizer must be 1 to {_MOST_CHARACTERS}, got {least}"

@@ -227,7 +227,9 @@ def _check(trees: Trees) -> None:
     for name in ("if_true", "if_false", "roots"):
         rows = getattr(trees, name)
         if np.any(rows < 0) or np.any(rows >= count):
-            raise errors.InvalidArgumentError(f"a tree has a node that leads to none ({name})")
+            raise errors.InvalidArgumentError(
+                f"a node of a tree refers to a node that does not exist ({name})"
+            )
     sizes = {len(trees.feature), len(trees.split), count, len(trees.if_true), len(trees.missing)}
     if len(sizes) != 1 or np.any(trees.feature < 0):
         raise errors.InvalidArgumentError("the attributes of the trees differ in length")

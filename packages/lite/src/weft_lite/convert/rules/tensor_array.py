@@ -23,7 +23,7 @@ def make(node: Node, b: Builder) -> None:
     size = b.shapes.named.get(node.name, (first,))[0]
     if size is None or (node.attrs["dynamic_size"] and node.name not in b.shapes.named):
         raise NotInLiteError(
-            "its number of elements is unknown: give the largest with "
+            "its number of elements is unknown: pass the largest number as "
             f"bounds={{{node.name!r}: [...]}}"
         )
     element = b.shapes.element(node)
