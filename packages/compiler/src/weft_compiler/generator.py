@@ -113,7 +113,7 @@ class Compiled:
         self.long = program.work.statements >= _LONG and not updates
         self.bounded = program.work.bounded
         self.shares = size is not None
-        self._receive: Callable[[list[int]], None] | None = None
+        self._receive: Callable[[Any], None] | None = None
         self.enter: Callable[..., Any] = self._sized(program.enter)
         given = len(program.program.inputs) - len(program.program.constants)
         self._count = given - len(self._first)
@@ -191,7 +191,7 @@ class Compiled:
         copy._set_enter()
         return copy
 
-    def traced(self, receive: Callable[[list[int]], None]) -> Compiled | None:
+    def traced(self, receive: Callable[[Any], None]) -> Compiled | None:
         """Return the same function with readings of the clock; see `Generated`."""
         if self.program.traced(receive) is None:
             return None

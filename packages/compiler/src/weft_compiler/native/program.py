@@ -210,14 +210,15 @@ class NativeProgram:
         copy.threads = self._threads
         return copy
 
-    def traced(self, receive: Callable[[list[int]], None]) -> Callable[..., Any] | None:
+    def traced(self, receive: Callable[[Any], None]) -> Callable[..., Any] | None:
         """Return a function like `enter` that records when the code of each nest ended.
 
         The code of the nests is the same. Several threads may call the function.
 
         Args:
           receive: called after each successful call, in its thread, with readings of
-            CLOCK_MONOTONIC in nanoseconds: before the first nest, and after each.
+            CLOCK_MONOTONIC in nanoseconds: before the first nest, and after each. The first and
+            the last element of the array are for the receiver.
         Returns: None if the nests are not compiled separately, or there is no such clock.
         """
         if not (self.code.nests and self._readable and sys.platform == "linux"):
@@ -242,7 +243,9 @@ class NativeProgram:
                 capacity = num_times
                 return result
             if result is None:
-                receive(times[2 : 2 + num_times].tolist())
+                readings = np.empty(num_times + 2, np.int64)
+                readings[1:-1] = times[2 : 2 + num_times]
+                receive(readings)
             free.append((call, times))
             return result
 

@@ -188,7 +188,7 @@ class GpuFunction:
         """Return the function itself, because calls are serialized and never interrupted."""
         return self
 
-    def traced(self, receive: Callable[[list[int]], None]) -> None:
+    def traced(self, receive: Callable[[Any], None]) -> None:
         """Return None: kernels are launched together, and their times measured as a whole."""
 
 

@@ -424,18 +424,21 @@ class _Recorded(threading.local):
     """
 
     program: GeneratedProgram | None = None
-    readings: Sequence[int] = ()
+    readings: Any = ()
 
 
 _recorded = _Recorded()
 
 
-def note_readings(program: GeneratedProgram, readings: Sequence[int]) -> None:
-    """Record the readings of a traced call in this thread, without those around the region."""
+def note_readings(program: GeneratedProgram, readings: Any) -> None:
+    """Record the readings of a traced call in this thread.
+
+    The first and the last are those around the region, which the caller sets.
+    """
     _recorded.program, _recorded.readings = program, readings
 
 
-def take_readings() -> tuple[GeneratedProgram, Sequence[int]] | None:
+def take_readings() -> tuple[GeneratedProgram, Any] | None:
     """Return the readings of the last traced call in this thread, once."""
     program = _recorded.program
     if program is None:

@@ -211,12 +211,13 @@ class Generated(Protocol):
         """Return the same function with a separate interrupt flag."""
         ...
 
-    def traced(self, receive: Callable[[list[int]], None]) -> Generated | None:
+    def traced(self, receive: Callable[[Any], None]) -> Generated | None:
         """Return the same function with readings of the clock between its kernels.
 
         Args:
           receive: called after each successful call, in its thread, with readings of the clock of
-            `time.perf_counter_ns`: before the first kernel, and after each.
+            `time.perf_counter_ns`: before the first kernel, and after each. They are an int64
+            array, whose first and last elements are for the receiver.
         Returns: None if the times of its kernels cannot be recorded.
         """
         ...
