@@ -47,6 +47,7 @@ PAGES = [
     "docs/debugging.md",
     "docs/differences.md",
     "docs/evaluation.md",
+    "docs/examples.md",
     "docs/faq.md",
     "docs/feature-columns.md",
     "docs/images.md",

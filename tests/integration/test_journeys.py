@@ -66,6 +66,7 @@ def curve(directory: Path) -> dict[int, float]:
 def test_all_journeys_are_tested() -> None:
     assert NAMES == [
         "images",
+        "inception",
         "language",
         "reinforcement",
         "segmentation",
@@ -117,6 +118,14 @@ def test_a_cluster_has_the_losses_of_one_machine(name: str, tmp_path: Path) -> N
     losses = [[points[step] for step in steps] for points in (one, many)]
     assert losses[0][0] != losses[0][-1]
     np.testing.assert_allclose(losses[1], losses[0], rtol=CLUSTERS[name])
+
+
+@pytest.mark.long
+def test_a_step_of_inception_needs_two_of_three_workers(tmp_path: Path) -> None:
+    program = start("inception", tmp_path, "--no-deploy", "--steps", "12", "--cluster")
+    output, _ = program.communicate(timeout=240)
+    assert program.returncode == 0, output
+    assert max(curve(tmp_path)) > 6
 
 
 @pytest.mark.long
