@@ -65,3 +65,14 @@ def test_reasons_are_of_ops_that_have_kernels() -> None:
     ops = [op for each in told["ops"].values() for op in each]
     assert len(set(ops)) == len(ops)
     assert set(ops) <= set(registered_ops())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["reinforcement", "tabular"])
+def test_an_example_is_measured(name: str) -> None:
+    command = [sys.executable, RUN.with_name("journeys.py"), name]
+    done = subprocess.run(
+        [*command, "--rounds", "1", "--steps", "2"], capture_output=True, text=True, check=False
+    )
+    row = done.stdout.splitlines()[-1]
+    assert row.startswith(f"| {name} | ") and " ms |" in row, done.stdout + done.stderr
