@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft_compiler import sharing
 from weft_compiler.generator import LlvmGenerator, LoopCompiler, RegionCompiler
 from weft_compiler.lower.folded_values import FoldedValues, is_on_line
 from weft_compiler.lower.request_numbers import numbers_of, with_numbers
 from weft_compiler.native import cache
 from weft_graph.ir.code_generators import RegionRequest
+from weft_graph.ir.compile_pauses import CompilationAbandoned
 from weft_graph.passes.whole_loops import Extent, LoopRequest
 
 
@@ -38,6 +41,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """An empty cache."""
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
     cache.directory.cache_clear()
+    gc.collect()  # code of earlier tests that is still in memory would not be written to the cache
     yield tmp_path
     cache.directory.cache_clear()
 
@@ -193,6 +197,24 @@ def test_code_for_all_sizes_is_found_on_the_disk(lowered: list[Any]) -> None:
         found = LlvmGenerator().find(with_numbers(request_of(rows), (rows, 7)))
         assert found is not None and found.shares
         run(found, rows)
+    assert len(lowered) == count
+
+
+def test_code_is_on_the_disk_if_the_program_ends_during_verification(
+    monkeypatch: pytest.MonkeyPatch, lowered: list[Any]
+) -> None:
+    def ended() -> None:
+        raise CompilationAbandoned
+
+    generator, request = LlvmGenerator(), request_of(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(sharing, "may_pause", ended)
+        with pytest.raises(CompilationAbandoned):
+            generator.generate(request, others=[with_numbers(request, (33, 7))])
+    count = len(lowered)
+    found = LlvmGenerator().find(request)
+    assert found is not None
+    run(found, 20)
     assert len(lowered) == count
 
 

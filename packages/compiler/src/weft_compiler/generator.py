@@ -352,15 +352,23 @@ class _RequestCompiler(Generic[R]):
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         assert made.program is not None
-        constants = self.constants(request)
         code = None if made.shared is None else made.shared.code
-        if code is not None and code.is_dense and FoldedValues(request).are_evaluated:
-            key = _polymorphic_key(request)
-            if key is not None:
-                remember_polymorphic(key, code, constants)
-        elif (key := _key(request)) is not None:
-            remember(key, made.program, constants, made.size, made.varying)
+        is_stored = False
+        if made.shared is not None and FoldedValues(request).are_evaluated:
+            if not made.shared.code.is_dense:
+                self._store_polymorphic(request, made.shared.code)  # the program may end meanwhile
+                made.shared.verify_range(request, lower)
+            is_stored = made.shared.code.is_dense
+            if is_stored:
+                self._store_polymorphic(request, made.shared.code)
+        if not is_stored and (key := _key(request)) is not None:
+            remember(key, made.program, self.constants(request), made.size, made.varying)
         return self.called(request, (made.program, made.size, code), lambda: made)
+
+    def _store_polymorphic(self, request: R, code: PolymorphicCode) -> None:
+        key = _polymorphic_key(request)
+        if key is not None:
+            remember_polymorphic(key, code, self.constants(request))
 
 
 class RegionCompiler(_RequestCompiler[RegionRequest]):

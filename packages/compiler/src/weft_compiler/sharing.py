@@ -162,12 +162,7 @@ def make(
     found = _by_code_of(lowered, own, like) or _generalized(
         lowered, own, islice(candidates, _COMPARED)
     )
-    if found is None:
-        return CompiledArtifact(loaded(lowered), lowered, own)
-    shared = found.shared
-    if shared is not None and not shared.code.is_dense:
-        shared.verify_range(request, lower)
-    return found
+    return CompiledArtifact(loaded(lowered), lowered, own) if found is None else found
 
 
 def made_again(
