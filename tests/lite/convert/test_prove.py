@@ -267,3 +267,29 @@ def test_emulated_machines_agree_and_a_fault_is_found(definition: Any, name: str
     result = compare(definition, *backends, *changed)
     assert [each.status for each in result.results] == ["agrees"] * 2 + ["departs"] * 2
     assert [each.first.tensor.name for each in result.results[2:]] == ["shifted:0"] * 2
+
+
+@pytest.mark.parametrize("name", ["compiled", "lite", "lite-int8"])
+def test_values_around_loops_and_conditionals_are_compared(name: str) -> None:
+    """An imported graph does not say which nodes are in loops: that follows from its frames."""
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [2, 6, 4], name="x")
+        random = np.random.default_rng(0)
+        weights = wf.constant(random.normal(0, 0.5, (4, 4)).astype("float32"))
+        states = wf.scan(
+            lambda state, value: wf.tanh(wf.matmul(state, weights) + value),
+            wf.transpose(x, [1, 0, 2]),
+            wf.zeros([2, 4]),
+        )
+        side = wf.cond(
+            wf.reduce_sum(x) > 0.0, lambda: wf.sin(states), lambda: wf.exp(states), name="side"
+        )
+        wf.add(wf.reduce_sum(side, 0), 1.0, name="y")
+    with wf.Graph().as_default() as copy, wf.Session() as session:
+        wf.import_graph_def(graph.as_graph_def(), name="")
+        inputs, outputs = ({key: copy.get_tensor_by_name(f"{key}:0")} for key in "xy")
+        feeds = {"x": random.normal(size=(2, 6, 4))}
+        result = compare_backends(session, inputs, outputs, feeds, [HERE[name]()])
+    assert [each.status for each in result.results] == ["agrees"], str(result)
+    assert {"transpose", "y"} <= {match.tensor.op.name for match in result.results[0].matches}
+    assert not any("while" in tensor.name for tensor in result.tensors)

@@ -18,7 +18,9 @@ from weft_exec.session.session import Session
 from weft_graph import proto
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
+from weft_graph.ir.step_graph import ordered
 from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import Flow
 from weft_io.porting.activations import ActivationMatch, compare_activations, upstream
 from weft_io.porting.parameter_files import Array
 from weft_io.porting.tables import format_table
@@ -56,6 +58,7 @@ class Recording(NamedTuple):
       tolerances: accepted relative differences by the names of tensors, where the element type does
         not determine them, such as for quantized values.
       ranges: the smallest and largest numbers that quantized values can have.
+      alternatives: values before quantization, which the backend also uses.
       output_limit: the accepted difference of the model's outputs from those of kernels alone,
         relative to the largest value; None for no limit.
       detail: a short description of the backend, such as the processor that it emulates.
@@ -64,6 +67,7 @@ class Recording(NamedTuple):
     values: Mapping[str, Array]
     tolerances: Mapping[str, float] = {}
     ranges: Mapping[str, tuple[float, float]] = {}
+    alternatives: Mapping[str, Array] = {}
     output_limit: float | None = None
     detail: str = ""
 
@@ -233,9 +237,7 @@ def _compare(
         if tensor.name in recording.values
     ]
     recorded = {**feeds, **recording.values}
-    matches += compare_activations(
-        reference, recorded, tolerance=recording.tolerances, ranges=recording.ranges
-    ).matches
+    matches += _compare_values(reference, recorded, recording)
     difference = max(
         (
             _relative(recorded[tensor.name], expected[name])
@@ -248,6 +250,24 @@ def _compare(
     agrees = all(match.agrees for match in matches) and difference <= limit
     status = AGREES if agrees else DEPARTS
     return BackendResult(backend.name, status, matches, difference, recording.detail)
+
+
+def _compare_values(
+    reference: Session, recorded: Mapping[str, Array], recording: Recording
+) -> list[ActivationMatch]:
+    """Compare recorded values; one that departs may have been computed from the alternatives."""
+    tolerances, ranges = recording.tolerances, recording.ranges
+    found = compare_activations(reference, recorded, tolerance=tolerances, ranges=ranges)
+    if found.agrees or not recording.alternatives:
+        return list(found.matches)
+    values = {**recorded, **recording.alternatives}
+    others = compare_activations(reference, values, tolerance=tolerances).matches
+    agreeing = {
+        match.tensor: match
+        for match in others
+        if match.agrees and match.tensor.name not in recording.alternatives
+    }
+    return [match if match.agrees else agreeing.get(match.tensor, match) for match in found.matches]
 
 
 def _compare_input(tensor: Output, recording: Recording, fed: Array) -> ActivationMatch:
@@ -336,30 +356,54 @@ def _recorded_tensors(inputs: Mapping[str, Output], outputs: Mapping[str, Output
 
     Raises: InvalidArgumentError: there are nodes that two runs may compute differently.
     """
-    fed, reached, last = set(inputs.values()), set(inputs.values()), set(outputs.values())
-    result = []
-    for tensor in upstream(list(outputs.values())):
-        node = tensor.node
-        if tensor in fed:
-            continue
+    fed, last = set(inputs.values()), set(outputs.values())
+    tensors = [tensor for tensor in upstream(list(outputs.values())) if tensor not in fed]
+    nodes = {tensor.node for tensor in tensors}
+    for node in nodes:
         if node.traits.random or node.role is Role.VARIABLE:
             kind = "random node" if node.traits.random else "variable"
             raise errors.InvalidArgumentError(
                 f"the model must be frozen and without random nodes, but has the {kind} "
                 f"{node.name!r} ({node.type})"
             )
-        if any(source in reached for source in node.inputs):
-            reached.add(tensor)
-            is_read = bool(tensor.consumers()) or tensor in last
-            if is_read and node.context is None and _is_value(tensor):
-                result.append(tensor)
-    return result
+    reached = _dependents(tensors, fed)
+    flow = Flow(ordered(nodes | {tensor.node for tensor in fed}))
+    return [
+        tensor
+        for tensor in tensors
+        if tensor in reached
+        and (tensor.consumers() or tensor in last)
+        and flow.frame[tensor.node] is flow.root
+        and not flow.guard(tensor.node)
+        and _is_value(tensor)
+    ]
+
+
+def _dependents(tensors: Sequence[Output], sources: set[Output]) -> set[Output]:
+    """Return the tensors that depend on some, also through the next iterations of loops."""
+    reached, count = set(sources), 0
+    while len(reached) > count:
+        count = len(reached)
+        reached.update(
+            tensor for tensor in tensors if any(item in reached for item in tensor.node.inputs)
+        )
+    return reached
+
+
+_FLOWS: Final = frozenset(
+    f"TensorArray{name}V3" for name in ("", "Write", "Scatter", "Split", "Grad")
+)
+"""Ops whose results order accesses to a TensorArray and have no value of their own."""
 
 
 def _is_value(tensor: Output) -> bool:
-    """Return True if every run computes the tensor: it is not a side of a conditional."""
-    role = tensor.node.role
-    return not tensor.node.traits.routes or (role in (Role.MERGE, Role.EXIT) and tensor.index == 0)
+    """Return True if the value of a tensor outside of loops and branches is all that it stands for.
+
+    Excluded are the flows of TensorArrays, and results of loops, which may be such flows.
+    """
+    node = tensor.node
+    is_result = node.role is Role.MERGE and tensor.index == 0
+    return node.type not in _FLOWS and (is_result or not node.traits.routes)
 
 
 def _unoptimized() -> proto.ConfigProto:

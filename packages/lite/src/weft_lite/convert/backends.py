@@ -126,9 +126,8 @@ def _recording(model: Model, content: bytes, results: Sequence[Result], detail: 
     values: dict[str, Array] = {}
     absolute: dict[str, float] = {}
     ranges: dict[str, tuple[float, float]] = {}
-    inner: defaultdict[str, float] = defaultdict(
-        float
-    )  # of results that are no tensor of the graph
+    floats = {tensor.name: model.feeds[name] for name, tensor in model.inputs.items()}
+    inner: defaultdict[str, float] = defaultdict(float)  # of results that are no tensors
     for result in results:
         op, index = scales.ops[result.op], result.tensor
         real = scales.add(result)
@@ -140,14 +139,17 @@ def _recording(model: Model, content: bytes, results: Sequence[Result], detail: 
             continue
         if op.kind == "Dequantize" and name in values:
             continue
+        if op.kind == "Quantize":
+            floats.setdefault(name, values.get(name, real))
         values[name] = real
         if accepted or inner[op.name]:
             absolute[name] = accepted + inner[op.name]
         if limits := scales.limits(index):
             ranges[name] = limits
     tolerances = {name: _relative(error, values[name]) for name, error in absolute.items()}
+    alternatives = {name: value for name, value in floats.items() if name in ranges}
     limit = INT8_LIMIT if scales.is_quantized else None
-    return Recording(values, tolerances, ranges, limit, detail)
+    return Recording(values, tolerances, ranges, alternatives, limit, detail)
 
 
 def _relative(error: float, value: Array) -> float:
