@@ -1,4 +1,4 @@
-"""What feature columns share: their classes, and the features of a batch."""
+"""Base classes of feature columns, and the features of a batch."""
 
 from __future__ import annotations
 
