@@ -18,8 +18,8 @@ from PIL import Image
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from weft_testing.browser import chrome
-from weft_testing.synthetic_trace import Cluster, Settings, write_cluster
 from weft_testing.tensorboard import Page, serve
+from weft_testing.traces import PS, WORKER, record_two_tasks
 from weft_testing.waiting import wait_until
 
 import weft as wf
@@ -74,28 +74,38 @@ def explain(folder: Path) -> None:
 def viewer(folder: Path) -> None:
     """Write the pictures of the page that shows traces."""
     with tempfile.TemporaryDirectory() as scratch:
-        trace, path = Path(scratch) / "run.weft-trace", Path(scratch) / "run.html"
-        settings = Settings(servers=1, workers=2, nodes=24, iterations=3)
-        write_cluster(trace, Cluster(settings, 3), steps=24)
-        write_page(path, [trace])
+        traces = [Path(scratch) / f"{name}.weft-trace" for name in ("before", "after")]
+        for trace, device in zip(traces, (PS, WORKER), strict=True):
+            record_two_tasks(trace, device)
         with _browser(Path(scratch)) as browser:
-            browser.set_window_size(1180, 980)
-            browser.get(path.as_uri())
-            wait_until(lambda: browser.execute_script(_HAS_STEP))
+            browser.set_window_size(1180, 860)
+            _show(browser, Path(scratch), traces[:1])
             browser.execute_script("document.querySelector('.step').click()")
             _settle(browser)
             _save(browser, folder / "viewer-step.png")
-            browser.find_element("id", "search").send_keys("op:_Recv gradient\n")
+            browser.find_element("id", "search").send_keys("node:product op:_Recv\n")
             wait_until(lambda: browser.execute_script(_IS_SELECTED))
             browser.find_element("id", "search").send_keys(Keys.CONTROL + "a", Keys.DELETE)
             wait_until(lambda: browser.execute_script(_HAS_NO_SEARCH))
             browser.execute_script("document.activeElement.blur()")
-            for key in (",", ",", "f"):
+            for key in (",", "f"):
                 ActionChains(browser).send_keys(key).perform()
             browser.execute_script(_ZOOM_OUT)
-            browser.execute_script(_TAB, "Memory")
+            browser.execute_script(_TAB, "Scopes")
             _settle(browser)
             _save(browser, folder / "viewer-wait.png")
+            _show(browser, Path(scratch), traces)
+            browser.execute_script("document.querySelector('.step').click()")
+            _settle(browser)
+            _save(browser, folder / "viewer-compare.png")
+
+
+def _show(browser: Any, folder: Path, traces: list[Path]) -> None:
+    """Open a page with traces."""
+    page = folder / f"{len(traces)}.html"
+    write_page(page, traces)
+    browser.get(page.as_uri())
+    wait_until(lambda: browser.execute_script(_HAS_STEP))
 
 
 def viewer_fingerprint() -> str:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from weft_testing.browser import chrome
 from weft_testing.synthetic_trace import Cluster, Settings, random_settings, write_cluster
+from weft_testing.traces import record_two_tasks
 from weft_testing.waiting import wait_until
 from weft_testing.workspace import ROOT
 
@@ -202,8 +203,33 @@ class Page:
         return [entry["message"] for entry in self.browser.get_log("browser")]
 
 
-def test_a_trace_of_two_tasks_with_a_loop(browser: Any, tmp_path: Path) -> None:
-    """Opens, zooms, follows an arrow, shows the critical path and all panels."""
+def test_a_recorded_trace_of_two_tasks_with_a_loop(browser: Any, tmp_path: Path) -> None:
+    """Opens, zooms, follows an arrow from task to task, and shows the critical path."""
+    record_two_tasks(tmp_path / "run.weft-trace", steps=3)
+    write_page(tmp_path / "page.html", [tmp_path / "run.weft-trace"])
+    page = Page(browser, tmp_path / "page.html")
+    page.wait_for_trace()
+    assert page.run("document.querySelectorAll('.path .row.link').length") > 5
+    assert "wire" in page.text(".legend")
+    whole = page.span()
+    page.click(".step")
+    wait_until(lambda: page.span() < whole)
+    # Back from a value that the worker received in the loop: its transfer, the Send, the product.
+    page.search("node:product op:_Recv")
+    assert "rnn" in page.text(".details") and "worker" in page.text(".details")
+    steps = []
+    for _ in range(3):
+        before = page.text(".details")
+        page.press(",")
+        wait_until(lambda before=before: page.text(".details") != before)
+        steps.append(page.text(".details"))
+    assert "transfer" in steps[0] and "_Send" in steps[1]
+    assert "MatMul" in steps[2] and "job:ps" in steps[2]
+    assert page.errors() == []
+
+
+def test_a_synthetic_trace_of_two_tasks_with_a_loop(browser: Any, tmp_path: Path) -> None:
+    """All panels have contents."""
     settings = Settings(servers=1, workers=1, nodes=12, iterations=3)
     write_cluster(tmp_path / "run.weft-trace", Cluster(settings, 3), 4)
     write_page(tmp_path / "page.html", [tmp_path / "run.weft-trace"])

@@ -15,7 +15,7 @@ _COARSEST: Final = 62
 _STEP: Final = 2
 _SHARE: Final = 8
 """The finest level has at most one row for so many events."""
-_MOST_ROWS: Final = 1 << 20
+_MOST_ROWS: Final = 1 << 22
 """The finest level has at most so many rows."""
 _COARSEST_ROWS: Final = 20_000
 _PENDING_ROWS: Final = 1 << 18
@@ -32,7 +32,7 @@ def compute_levels(chunks: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """Return the levels of detail of events.
 
     Each level has buckets of 4 times the width of the level before. The finest one is the first
-    that has at most one row for 8 events, and at most about a million rows.
+    that has at most one row for 8 events, and at most 4 million rows.
 
     Args:
       chunks: arrays of `EVENT`, each sorted by start.

@@ -1,4 +1,4 @@
-// Built by build.mjs (sources 925636e11ef61a88744833fa2fe530de6e7752eadf9e445384b6061f5bcfc2fd).
+// Built by build.mjs (sources 02a2b6b1e7f507e209a78a255e933fd57af5c5135f066ee2375068c192694cf6).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;

@@ -416,11 +416,13 @@ export class Timeline {
       c.lineWidth = 1.5;
       c.lineJoin = "round";
       const points: [number, number, number, number][] = [];
-      for (const event of path.events) {
-        const box = eventBox(scene, slot, event);
+      // Of an event that waits for a long time, only the part that the path goes through counts.
+      for (const { event, start, end } of path.segments) {
+        const [from, to] = [Math.max(start, trace.columns.start[event]), Math.min(end, trace.endOf(event))];
+        const box = to > from && trace.columns.kind[event] !== Kind.STEP && eventBox(scene, slot, event);
         if (!box) continue;
-        const x0 = scene.gutter + scene.view.x(trace.columns.start[event] + shift);
-        const x1 = scene.gutter + scene.view.x(trace.endOf(event) + shift);
+        const x0 = scene.gutter + scene.view.x(from + shift);
+        const x1 = scene.gutter + scene.view.x(to + shift);
         points.push([x0, Math.max(x1, x0 + 1), box.y + top, box.height]);
       }
       c.beginPath();
