@@ -155,6 +155,7 @@ class WhileLoop(Compound):
         variables, following, pred, spent = self.variables, self.following, self.pred, self.spent
         slots[variables] = self.initial(slots)
         iteration = 0
+        # Only random ops and traces read tags, and setting one takes time in each iteration.
         has_tags, around = self._draws or begin is not None, current.tag
         try:
             while True:
@@ -169,6 +170,8 @@ class WhileLoop(Compound):
                 if not go_on:
                     return
                 body(slots)
+                # All next values are read before the first is stored, because one may be the old
+                # value of another variable.
                 slots[variables] = following(slots)
                 for i in spent:
                     slots[i] = None
@@ -219,6 +222,8 @@ class LoopCall(Compound):
         Returns: True if the function computed the loop.
         """
         run = run or self._loop
+        # Once a region has been timed often enough, most of its runs need no decision and are not
+        # timed.
         if self._skips > 0:
             self._skips -= 1
             run(slots)

@@ -78,6 +78,8 @@ class Driver:
                     self._start(ready)
                     if self._accepted:
                         self._take_handed()
+                    # Mail is handled between two starts, so that successors of finished work
+                    # compete with entries that are ready already.
                     if not self._mailbox.empty():
                         self._receive(block=False)
                 elif machine.done:
@@ -161,6 +163,7 @@ class Driver:
         except errors.OpError as error:
             return error
         elapsed = time.perf_counter() - started
+        # Concurrent steps update the average without a lock: a lost update only delays it.
         entry.cost = elapsed if not entry.cost else 0.8 * entry.cost + 0.2 * elapsed
         return None
 
@@ -176,6 +179,7 @@ class Driver:
 
     def _run_here(self, segment: Segment, slots: Slots) -> None:
         context = self._context
+        # Restored afterwards, because this thread may be inside a kernel of another step.
         before, running.check = running.check, self._check
         try:
             if context.deadline is None:
@@ -349,6 +353,8 @@ class Driver:
         assert isinstance(error, errors.OpError)
         _add_iterations(error, token[1])
         if self._machine.failed(token, error):
+            # The failures that this causes are marked, so that they are not reported in place of
+            # the cause.
             reason = f"the step failed elsewhere: {error.message}"
             self._context.cancellation.cancel(
                 errors.CancelledError(reason, details={ELSEWHERE: True})
@@ -356,6 +362,8 @@ class Driver:
 
     def _patience(self) -> float | None:
         deadline = self._context.deadline
+        # After a failure the running entries are awaited without a limit, because they still use
+        # the memory of the step.
         if deadline is None or self._machine.error is not None:
             return None
         return max(0.0, deadline - time.monotonic())
@@ -376,6 +384,8 @@ class Driver:
         self._machine.abort(cancelled)
         self._context.cancellation.cancel(cancelled)
         for task in list(self._on_pool.values()):
+            # A task that is claimed here never starts. One that has started writes to the slots of
+            # this step.
             if not task.claim():
                 task.finished.wait()
 

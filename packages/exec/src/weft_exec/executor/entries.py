@@ -137,6 +137,7 @@ class Item:
         """Return the item that represents its group (union-find)."""
         item = self
         while item.group is not item:
+            # Path halving (Tarjan and van Leeuwen, 1984).
             item.group = item.group.group
             item = item.group
         return item
@@ -315,6 +316,7 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
     choices = parts[0].choices
     if parts[0].kind != MERGE:
         return
+    # A Merge waits for a single event of all its inputs: the first live one, or the last dead one.
     entry.pending += 1
     entry.sources = tuple([slot for _, slot in choices])
     for k, ((selected, port), _) in enumerate(choices):
@@ -341,12 +343,16 @@ def _assign_levels(items: Sequence[Item], together: bool) -> None:
             item.behind |= bit
             bit <<= 1
         item.level = max([source.level + _rises(source, item) for source in sources], default=0)
+        # The edge from a Send to its Receive is not part of these items. The number of transfers on
+        # the way replaces it.
         if item.kind in (RECEIVE, EXIT):
             item.level = max(item.level, item.node.attrs.get(DEPTH, 0) * step)
         if item.alone:
             continue
         item.level = max(item.level, minimum)
         for source in sources:
+            # Equal levels keep the merged graph acyclic. Equal sets of blocking predecessors keep
+            # an item from waiting for an event that it does not depend on.
             if source.level == item.level and source.behind == item.behind:
                 mine, other = item.find(), source.find()
                 if mine is not other:
@@ -428,6 +434,8 @@ def _entry(
         user = users.get((frame, slot))
         if not slot or user is None or (root and slot in kept):
             return
+        # Entries end in any order, so users of a shared slot are counted at run time. Other slots
+        # are cleared by their last instruction.
         if len(user) > 1:
             shared.add(slot)
         elif position >= 0:

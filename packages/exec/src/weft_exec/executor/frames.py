@@ -47,6 +47,7 @@ class FramePlan:
 
     def add(self, entry: Entry) -> None:
         """Add an entry to the frame."""
+        # Indices are dense within a frame, so the counts of a new iteration are a copy of one list.
         entry.local = len(self.pending)
         self.pending.append(entry.pending)
         if not entry.pending:

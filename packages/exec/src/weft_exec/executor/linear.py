@@ -29,6 +29,7 @@ Gather = Callable[[Slots], Sequence[Any]]
 Instruction = tuple[Callable[..., Any], Gather, "int | slice", "tuple[int, ...]"]
 Check = Callable[[], None]
 
+# Argument getters are all `itemgetter`s: they run in C, without a Python frame for each node.
 _NONE = itemgetter(slice(0, 0))
 
 
@@ -36,6 +37,7 @@ def gather(slots: Sequence[int]) -> Gather:
     """Return a function that reads the values of `slots` as a sequence of arguments."""
     if not slots:
         return _NONE
+    # An `itemgetter` of one index returns the bare value; of a slice it returns a sequence.
     if len(slots) == 1:
         return itemgetter(slice(slots[0], slots[0] + 1))
     return itemgetter(*slots)
@@ -164,6 +166,8 @@ class Segment:
           CancelledError: `cancel` was called.
           OpError: a kernel failed; the error names it.
         """
+        # The handler is outside the loop. It finds the failed instruction as the last one that the
+        # loop has read.
         instruction: Instruction | None = None
         try:
             for instruction in self.instructions:
@@ -175,6 +179,8 @@ class Segment:
         except Exception as error:  # because a kernel may raise anything; the location is added
             assert instruction is not None
             raise_located(self._located(error, instruction, slots))
+        # `cancel` clears the list, which ends the loop as if all instructions had run. Only the
+        # length tells the two apart.
         if len(self.instructions) != self._count:
             raise _closed()
 
@@ -218,6 +224,8 @@ class Segment:
         readings = begin_readings(self.instructions if has_only_static else program.lines)
         is_native = type(readings) is not list
         try:
+            # The native reader reads the clock whenever the loop asks for the next instruction, so
+            # this loop can be the one of `run`.
             if has_only_static and is_native:
                 for function, take, slot, dead in readings:
                     slots[slot] = function(*take(slots))
@@ -230,6 +238,8 @@ class Segment:
                 _run_lines(program.lines, slots, sizes, log, check, readings.append)
                 readings.append(clock())
         except Exception as error:  # because a kernel may raise anything; the location is added
+            # Each instruction reads the clock when it begins, so the last reading belongs to the
+            # failed one.
             position = len(readings) - 1
             times = end_readings(readings, failed=True)
             log.runs.append((program, iteration, ready, times, sizes))
@@ -274,6 +284,8 @@ class Segment:
         if isinstance(instruction[0], Compound):
             assert isinstance(error, errors.OpError), "a segment locates the errors of its kernels"
             return error
+        # The loop of `run` counts no positions, so the instruction is found by identity. A canceled
+        # segment has none left.
         for position, other in enumerate(self.instructions):
             if other is instruction:
                 inputs = instruction[1](slots)

@@ -201,6 +201,8 @@ class StepMachine:
         """
         self._stop(token)
         entry, iteration = token
+        # If the step was interrupted, this entry computed meanwhile. So the step did not only wait,
+        # and has to fail.
         if entry.kernel is None:
             self._interrupted = False
         self._signal_waiting(iteration, entry.edges, dead, iteration.slots)
@@ -280,10 +282,13 @@ class StepMachine:
         iteration.active += 1
         kind = entry.kind
         if kind in _EVEN_DEAD or (kind in _ALIVE_ONLY and not iteration.dead[entry.local]):
+            # The first three numbers are unique together, so the heap never compares entries.
             item = (entry.heavy, iteration.serial, entry.index, entry, iteration)
             heapq.heappush(self._ready, item)
             self.heavy_ready += entry.heavy
         else:
+            # A work list instead of recursion: a long chain of dead entries would exhaust Python's
+            # stack.
             self._routed.append((entry, iteration))
 
     def _signal_waiting(
@@ -322,6 +327,8 @@ class StepMachine:
             return
         if dead:
             iteration.dead[local] += 1
+            # In iteration 0 the inputs of a loop's Merge come from outside, later from back edges.
+            # It is dead when all inputs that can arrive in this iteration are dead.
             if iteration.dead[local] < (
                 entry.back if iteration.index and entry.back else entry.ahead
             ):
@@ -362,6 +369,8 @@ class StepMachine:
                 self._signal_waiting(iteration, entry.edges, dead, iteration.slots)
             elif kind == ENTER:
                 self._enter(entry, iteration, dead)
+            # In each iteration either the back edge or the Exit is dead. Neither is passed on:
+            # `_settle` reports the Exits that were dead in all iterations.
             elif not dead:
                 if kind == NEXT:
                     self._next(entry, iteration)
@@ -409,6 +418,8 @@ class StepMachine:
             if not dead:
                 first.slots[entry.slot] = value
             self._signal_waiting(first, entry.edges, dead, values)
+        # The last input may arrive when the first iteration has no work left. No entry would end
+        # afterwards, so the iteration is released here.
         frame.missing -= 1
         oldest = frame.iterations[frame.oldest]
         if not frame.missing and not oldest.active:
@@ -416,6 +427,8 @@ class StepMachine:
 
     def _remember(self, frame: Instance, entry: Entry, dead: bool) -> None:
         """Record a constant for later iterations of a loop."""
+        # A live constant is subtracted once from the counts that new iterations copy. Dead ones,
+        # and those that a Merge reads, must be signaled in each iteration.
         if dead or entry.edges.choices:
             value = {} if dead else {entry.source: frame.template[entry.slot]}
             frame.constants.append((entry.edges, dead, value))
@@ -441,6 +454,8 @@ class StepMachine:
         index = iteration.index + 1
         target = frame.iterations.get(index)
         if target is None:
+            # This bounds the memory of concurrent iterations. Only the value is kept, because its
+            # iteration may be released before the next one begins.
             if index - frame.oldest >= frame.plan.parallel_iterations:
                 frame.parked.append((entry, {entry.source: iteration.slots[entry.source]}))
                 return

@@ -238,6 +238,8 @@ def make_by_filter(node: Node, device: Device) -> KernelFunction:
             return contiguous(total.reshape(shape), conv.dtype, device)
         part: Array | None = None
         for rows, block in columns(x, shape[:-2], conv.strides, conv.dilations, counts, device):
+            # The first block writes the total directly, so a convolution of a single block needs no
+            # second matrix.
             if part is None:
                 part = total
                 xp.matmul(block.T, flat[rows], out=total)
@@ -276,6 +278,8 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
         possible = all(s == 1 for s in conv.strides) and min((*low, *high)) >= 0
         possible = possible and 0 not in shape and _can_skip_padding(filters, device)
         if possible and _rotating_is_cheaper(shape, counts, filters.shape):
+            # The adjoint of a convolution with stride 1 is a convolution with the flipped kernel
+            # and exchanged input and output channels.
             rotated = filters[(slice(None, None, -1),) * len(taps)].swapaxes(-1, -2)
             rotated = contiguous(rotated, conv.wide, device)
             grad = padded(grad, low, high, conv.wide, device)

@@ -34,6 +34,7 @@ def _log_softmax(x: Array) -> Array:
 def _log_sum(*terms: Array) -> Array:
     """Return log(sum(exp(term))), -inf where all terms are -inf."""
     top = np.maximum.reduce(terms)
+    # -inf minus -inf would be NaN.
     safe = np.where(np.isneginf(top), 0.0, top)
     total = np.exp(terms[0] - safe)
     for term in terms[1:]:
@@ -166,6 +167,7 @@ class _Lattice:
         skip = label.copy()
         skip[:, :2] = False
         if merge:
+            # Equal labels need a blank between them, or they collapse to one (Graves et al., 2006).
             skip[:, 2:] &= self.symbols[:, 2:] != self.symbols[:, :-2]
         self.stay = None if merge else np.where(label, -np.inf, 0.0)
         self.skip = np.where(skip, 0.0, -np.inf)

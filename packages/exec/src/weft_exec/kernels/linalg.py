@@ -154,6 +154,8 @@ def _substitute(a: Array, b: Array, lower: bool, x: Array) -> None:
         rows = slice(index, min(index + _BLOCK, n))
         solved = slice(0, index) if lower else slice(rows.stop, n)
         remaining = b[..., rows, :] - a[..., rows, solved] @ x[..., solved, :]
+        # NumPy has no triangular solver. The general one is only used for the diagonal blocks, a
+        # small part of the work.
         x[..., rows, :] = np.linalg.solve(triangle(a[..., rows, rows]), remaining)
 
 
@@ -184,6 +186,7 @@ def _solve_ls(node: Node, device: Device) -> KernelFunction:
 def _normal_equations(a: Array, b: Array, regularizer: float) -> Any:
     m, n = a.shape[-2:]
     unit = np.eye(min(m, n), dtype=a.dtype) * np.asarray(regularizer, a.dtype)
+    # Both forms have the same result (push-through identity); the smaller system is solved.
     if m >= n:
         return np.linalg.solve(adjoint(np, a) @ a + unit, adjoint(np, a) @ b)
     return adjoint(np, a) @ np.linalg.solve(a @ adjoint(np, a) + unit, b)
@@ -210,6 +213,8 @@ def _expm(a: Array) -> Any:
     size = float(np.abs(a).sum(0).max())
     if not np.isfinite(size):
         return np.full_like(a, np.nan)
+    # 5.37 is the largest norm for which the [13/13] approximant has the precision of float64 (θ₁₃
+    # in Higham, 2005).
     squarings = max(0, int(np.ceil(np.log2(size / 5.37)))) if size else 0
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     scaled = a.astype(wide) / 2.0**squarings
@@ -225,6 +230,7 @@ def _expm(a: Array) -> Any:
         even = even + b[2 * k] * power
         odd = odd + b[2 * k + 1] * power
     odd = scaled @ odd
+    # The denominator is the numerator of -A, in which the odd terms change their sign.
     result = np.linalg.solve(even - odd, even + odd)
     for _ in range(squarings):
         result = result @ result

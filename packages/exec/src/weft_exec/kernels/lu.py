@@ -44,6 +44,7 @@ def _factorise(a: Array, rows: Array) -> None:
     Raises: InvalidArgumentError: a matrix is not invertible.
     """
     n = a.shape[-1]
+    # Right-looking blocked elimination, as in LAPACK's getrf.
     for first in range(0, n, _BLOCK):
         last = min(first + _BLOCK, n)
         for column in range(first, last):
@@ -58,6 +59,7 @@ def _eliminate(a: Array, rows: Array, column: int, last: int) -> None:
     """Eliminate a column, up to the last one of its block."""
     batch = np.arange(len(a))
     pivot = column + np.abs(a[:, column:, column]).argmax(1)
+    # Whole rows are exchanged, including the factors in the columns to the left.
     for table in (a, rows):
         table[batch, pivot], table[:, column] = table[:, column].copy(), table[batch, pivot]
     diagonal = a[:, column, column]

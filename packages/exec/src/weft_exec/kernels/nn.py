@@ -167,6 +167,8 @@ def _shifted(logits: Array, device: Device) -> Array:
     logits = widened(logits)
     result = new_array(device, logits.shape, logits.dtype)
     if logits.size:
+        # Softmax does not change if a row is shifted. After subtracting the maximum, no exponential
+        # overflows.
         np.subtract(logits, _maxima(logits), out=result)
     return result
 
@@ -190,6 +192,7 @@ def _make_log_softmax(node: Node, device: Device) -> KernelFunction:
 
     def run(logits: Any) -> Any:
         result = _shifted(logits, device)
+        # The logarithm of the softmax itself would be -inf where a probability underflows.
         powers = new_array(device, result.shape, result.dtype)
         np.exp(result, out=powers)
         np.subtract(result, np.log(row_sums(powers)), out=result)
@@ -248,11 +251,13 @@ def _make_sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
         np.add(index, labels, out=index, casting="unsafe")
         backprop = _shifted(logits, device)
         flat = backprop.reshape(-1)
+        # Read before the exponentials overwrite the shifted logits.
         selected = flat.take(index)
         np.exp(backprop, out=backprop)
         total = row_sums(backprop)
         loss = np.log(total[:, 0]) - selected
         np.divide(backprop, total, out=backprop)
+        # The gradient is the softmax minus the one-hot labels, which are never built.
         flat[index] -= 1
         return contiguous(loss, exact, device), contiguous(backprop, exact, device)
 

@@ -118,6 +118,8 @@ class RandomStream(Resource):
         state: Any = self._state
         state["state"]["counter"][:] = (0, 0, number & _MASK, tag)
         state["state"]["key"][:] = self.key
+        # NumPy buffers the four words of a block. Position 4 marks them as used, so that the next
+        # word comes from the new counter.
         state["buffer_pos"] = 4
         state["has_uint32"] = 0
         self._bits.state = state
@@ -196,12 +198,14 @@ def fill_normal(words: Words, result: Any, xp: Any) -> None:
 def _polar(xp: Any, radii: Any, angles: Any) -> None:
     """Transform two vectors of uniform numbers to normal numbers in place (Box-Muller)."""
     kind = radii.dtype.type
+    # Uniform numbers may be 0 but not 1, so the logarithm of 1 - u is finite.
     xp.subtract(kind(1), radii, out=radii)
     xp.log(radii, out=radii)
     radii *= kind(-2)
     xp.sqrt(radii, out=radii)
     angles -= kind(0.5)
     angles *= kind(math.pi)
+    # Half-angle formulas: one tangent replaces a sine and a cosine.
     xp.tan(angles, out=angles)
     squares = angles * angles
     one_minus = kind(1) - squares
@@ -243,6 +247,8 @@ _CLASSES = 1 << 16
 
 def classes(words: Words, logits: Array, result: Array) -> None:
     """Draw classes with the probabilities softmax(logits), row by row, by inversion."""
+    # Inversion takes one random number for each draw; the Gumbel trick would take one for each
+    # class.
     uniform = np.empty(result.shape, np.float64)
     fill_uniform(words, uniform, np)
     step = max(1, _CLASSES // max(1, logits.shape[1]))

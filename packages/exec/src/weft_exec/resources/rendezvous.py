@@ -61,6 +61,7 @@ class Rendezvous:
                     raise errors.InternalError(f"{key!r} was sent twice in one step")
                 self._values[key] = value
                 return
+        # Called without the lock, because a continuation may send or receive values itself.
         done(value)
 
     def receive(self, key: str, done: Done) -> None:

@@ -26,6 +26,8 @@ class Task:
 
     def claim(self) -> bool:
         """Claim the right to run the call; return True only for the first caller."""
+        # `next` of this iterator is one call into C, which the interpreter lock makes atomic: a
+        # test-and-set without a lock of its own.
         return next(self._claims) == 0
 
     def __call__(self) -> None:
@@ -54,9 +56,11 @@ class ThreadPool:
 
     def submit(self, task: Task) -> None:
         """Run `task`, which must not raise, on some thread."""
+        # The flag is only ever set, and `_start` tests it again with the lock.
         if not self._started:
             self._start()
         with self._lock:
+            # Unlike the queue's methods, `+=` is not atomic.
             self._unfinished += 1
         self._tasks.put(task)
 
@@ -69,6 +73,7 @@ class ThreadPool:
             self._started = True
 
     def _loop(self) -> None:
+        # A new thread begins with NumPy's default error state, which prints warnings.
         np.seterr(all="ignore")
         while True:
             self._tasks.get()()

@@ -114,6 +114,8 @@ class ParallelMapStream(ForwardingStream):
             return None
         head = self._line.popleft()
         self._place = head.place
+        # Refilled before waiting, so that the pool has work while this thread waits for the oldest
+        # call.
         self._fill(self._limit)
         return head.wait(self._call)
 
@@ -157,6 +159,7 @@ class ParallelMapStream(ForwardingStream):
     def close(self) -> None:
         """Wait for the running calls."""
         for item in self._line:
+            # A task that is claimed here never starts, so only running ones are awaited.
             if item.task is not None and not item.task.claim():
                 item.task.finished.wait()
         self._line.clear()

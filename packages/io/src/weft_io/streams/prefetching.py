@@ -76,6 +76,7 @@ class _Buffer:
         self.was_full = False
         self.stopped = False
         self.wake: Callable[[], Any] | None = None
+        # A bound method would keep the buffer alive as long as the owner.
         stop = weakref.WeakMethod(self.stop)
         self._owner = None if owner is None else call_when_gone(owner, _call, stop)
 
@@ -89,6 +90,8 @@ class _Buffer:
     def run(self) -> None:
         """Prefetch until the last element, or until stopped; the thread's function."""
         while self._wait_for_room():
+            # Held from the request until the item is in the buffer. Otherwise `save` could run
+            # while an element is in neither the stream's state nor the buffer.
             with self.pulling:
                 if self.stopped:
                     return
@@ -97,10 +100,12 @@ class _Buffer:
                     self.items.append(item)
                     self.changed.notify_all()
                     wake = self.wake
+            # Called without the locks, because the callback may ask for the element at once.
             if wake is not None:
                 wake()
             if item is None:
                 return
+            # Otherwise this frame keeps the element alive while it waits for room.
             del item
 
     def _wait_for_room(self) -> bool:
@@ -119,6 +124,7 @@ class _Buffer:
     def take(self) -> Element | Exception | None:
         """Remove and return the next item, except the end marker; requires the lock."""
         item = self.items[0]
+        # The end marker stays in the buffer, so that later requests see the end, too.
         if item is not None:
             self.items.popleft()
             self.changed.notify_all()
@@ -128,6 +134,8 @@ class _Buffer:
         """Return True if the buffer is empty; enlarge it if it was full before."""
         if self.items:
             return False
+        # A buffer that is sometimes full and sometimes empty is too small for the variation of the
+        # two sides. One that was never full has a slow producer, and more room would not help.
         if self.grows and self.was_full:
             self.limit = min(self.limit * 2, _MOST)
             self.was_full = False
@@ -193,6 +201,8 @@ class PrefetchStream(Stream):
             return self._pull()
         buffer = self._buffer
         with buffer.changed:
+            # Registered before the buffer is tested, so that an element that arrives in between is
+            # announced.
             buffer.wake = wake
         self._start()
         with buffer.changed:

@@ -69,6 +69,8 @@ class Checked:
             node = self._last_to_change(region.inputs[at], by_kernels)
             seen.append((node, None, array, state_of(inputs[at]).read()))
         wrong = [each for each in seen if self._differs(*each[2:])]
+        # The difference may be rounding of an earlier node. All intermediate values are needed to
+        # find the first node that is wrong for the inputs it received.
         if wrong:
             made = every()(inputs, *[array.copy() for array in before])
             made = made if isinstance(made, tuple) else (made,)

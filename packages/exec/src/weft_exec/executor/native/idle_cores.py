@@ -46,6 +46,7 @@ class IdleCores:
         self._last = now, used, idle
         if idle is None or idle_then is None:
             return False
+        # A control group may allow fewer cores than are idle.
         free = self._quota - (used - used_then) / seconds
         self._answer = min((idle - idle_then) / seconds, free) >= _LEAST_IDLE
         return self._answer

@@ -195,6 +195,8 @@ class _Watcher:
 
     def _watch(self) -> None:
         while numbers := os.read(self._read, 4096):
+            # Read once, because the main thread may end this call and begin another one. Stopping a
+            # call that has ended does nothing.
             call = self._running
             if call is not None and signal.SIGINT in numbers:
                 call.stop()

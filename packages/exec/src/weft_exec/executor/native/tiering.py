@@ -249,6 +249,7 @@ class RegionProfile(ByKernels):
         """
         total = self.measurements
         own = self.seconds / max(1, self._counted)
+        # The first run of a region is counted but not timed; see `took`.
         mean = own or total.seconds / max(1, total.runs - 1)
 
         def call(inputs: Sequence[Any]) -> Any:
@@ -260,6 +261,7 @@ class RegionProfile(ByKernels):
             self._tries += 1
             if self._tries >= _WATCHED:
                 replace(run)
+            # The fastest runs are compared, since other work on the machine disturbs them least.
             elif self._tries >= _TRIAL and self._best > _SLOWER * self.least:
                 if total.num_choices == 1:
                     total.history = total.history._replace(is_slower=True)
@@ -543,6 +545,8 @@ class Compilation:
         except RuntimeError:  # the interpreter is shutting down and accepts no more work
             return
         finally:
+            # The rest is proportional to the decision, so decisions take at most a percent of the
+            # kernels' time.
             rest = _MIN_REST_RATIO * (_clock() - started)
             self._next_look = max(self._next_look, self.seen + rest)
             if thread is None:
@@ -648,6 +652,8 @@ class Compilation:
                         may_pause()
                         candidate.compile(profile)
                 except CompilationAbandoned:
+                    # The objects compiled so far are on the disk. The count ends a series of
+                    # processes that are all too short to finish.
                     abandoned = total.history.abandoned + 1
                     total.history = total.history._replace(abandoned=abandoned)
                     return
