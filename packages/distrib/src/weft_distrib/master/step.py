@@ -58,6 +58,8 @@ class StepCoordinator(Generic[T]):
 
     def failed(self, task: T, error: errors.OpError) -> list[Instruction[T]]:
         """Record that a task's partitions have failed, or that the task is lost."""
+        # A task that has replied can still be lost before the step ends; only its first report
+        # counts.
         if task not in self.waiting:
             return []
         self.waiting.discard(task)

@@ -85,6 +85,7 @@ class Call:
 
     def reply(self, values: Sequence[Any] = (), meta: bytes = b"") -> None:
         """Send the results; further replies are dropped."""
+        # Replies of several threads may race. `next` is atomic and returns 0 only once.
         if next(self._once):
             return
         try:
@@ -192,6 +193,8 @@ class Channel:
             error = self._error
             if error is None:
                 number = next(self._numbers)
+                # Registered before the message is sent, because the reply may arrive before this
+                # thread continues.
                 self._waiting[number] = answer
                 try:
                     self._add(Message(HEAD, False, number, method, meta, values))
@@ -221,6 +224,7 @@ class Channel:
             try:
                 self._add(Message(HEAD, True, number, code, meta, values))
             except errors.OpError:
+                # The call stays open for the error that `Call.reply` sends next.
                 self._serving[number] = _UNANSWERED
                 raise
         self._send()
@@ -277,6 +281,7 @@ class Channel:
         self._work.put(None)
         if self._pool is not None:
             self._pool.close()
+        # Each receiver raises its own copy, since an exception carries the traceback of its thread.
         for answer in waiting.values():
             answer.fail(error.copy())
         for call in serving.values():
@@ -337,12 +342,15 @@ class Channel:
         with self._lock:
             buffers = self._outbox.next() if self._error is None else []
             if not buffers:
+                # Cleared while the lock that found the queue empty is still held. Otherwise a
+                # message added in between would wait for the next one.
                 self._sending = False
                 return None
         try:
             count = self._stream.send(buffers, wait)
         except OSError as error:
             self._lose(error)
+            # Counted as sent, so that the senders' loops end.
             count = sum(map(len, buffers))
         with self._lock:
             self._outbox.sent(count)

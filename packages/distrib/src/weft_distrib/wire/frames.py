@@ -110,6 +110,8 @@ class Outbox:
             self._frame = [memoryview(b"".join(self._heads))]
             self._heads.clear()
         if self._bulk:
+            # Round robin over messages, one chunk each, so that a large value does not delay small
+            # ones.
             outgoing = self._bulk[0]
             self._frame += outgoing.chunk()
             self._bulk.rotate(-1)
@@ -177,6 +179,8 @@ class Inbox:
         """Return the buffer for the next bytes; never empty."""
         if self._left and self._start == self._end:
             target = self._target()
+            # A large payload is received directly into its array instead of being copied from the
+            # buffer.
             if len(target) > BUFFER_BYTES:
                 return target
         if self._start == self._end:
@@ -193,6 +197,7 @@ class Inbox:
         Raises: OpError: the data violate the protocol or a limit, and the connection is unusable.
         """
         messages: list[Message] = []
+        # `space` has returned the destination of the payload under the same condition.
         if self._left and self._start == self._end and len(self._target()) > BUFFER_BYTES:
             self._advance(count, messages)
             return messages

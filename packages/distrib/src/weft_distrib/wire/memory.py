@@ -31,6 +31,7 @@ _MAX_BLOCKS = 64
 """Maximum number of blocks of one end. Each is an open file at both ends, which are limited."""
 
 _MAX_TOTAL_BYTES = 1 << 32
+# A file that shrinks while it is mapped would end the other process with SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _BYTE = np.dtype(np.uint8)
 
@@ -214,6 +215,8 @@ def _anonymous_file(size: int) -> int:
     """Create an anonymous file whose size cannot change."""
     file = os.memfd_create("weft-values", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
+        # Pages are allocated now, with an error if memory is short. On first use it would be a
+        # SIGBUS.
         os.posix_fallocate(file, 0, size)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
     except OSError:

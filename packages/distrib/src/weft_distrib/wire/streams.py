@@ -209,12 +209,15 @@ class LocalStream(_NonBlockingSocket):
         try:
             count = self._sock.sendmsg(buffers, ancillary, 0 if wait else socket.MSG_DONTWAIT)
         except BlockingIOError:
+            # Nothing was sent, so the descriptors return to the front in their order.
             self._attached.extendleft(reversed(files))
             files.clear()
+            # `close` may have run meanwhile, when these were not in the queue.
             if self._closed:
                 _close_all(self._attached)
             return 0
         finally:
+            # The kernel duplicates descriptors that it sends, so ours are closed in any case.
             for file in files:
                 os.close(file)
         return count
@@ -332,8 +335,10 @@ class TlsStream(_NonBlockingSocket):
                 with self._lock:
                     recv = self._sock.recv_into(buffer[count:])
             except ssl.SSLWantReadError:
+                # OpenSSL has no complete record left; only the socket can tell when there is more.
                 self._dry = True
             except ssl.SSLWantWriteError:
+                # A TLS key update may have to write before it can read.
                 self._wait(select.POLLOUT)
             except ssl.SSLError as error:
                 raise refusal(error, self._peer) from error

@@ -79,6 +79,7 @@ class StepRendezvous(Rendezvous):
         with self._lock:
             error = self._error
             if error is None:
+                # Registered before the request is sent, so that `abort` can cancel it.
                 self._pulls[key] = pull
         if error is not None:
             done.fail(error.copy())

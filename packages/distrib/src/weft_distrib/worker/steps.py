@@ -58,6 +58,8 @@ class Steps(Generic[S]):
                     f"session {key.session:x} has no partitions in this task: they were dropped, "
                     "or the task was restarted"
                 )
+            # A late message for an ended step would otherwise create it again, and nothing would
+            # remove it before the session ends.
             if key.step < session.ended and key.step not in session.running:
                 raise errors.AbortedError(f"step {key.step} of session {key.session:x} has ended")
             step = session.steps.get(key.step)
@@ -68,6 +70,8 @@ class Steps(Generic[S]):
     def abort(self, key: StepKey, error: errors.OpError) -> None:
         """Abort a step, even before it has begun; does nothing if it has ended."""
         try:
+            # Opening the step even if it has not begun records the abort, so that a request to run
+            # it that arrives later fails.
             step = self.open(key)
         except errors.AbortedError:
             return
