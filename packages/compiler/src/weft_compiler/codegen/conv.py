@@ -185,6 +185,7 @@ class _Forward(_Driver):
             with w.each(self.places, s.depth) as pc:
                 depth = w.least(w.put(f"sub i64 {self.places}, {pc}"), str(s.depth))
                 self.gather("%workspace", first, count, pc, depth, str(s.row), "%row")
+                # The first block of a window stores its results, so y need not be zeroed.
                 add = w.put(f"icmp sgt i64 {pc}, 0")
                 with w.each("%depth", s.width) as j:
                     b, here = self._panel(packed, apart, pc, j), w.put(f"sub i64 %depth, {j}")
@@ -251,6 +252,7 @@ class _ByFilter(_Driver):
                 b = w.select(pixels, "ptr", there, "%gathered")
                 with tiles(w, s, "%depth") as (i, rows, wanted):
                     start = w.at("%g", s.scalar, w.put(f"mul nsw i64 {pc}, %depth"), i)
+                    # Columns of g become contiguous rows, which the product kernels require.
                     transpose.call(w, start, "%workspace", depth, rows, "%depth", str(s.row))
                     row = w.at("%y", s.scalar, w.put(f"mul nsw i64 {i}, {self.places}"), jc)
                     with w.each(columns, s.width) as j:

@@ -237,6 +237,7 @@ class _Driver(_Routine):
         with w.when(w.put("icmp eq i64 %accumulate, 0")), w.each("%n") as j:
             place = w.at("%c", self.scalar, j)
             w.do(f"store {self.scalar} {zero}, ptr {place}, align {s.dtype.size}")
+        # Each load and store of c then serves several rows of b.
         whole = w.put(f"and i64 %k, {-_AT_ONCE}")
         with w.each(whole, _AT_ONCE) as p:
             self._add_rows(p, _AT_ONCE)

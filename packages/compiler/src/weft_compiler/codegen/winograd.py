@@ -128,6 +128,8 @@ class Vectors:
 
     def inputs(self, d: Sequence[str]) -> list[str]:
         """Transform six elements to the points: products of the factors of all other points."""
+        # The first line multiplies by (x - 1)(x + 1) and the second by (x - 1/2)(x + 2) = x² + 3/2
+        # x - 1. Each point multiplies one of these by its remaining factors.
         e = [self.sub(d[k + 2], d[k]) for k in range(4)]
         h = [self.sub(self.plus(d[k + 2], d[k + 1], 1.5), d[k]) for k in (1, 2)]
         return [
@@ -174,6 +176,8 @@ class Vectors:
 
     def filters(self, g: Sequence[str]) -> list[str]:
         """Transform filter elements to the points, divided by the points' differences."""
+        # The scales are 1 / N'(p) for N(x) = x (x - 1)(x + 1)(x - 1/2)(x + 2): ±1/3 at ±1, -16/15
+        # at 1/2 and 1/15 at -2.
         even, odd, third = self._sum(g[0::2]), self._sum(g[1::2]), 1 / 3
         return [
             g[0],
@@ -260,6 +264,7 @@ class Tiled(ForTaps):
         count = w.put(f"mul nsw i64 %images, {self.each}")
         blocks = w.put(f"udiv i64 {w.put(f'add i64 {count}, {most - 1}')}, {most}")
         blocks = w.put(f"call i64 @llvm.smax.i64(i64 {blocks}, i64 1)")
+        # Tiles are divided evenly among blocks; a short last block would reuse the filters less.
         rounded = w.put(f"sub i64 {w.put(f'add i64 {count}, {blocks}')}, 1")
         self.most = self.whole(w.put(f"udiv i64 {rounded}, {blocks}"))
         return count
@@ -303,6 +308,7 @@ class Tiled(ForTaps):
         line = w.put(f"mul nsw i64 {breadth}, {channels}")
         lines = w.put(f"mul nsw i64 {w.put(f'mul nsw i64 {image}, {height}')}, {line}")
         columns = [w.put(f"add nsw i64 {x}, {j}") for j in range(size)]
+        # An unsigned comparison also rejects negative positions.
         there = [w.put(f"icmp ult i64 {column}, {breadth}") for column in columns]
         offsets = [w.put(f"mul nsw i64 {column}, {channels}") for column in columns]
         found = []
@@ -469,6 +475,8 @@ class _Winograd(Tiled):
             lines = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {image}, %rows')}, {row}")
             place = w.put(f"mul nsw i64 {column}, %depth")
             own = w.at("%y", s.scalar, w.put(f"mul nsw i64 {lines}, {line}"), place, panel)
+            # A tile at the edge is stored to scratch memory as a whole, from which the existing
+            # results are copied.
             target = w.select(whole, "ptr", own, self.own)
             down = w.select(whole, "i64", line, str(self.tile * self.panel))
             right = w.select(whole, "i64", "%depth", str(self.panel))
@@ -484,6 +492,8 @@ class _Winograd(Tiled):
                     to = w.put(f"mul nsw i64 {down}, {i}")
                     for k, result in enumerate(results):
                         v.store(result, target, to, w.put(f"mul nsw i64 {right}, {k}"), c)
+                        # A non-finite result times 0 is NaN, which stays in the sum. So one test
+                        # covers a row of tiles.
                         bad = v.plus(bad, result, 0.0)
                 self.note(bad)
             with w.when(w.put(f"xor i1 {whole}, true")), w.each(high) as at_row:

@@ -45,10 +45,12 @@ class _Accumulation(ScopedMutator):
             if product.buffer not in allocated or each.accumulate:
                 continue
             touching = users[product.buffer]
+            # Any further user would need the product itself.
             if len(touching) != 2 or touching[0] != position:
                 continue
             adder = touching[1]
             total = _accumulation_target(statements[adder], product.buffer, buffers)
+            # The matrix would change earlier than before, so no statement in between may use it.
             if not total or any(position <= user < adder for user in users[total]):
                 continue
             statements[position] = replace(each, c=replace(product, buffer=total), accumulate=1)

@@ -196,6 +196,7 @@ class _Compensation(ScopedMutator):
             return 1
         inner = max((self._depth(body, of) for body in bodies(statement)), default=0)
         if isinstance(statement, For) and statement.variable not in of.variables:
+            # Each lane of a vector loop has a partial sum, which shortens the chain of additions.
             return -(-_trip_count(statement) // self._lanes_of(statement)) * inner
         return inner * (_UNKNOWN_TRIP_COUNT if isinstance(statement, While) else 1)
 
@@ -278,6 +279,8 @@ class _Total:
             low = _value(self._low, self.of.dtype, None if self.of.shape is None else position)
             both = self._let(add(total, low))
             value = Variable(self.of.dtype, both.name)
+            # The error term of an infinite total is inf - inf, which is NaN. The total is then
+            # returned without it.
             is_number = apply("equal", value, value)
             return (both, self.of.update(place, where(is_number, value, total)))
 

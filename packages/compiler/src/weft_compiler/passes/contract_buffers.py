@@ -70,6 +70,7 @@ class _Contraction(ScopedMutator):
                 self.context.applied(buffer.name, "contracted to a scalar")
                 statements[users[0]] = Let(buffer.name, first.value)
                 names[buffer.name] = Variable(buffer.dtype, buffer.name)
+            # Axes are counted from 1 here, so that the first one is not mistaken for none.
             elif axis := _axis_of(buffer, first, effects[users[0]]) if len(users) == 1 else None:
                 assert isinstance(first, For)
                 self.context.applied(
@@ -119,6 +120,7 @@ def _is_called(buffer: str, statement: Statement) -> bool:
 def _axis_of(buffer: Buffer, loop: Statement, effects: Effects) -> int | None:
     """Return the dimension, counted from 1, whose index in a loop is always the loop variable."""
     places = list(accesses(effects, buffer.name))
+    # A buffer allocated in a vector loop would have to exist once for each lane.
     if not isinstance(loop, For) or loop.order is Order.VECTOR or None in places:
         return None
     for axis in range(len(buffer.shape)):

@@ -164,6 +164,7 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
         return "the loops have different ranges"
     if (before.defines - {first.variable}) & after.uses:
         return "the second loop needs a result of the first one that is complete only at its end"
+    # A merged loop could end after only a part of the other loop's stores.
     if before.ends or after.ends:
         return "one of the loops may end the program"
     buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
@@ -194,6 +195,8 @@ def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) ->
             if place is None:
                 return False
             places.append(tuple([substitute(index, renames) for index in place]))
+    # One dimension that all accesses index alike by the loop variable suffices: different
+    # iterations differ in it.
     return any(
         _is_affine_in(indices[0], i) and all(same(index, indices[0]) for index in indices[1:])
         for indices in zip(*places, strict=True)

@@ -65,6 +65,8 @@ class _Parallelization(ScopedMutator):
         if estimate_work(statement) < MIN_WORK:
             return vectorization.rewrite_statement(statement)
         if isinstance(statement, For) and statement.order is Order.SERIAL:
+            # Threads would race for a variable that iterations combine values into. Lanes have
+            # partial results, so vector loops may.
             obstacle = reorder_obstacle(statement, self.buffers, combines=False)
             if not obstacle and _is_short(statement, self.buffers):
                 obstacle = "it is short, and a loop inside of it is shared better"
@@ -171,6 +173,8 @@ def _are_disjoint(touched: Sequence[tuple[Expr, ...] | None], variable: str) -> 
 
 def _is_injective(index: Expr, variable: str) -> bool:
     terms = affine(index)
+    # Other variables are not accepted: in i + j, different iterations of the loop over i can have
+    # the same index.
     return terms is not None and bool(terms.get(variable)) and terms.keys() <= {variable, ""}
 
 
@@ -182,6 +186,7 @@ def _has_private_scalars(body: Body, combines: bool) -> bool:
         if isinstance(statement, Assign) and statement.name not in declared:
             if not combines or statement.combine is None:
                 return False
+            # Two different combiners do not commute: max(s + a, b) differs from max(s, b) + a.
             if combined.setdefault(statement.name, statement.combine) != statement.combine:
                 return False
     return not used_names(body) & combined.keys()

@@ -79,6 +79,8 @@ def rematerialize(
         return program
     shrunk = shrink(program)
     late_uses = _late_uses(shrunk, chains)
+    # Recomputing one temporary changes how others are tiled. So each round tries the remaining ones
+    # together, until all of them shrink.
     while late_uses:
         recomputation = _Recomputation(flat, shrunk, chains, late_uses)
         sizes = _buffer_sizes(shrink(recomputation.program))

@@ -194,6 +194,7 @@ class _PartialResult:
         """Return the identity element of the combiner."""
         dtype, value = self.parts.dtype, _IDENTITY[self.combine]
         if dtype.is_integer and not np.isfinite(value):
+            # Integers have no infinities, so the limits of the type are the identity elements.
             limits = np.iinfo(dtype.numpy)
             return number(int(limits.min if value < 0 else limits.max), dtype)
         return number(value, dtype)

@@ -239,6 +239,8 @@ def _product_alternatives(
 ) -> list[_Step]:
     """Return a product as a step by rows, and as a step that sums over rows."""
     m, n, k, size = call.m, call.n, call.k, call.a.dtype.size
+    # Axes are recorded for each buffer, so a buffer with two roles in a product cannot be
+    # described.
     if len({view.buffer for view in call.views}) < len(call.views):
         return [_Step(call, effects, 0, {}, 0)]
     a, b, c = [_Matrix(view, buffers[view.buffer]) for view in call.views]
@@ -355,8 +357,12 @@ def _tile_size(
         return [], 0
     reread_bytes = sum(item.reread_bytes for item in group)
     fits = [n for n in range(_MIN_ROWS, min(_MAX_ROWS, rows - 1) + 1) if rows % n == 0]
+    # Without tiles, the intermediate buffers are written and read once. With tiles, operands are
+    # read for each tile. The smaller traffic wins.
     affordable = [n for n in fits if reread_bytes * (rows // n) <= 2 * whole]
     cached = [n for n in affordable if n * whole <= _TILE_BYTES * rows]
+    # Products of many rows are faster, so the largest tile that fits a cache is best; else the one
+    # that exceeds it least.
     return between, max(cached, default=min(affordable, default=0))
 
 
@@ -382,6 +388,7 @@ def _emit_tiles(
     ]
     for step in group:
         if isinstance(step.statement, _PRODUCTS):
+            # Each tile adds to the result, so it must be zero before the first one.
             if step.sums and not step.statement.reads_outputs:
                 before += _emit_zeros(unique, step.statement.c, buffers)
             body.append(_tile_call(step, step.statement, small, block, rows))
